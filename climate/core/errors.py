@@ -39,7 +39,7 @@ class InvalidDate(InvalidInput, code="invalid_date"):
 
 
 class InvalidQuery(InvalidInput, code="invalid_query"):
-    """A property expression is malformed or names an unknown property."""
+    """A property expression is malformed, too long, or names an unknown property."""
 
 
 class SearchTooLong(InvalidInput, code="search_too_long"):
@@ -115,7 +115,7 @@ class PreparationClaimed(Conflict, code="preparation_claimed"):
 
 
 class ShutdownOver(Conflict, code="shutdown_over"):
-    """The host of this shutdown must have power again."""
+    """The host of this shutdown stays on, or must have power again."""
 
 
 class ShutdownClaimed(Conflict, code="shutdown_claimed"):

@@ -28,7 +28,7 @@ _RESERVED_KINDS = {START, END, UPDATE, f"{BEFORE_END}.stop", RELEASE, TELL_END, 
 
 
 class Date(fields.Field[Any]):
-    """A UTC date to the minute, or the word ``now`` if allowed, which loads as text."""
+    """A UTC date to the minute; if allowed also the word ``now``, which stays text."""
 
     def __init__(self, *, now: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)

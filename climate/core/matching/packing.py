@@ -147,7 +147,7 @@ def choose(demands: Sequence[Demand], free: Free) -> tuple[Units, ...] | None:
 def _attempts(
     demands: Sequence[Demand], free: Free, shares: Sequence[int]
 ) -> Iterator[tuple[Sequence[Demand], Sequence[int], bool]]:
-    """Yield attempts: demands, the order of share demands, and whether whole demands go first."""
+    """Yield arguments of ``_pack``: demands, the order of share demands, ``wholes_first``."""
     examined = sum(len(demands[index].candidates) for index in shares)
     orders = min(_ORDERS, max(1, _MOST_EXAMINED // max(1, examined)))
     mixed = len(shares) < len(demands)
@@ -210,7 +210,7 @@ def _pack(
 ) -> tuple[Units, ...] | None:
     """Return the units of each demand, with shares packed in ``order``; None if they do not fit.
 
-    Shares avoid candidates of whole demands; with ``wholes_first``, the other way round, too.
+    Shares take candidates of whole demands last. ``wholes_first`` first sets those aside.
     """
     wholes = [index for index in range(len(demands)) if index not in order]
     packing = _Packing(free)

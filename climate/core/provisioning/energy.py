@@ -49,7 +49,7 @@ class Saved:
 
 
 def ahead(host: FreeHost, policy: Policy) -> timedelta:
-    """Return the minimum time to the next booking with which a host may be switched off."""
+    """Return how far off the next booking of a host must be for the host to be switched off."""
     return timedelta(seconds=host.lead + policy.idle_time)
 
 

@@ -130,7 +130,7 @@ def find_drifts(
 def _drifts_of_running(
     held: HeldReservation, occupants: Sequence[Occupant], created: Mapping[str, str]
 ) -> Iterator[Drift]:
-    """Yield how the cloud differs from a running reservation; another start repairs it."""
+    """Yield how the cloud differs from a running reservation; ``start`` can repair it."""
     if held.reservation.params["on_start"] == NOTHING:
         return
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"

@@ -144,7 +144,7 @@ def _members(
     parent: str | None,
     room: Iterator[int],
 ) -> Iterator[Any]:
-    """Yield the resources of a template, those of groups and nested templates in lists.
+    """Yield the resources of a template, with a list for each group and nested template.
 
     Takes an item of ``room`` for each resource. Raises ValueError if ``room`` is exhausted.
     """

@@ -60,7 +60,7 @@ class Volume:
     """A volume of ``size`` GiB; ``status`` is Cinder's, such as ``in-use``.
 
     ``reservation_id`` is the id of the reservation for which climate created the volume, or None.
-    With ``is_stuck`` the volume has not changed for so long that Cinder has probably
+    With ``is_stuck`` the volume has not changed for long: in a busy status, Cinder has probably
     stopped working on it.
     """
 
