@@ -116,7 +116,7 @@ def _unguarded(api: Api, view: Callable[..., Answer]) -> Callable[[], Response]:
 
 
 def _guarded(api: Api, rule: str, view: Callable[..., Answer]) -> Callable[..., Response]:
-    """Wrap a view: check the version, the identity and the policy before it, in this order."""
+    """Wrap a view: first check the version, then the identity, then the policy."""
 
     def handle(**path: str) -> Response:
         if request.path.startswith("/v1"):
@@ -157,7 +157,7 @@ def _with_arrival_time(wsgi_app: Any, clock: Clock) -> Callable[..., Any]:  # no
 
 
 def _check_request() -> None:
-    """Assign the request id; reject what the server rejects, and text that no database stores."""
+    """Assign the request id; reject what the server rejected, and unstorable text."""
     request.environ["climate.request_id"] = request_id = f"req-{uuid.uuid4()}"
     log_context.begin_request(request_id, request.headers.get("X-OpenStack-Request-ID"))
     if REJECTION in request.environ:
@@ -179,7 +179,7 @@ def _add_headers(response: Response) -> Response:
 
 
 def _measure(runtime: Runtime, response: Response) -> Response:
-    """Count and time the request; log it at INFO unless it only reads."""
+    """Count, time and log the request: at DEBUG if it only reads, else at INFO."""
     route = request.url_rule.rule if request.url_rule is not None else "none"
     seconds = time.monotonic() - request.environ[_STARTED]
     runtime.metrics.request(request.method, route, response.status_code, seconds)

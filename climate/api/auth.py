@@ -47,7 +47,7 @@ class Caller(Owner):
     expires_at: datetime | None = None
 
     def credentials(self) -> dict[str, object]:
-        """Return the credentials for oslo.policy."""
+        """Return the ids and roles of the caller in the form that oslo.policy compares."""
         return {
             "user_id": self.user_id,
             "project_id": self.project_id,
@@ -70,8 +70,8 @@ def by_token_text(request: Request) -> Caller:
     """Identify the caller by the text of the token, without validation.
 
     A request without a token (or with ``notused``) counts as from ``admin``, with all roles. A
-    token without roles has the roles member and reader. Raises Unauthenticated for any other text,
-    and ForeignOrigin for a request that another site's web page sent: it would act as ``admin``.
+    token without roles has the roles member and reader. Raises Unauthenticated for a malformed
+    text, and ForeignOrigin for a web page of another site: it would act as ``admin``.
     """
     _check_origin(request)
     token = request.headers.get("X-Auth-Token")
@@ -97,10 +97,11 @@ def _check_origin(request: Request) -> None:
 
 
 def by_token_text_on_loopback(bind_host: str, request: Request) -> Caller:
-    """Reject callers on other machines, also behind a WSGI server other than climate's.
+    """Identify the caller as ``by_token_text`` does; raises Forbidden for other machines.
 
-    Raises ForeignOrigin if ``Host`` is neither loopback nor ``bind_host``: a web page whose name
-    resolves to this machine (DNS rebinding) could read the response.
+    This protects other WSGI servers than climate's, too. Raises ForeignOrigin if ``Host`` is
+    neither loopback nor ``bind_host``: a web page whose name resolves to this machine (DNS
+    rebinding) could read the response.
     """
     if request.remote_addr and not is_loopback(request.remote_addr):
         raise Forbidden(
@@ -127,7 +128,7 @@ def _hostname(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether ``host``, an address or a name, is the loopback interface."""
+    """Return whether ``host`` is a loopback address or the name ``localhost``."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -196,7 +197,7 @@ def _names(joined: str | None) -> tuple[str, ...]:
 
 
 class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untyped
-    """The middleware, except that the application reports a failed validation."""
+    """keystonemiddleware's token check, except that climate reports a failed validation."""
 
     def __init__(self, app: Any, conf: ConfigOpts, open_paths: Collection[str]) -> None:  # noqa: ANN401
         # delay_auth_decision=True would report an unreachable Keystone as an invalid token.
@@ -217,7 +218,7 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
 
     @property
     def www_authenticate_uri(self) -> str | None:
-        """The address for callers without a token; does not query Keystone for it."""
+        """Keystone's address for callers without a token, without a query to Keystone."""
         return self._uri
 
     def process_request(self, request: Any) -> None:  # noqa: ANN401 - a WebOb request

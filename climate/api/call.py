@@ -55,12 +55,12 @@ class Call:
 
     @property
     def runtime(self) -> Runtime:
-        """The runtime of the use cases."""
+        """The runtime, which views pass to the manager's functions."""
         return self.api.runtime
 
     @property
     def owner(self) -> Owner:
-        """The caller, with what the policy lets it see in queries."""
+        """The caller, with whether the policy lets it see private properties."""
         return replace(self.caller, sees_private=self.may("resources:get_private"))
 
     def require(self, rule: str, project_id: str | None = None) -> None:
@@ -90,7 +90,7 @@ class Call:
     def body(self, *, unique_keys: bool = False) -> dict[str, Any]:
         """Return the body, a JSON object; raises InvalidInput for anything else.
 
-        Of the values of a repeated key, the last counts, unless ``unique_keys`` forbids it.
+        The last value of a repeated key counts; ``unique_keys`` rejects repeated keys instead.
         """
         pairs = _unique if unique_keys else None
         try:
@@ -106,7 +106,7 @@ class Call:
 
 
 def _check_storable(value: Any, depth: int) -> None:  # noqa: ANN401 - JSON
-    """Raise InvalidInput for values, at any depth, that not all databases can store."""
+    """Raise InvalidInput if ``value`` nests too deeply or contains what a database cannot store."""
     if depth > _MAX_DEPTH:
         raise InvalidInput(f"The request body is nested deeper than {_MAX_DEPTH} levels")
     if isinstance(value, str) and not is_storable(value):

@@ -30,7 +30,7 @@ _LINGER = 5.0
 
 
 class _Request(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
-    """A request that arrives. A rejected one has no header, and no body is read."""
+    """A request while it arrives. After a rejection it has no headers, and no body is read."""
 
     def __init__(self, adj: Adjustments) -> None:
         super().__init__(adj)
@@ -110,8 +110,8 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
     def abort(self) -> None:
         """Make the loop close the connection. ``will_close`` alone waits for a client that reads.
 
-        To close here would free the file descriptor while waitress collects those to poll: a new
-        connection that gets it would receive the events of this one.
+        To close here would free the file descriptor while waitress collects descriptors to poll: a
+        new connection with the same descriptor would receive the events of this connection.
         """
         self.is_rejected = False
         with suppress(OSError):
@@ -148,7 +148,7 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]  # waitress is untyped
             min(idle, key=lambda channel: channel.last_activity).abort()
 
     def pull_trigger(self) -> None:
-        """Wake the loop. After ``close``, the trigger's file descriptor may be another file's."""
+        """Wake the loop unless closed: then another file may have the trigger's descriptor."""
         with self._trigger_lock:
             if not self.trigger._closed:  # noqa: SLF001 - waitress has no public name for it
                 super().pull_trigger()

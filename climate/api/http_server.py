@@ -67,7 +67,7 @@ def bound(conf: ConfigOpts, app: Flask) -> Iterator[Server]:
 
 
 def deletion_waits(conf: ConfigOpts) -> int:
-    """Return how many requests of a process may wait for the deletion of a lease."""
+    """Return how many requests may wait for deletions of leases at once, in each process."""
     threads: int = conf.api.threads
     return max(1, threads // 4)
 
@@ -90,7 +90,7 @@ def _adjustments(conf: ConfigOpts) -> Adjustments:
 
 
 def _possible_connections(limit: int) -> int:
-    """Raise this process's limit of open files; return ``limit``, or less if it cannot be raised.
+    """Raise the limit of open files for ``limit`` connections; return how many are possible.
 
     Without a free file descriptor, the server would accept nothing and use a whole processor.
     """
@@ -139,7 +139,7 @@ def _run(server: Server, stopping: threading.Event) -> None:
 
 
 def _until_idle(dispatcher: ThreadedTaskDispatcher) -> None:
-    """Wait until no request is in progress, for ``_CLOSE_DELAY`` seconds at most."""
+    """Wait until ``dispatcher`` runs no request, for ``_CLOSE_DELAY`` seconds at most."""
     deadline = time.monotonic() + _CLOSE_DELAY
     while dispatcher.active_count and time.monotonic() < deadline:
         time.sleep(0.02)

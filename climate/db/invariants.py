@@ -112,7 +112,7 @@ def claims(session: Session, _after: str, now: datetime) -> Findings:
 
 
 def numbers(session: Session, after: str, _now: datetime) -> Findings:
-    """Check invariant 4: no number is missing from the oldest stored to the last assigned."""
+    """Check invariant 4: no notification is missing from the oldest stored to the last numbered."""
     last = session.scalar(sa.select(RelayRow.last_seq)) or 0
     bounds = sa.select(sa.func.min(OutboxRow.seq), sa.func.max(OutboxRow.seq))
     oldest, newest = session.execute(bounds).one()
@@ -156,7 +156,7 @@ def announced_dates(session: Session, after: str, _now: datetime) -> Findings:
 def _announcement_fault(
     lease: _Lease, payload: dict[str, Any] | None, stored_since: datetime | None
 ) -> str | None:
-    """Return what is wrong with the latest notification; a removed one counts as right."""
+    """Return how a lease differs from its latest notification; None if equal or removed."""
     if payload is None:
         is_stored = stored_since is not None and lease.created_at > stored_since
         return "has no notification" if is_stored else None

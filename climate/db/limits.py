@@ -37,7 +37,7 @@ _OVER = [LeaseStatus.TERMINATED.value, LeaseStatus.DELETING.value]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Party:
-    """A project or a user."""
+    """A project or a user to which limits apply."""
 
     scope: Scope
     owner_id: str
@@ -68,7 +68,7 @@ _Uses = tuple[str, str, str, datetime, datetime, int, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseOf:
-    """The use by a lease, with its project and user; ``lease_id`` is None for a deleted lease."""
+    """What a lease uses, and for whom; ``lease_id`` is None for the use of deleted reservations."""
 
     lease_id: str | None
     project_id: str
@@ -82,12 +82,12 @@ class UseOf:
 
 
 def overrides(session: Session, parties: Collection[Party]) -> Overrides:
-    """Return the overrides of those parties that have a row."""
+    """Return the overridden limits by party, of those parties that have a row."""
     return _overrides(session, sa.or_(*(_is(party) for party in parties)))
 
 
 def all_overrides(session: Session) -> Overrides:
-    """Return the overrides of all parties that have any."""
+    """Return the overridden limits by party, of all parties that have any."""
     by_party = _overrides(session, sa.true())
     return {party: values for party, values in by_party.items() if values}
 
@@ -99,7 +99,7 @@ def _overrides(session: Session, which: sa.ColumnElement[bool]) -> Overrides:
 
 
 def lock(session: Session, parties: Collection[Party]) -> Overrides:
-    """Lock the rows of parties, inserting absent rows; return the overrides of each party.
+    """Lock the rows of parties, inserting absent rows; return the overridden limits by party.
 
     Of two transactions that count the use of a party, the second waits here until the first ends.
     So it also counts what the first has booked. Executes one statement per row, by its key,
@@ -123,7 +123,7 @@ def _is(party: Party) -> sa.ColumnElement[bool]:
 
 
 def replace(session: Session, party: Party, values: Mapping[str, int]) -> None:
-    """Replace the overrides of a party, whose row exists."""
+    """Store ``values`` as the overridden limits of a party, whose row must exist."""
     session.execute(sa.update(LimitRow).where(_is(party)).values(overrides=dict(values)))
 
 
@@ -136,7 +136,7 @@ def count_leases(
 
 
 def open_leases(session: Session, project: Party, now: datetime) -> tuple[dict[str, int], int]:
-    """Return the overrides of a project, and how many of its leases are not over."""
+    """Return the overridden limits of a project, and how many of its leases are not over."""
     values = {"scope": project.scope.value, "owner_id": project.owner_id, "now": now}
     row = session.connection().execute(_OPEN_OF_PROJECT, {**values, "excluding": ""}).one()
     return dict(row[1] or {}), row[0]
@@ -150,11 +150,11 @@ def uses(
     *,
     past_too: bool = False,
 ) -> list[UseOf]:
-    """Return the uses by parties that overlap ``[since, until)``; None for ``until`` is no bound.
+    """Return what leases of parties use in ``[since, until)``; None for ``until`` is no bound.
 
-    Each use has its full length. There is one entry per lease and start of its bookings. Cleaning
+    Each entry has its full length. There is one entry per lease and start of its bookings. Cleaning
     time does not count. The use by a lease in DELETING ends when its deletion began. ``past_too``
-    adds the use by deleted leases. Executes one SQL statement.
+    adds the past use by deleted reservations. Executes one SQL statement.
     """
     of_party = sa.or_(*(_belongs_to(party, LeaseRow) for party in parties))
     query = _uses().where(of_party, LeaseRow.end_at > since)
@@ -177,7 +177,7 @@ def uses_of(session: Session, lease_id: str) -> list[Use]:
 def use_of(
     session: Session, taken: Iterable[tuple[Requirement, Units]], start: datetime, end: datetime
 ) -> Use:
-    """Return the use of hosts that a booking from ``start`` to ``end`` would have.
+    """Return how many hosts and vcpus a booking from ``start`` to ``end`` would use.
 
     ``taken`` gives for each requirement the number of units by resource id.
     """
@@ -245,7 +245,7 @@ def keep_past_use(
 ) -> None:
     """Store the past use of whole hosts by reservations, for the limit on host-hours.
 
-    Call it before their allocations are deleted.
+    Call it before the allocations of the reservations are deleted.
     """
     deleted = lease.updated_at if lease.status is LeaseStatus.DELETING else None
     end = min(lease.window.end, deleted or now)

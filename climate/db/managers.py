@@ -70,7 +70,7 @@ def last_beat(session: Session) -> datetime | None:
 
 
 def try_write(session: Session, now: datetime) -> None:
-    """Write to disk, and leave no row: it fails if the database is full or read-only."""
+    """Insert and delete a row; raises a database error if the database is full or read-only."""
     id_ = f"trial:{uuid.uuid4()}"
     trial = {"id": id_, "started_at": now, "beat_at": now, "loops": {}}
     session.execute(sa.insert(ManagerRow).values(**trial))

@@ -45,7 +45,7 @@ class PostgresWakeup(Wakeup):
     """Hints within the process, and between processes by LISTEN/NOTIFY."""
 
     def __init__(self, database: Database, channel: str = WORK) -> None:
-        """Prepare; the listening connection is opened by the first subscriber."""
+        """Open no connection yet; the first ``subscribe`` or ``hint`` starts a thread that does."""
         super().__init__()
         self._channel = channel
         self._engine = database.engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -76,7 +76,7 @@ class PostgresWakeup(Wakeup):
             self._listener.start()
 
     def close(self) -> None:
-        """Send pending hints, then stop."""
+        """Remove the subscribers, send pending hints, and let the threads stop."""
         super().close()
         self._stopping.set()
         if self._sender is not None:

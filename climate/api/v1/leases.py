@@ -100,7 +100,7 @@ def _visible(call: Call, lease_id: str) -> Lease:
 
 
 def _moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
-    """Return the date; ``now`` is the minute in which the request arrived."""
+    """Return ``date``; for ``now``, the minute in which the request arrived."""
     return minute_of(call.asked_at) if date == NOW else date
 
 
@@ -122,7 +122,7 @@ def _instance(schema: type[Schema]) -> Schema:
 
 
 def _load(schema: Schema, body: dict[str, Any], number: int) -> Any:  # noqa: ANN401
-    """Validate a reservation; an error contains the index of all but the first reservation."""
+    """Validate a reservation; an error names its index ``number`` unless it is the first."""
     try:
         return schema.load(body)
     except ValidationError as error:

@@ -119,7 +119,7 @@ class NumberedPageQuery(_Limit):
 
 
 class ReservationType(_Lenient):
-    """The key that reservations of all types have."""
+    """The resource type of a reservation, which decides the schema of its other keys."""
 
     resource_type = fields.String(required=True, validate=validate.Length(1, 64))
 
@@ -160,7 +160,8 @@ PAGE, NUMBERED_PAGE = PageQuery(), NumberedPageQuery()
 def capabilities(data: dict[str, Any]) -> dict[str, str]:
     """Return extra capabilities with their values as text.
 
-    Raises InvalidInput for a value that is no text, number or boolean, or for a text too long.
+    Raises InvalidInput for too many keys, an empty or too long key, a value that is no text, number
+    or boolean, or a too long value.
     """
     if len(data) > _MAX_CAPABILITIES:
         raise InvalidInput(f"More than {_MAX_CAPABILITIES} extra capabilities in one request")
@@ -180,7 +181,7 @@ def capabilities(data: dict[str, Any]) -> dict[str, str]:
 
 
 def number(noun: str, text: str) -> int:
-    """Return an id of the path as a number; raises NotFound for any other text."""
+    """Return ``text``, an id in the path, as a number; raises NotFound if it is none."""
     if text.isascii() and text.isdecimal() and len(text) < len(str(2**63)):
         return int(text)
     raise NotFound(f"Object with {{'{noun}_id': '{text}'}} not found")

@@ -64,7 +64,7 @@ class AdvisoryLocks:
     """The advisory locks of one process; create one object per database."""
 
     def __init__(self, database: Database) -> None:
-        """Prepare; the connection is opened by ``hold``."""
+        """Open no connection yet; ``hold`` opens one."""
         self._database = database
         self._in_process = threading.Lock()
         specific = {"sqlite": _on_sqlite, "postgresql": _on_postgresql}
@@ -155,7 +155,7 @@ def _on_mariadb(database: Database, name: str, deadline: float) -> Iterator[None
 
 @contextmanager
 def _on_galera(database: Database, name: str, deadline: float) -> Iterator[None]:
-    """Own the row of the lock; of two nodes that take it at once, one fails at its COMMIT."""
+    """Own the row of the lock; of two nodes that set an owner at once, one fails at its COMMIT."""
     values = {"name": f"climate {name}", "owner": ids.new_id(), "hold": HOLD}
 
     def execute(session: Session, statement: sa.TextClause) -> bool:
@@ -175,7 +175,7 @@ def _on_galera(database: Database, name: str, deadline: float) -> Iterator[None]
 
 @contextmanager
 def _logged_if_lost(connection: sa.Connection, name: str) -> Iterator[None]:
-    """Log a lock that was lost while it was held; the work under it is already done."""
+    """Log, and do not raise, that a release finds the lock lost; the caller's work is done."""
     try:
         yield
     except exc.DBAPIError as error:

@@ -68,7 +68,7 @@ T = TypeVar("T")
 
 
 class LostRace(Contention):
-    """``work`` raises it if another transaction took the resources; ``write`` then retries."""
+    """Another transaction took the resources. ``work`` raises this, and ``write`` retries it."""
 
     def __init__(self) -> None:
         """Set the message that the client receives if all attempts lost."""
@@ -76,7 +76,7 @@ class LostRace(Contention):
 
 
 class _Undo(Exception):
-    """Rolls a rehearsal back, and carries its result."""
+    """``rehearse`` raises it to roll its transaction back; it carries the result of ``work``."""
 
     def __init__(self, result: Any) -> None:  # noqa: ANN401 - whatever work returns
         super().__init__()
@@ -84,10 +84,10 @@ class _Undo(Exception):
 
 
 class Database:
-    """An engine for one of SQLite, PostgreSQL or MariaDB."""
+    """The connections and transactions of one SQLite, PostgreSQL or MariaDB database."""
 
     def __init__(self, url: str, pool_size: int = 10) -> None:
-        """Prepare (but do not open) connections to ``url``, an SQLAlchemy URL."""
+        """Prepare up to twice ``pool_size`` connections to ``url`` (SQLAlchemy); open none yet."""
         self.engine = sa.create_engine(
             url,
             json_serializer=encode_json,
@@ -141,7 +141,7 @@ class Database:
             yield session
 
     def write(self, work: Callable[[Session], T]) -> T:
-        """Run ``work(session)`` in a transaction, commit it, and return what it returned.
+        """Run ``work(session)`` in a transaction, commit it, and return the result of ``work``.
 
         Runs it again, with random pauses, after errors for which ``is_transient`` is true: lost
         races, deadlocks, lock timeouts and violations of unique keys or of the double-booking
@@ -164,7 +164,7 @@ class Database:
         self.on_conflict(conflict(error) if error else "none")
 
     def rehearse(self, work: Callable[[Session], T]) -> T:
-        """Run ``work(session)`` as ``write`` does, then roll back; return what it returned."""
+        """Run ``work(session)`` as ``write`` does, then roll back; return its result."""
 
         def work_and_undo(session: Session) -> None:
             raise _Undo(work(session))
@@ -211,7 +211,7 @@ def on_commit(session: Session, action: Callable[[], object]) -> None:
 
 
 def is_retried(session: Session) -> bool:
-    """Return whether the transaction runs again after a failed attempt."""
+    """Return whether this is a repeated attempt of the transaction."""
     return bool(session.info.get("attempt", 1) > 1)
 
 
@@ -231,7 +231,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def conflict(error: BaseException) -> str:
-    """Return the name of a transient error: the database's code, "guard", "locked" or "lost"."""
+    """Return the kind of a transient error: the database's code, "guard", "locked" or "lost"."""
     if not isinstance(error, exc.DBAPIError):
         return "lost"
     state, detail = _codes(error)

@@ -1,4 +1,4 @@
-"""Galera: whether a database is a cluster, and the constraint that a cluster cannot have.
+"""Galera: whether a database is a cluster, and the constraint GUARD that a cluster cannot have.
 
 MariaDB checks ``WITHOUT OVERLAPS`` by locking the neighbours of a new row in the index, rows of
 other resources included. Galera applies independent transactions in parallel
@@ -35,12 +35,12 @@ def is_galera(connection: sa.Connection) -> bool:
 
 
 def is_fit(connection: sa.Connection) -> bool:
-    """Return whether the database has the constraint, or is a Galera cluster without it."""
+    """Return whether the database has GUARD or, on a Galera cluster, has not."""
     return connection.dialect.name != "mysql" or _has(connection, GUARD) != is_galera(connection)
 
 
 def fit(connection: sa.Connection) -> None:
-    """Add or remove the constraint where the database has moved to or from a Galera cluster."""
+    """Add GUARD, or on a Galera cluster remove it, unless ``is_fit`` is true."""
     if is_fit(connection):
         return
     if is_galera(connection):
@@ -50,7 +50,7 @@ def fit(connection: sa.Connection) -> None:
 
 
 def restore(connection: sa.Connection) -> None:
-    """Add the constraint if it is missing."""
+    """Add GUARD to a MariaDB database that lacks it."""
     if connection.dialect.name == "mysql" and not _has(connection, GUARD):
         unique = f"ADD UNIQUE {GUARD} (whole_id, busy WITHOUT OVERLAPS)"
         _alter(connection, unique, f"DROP INDEX {_INDEX}")

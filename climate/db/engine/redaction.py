@@ -1,4 +1,4 @@
-"""Redaction: errors of the database contain no values, as errors are logged.
+"""Redaction: errors of the database contain no values, because climate logs errors.
 
 ``hide_parameters`` of SQLAlchemy hides parameters. Servers also quote values in their messages:
 PostgreSQL in the lines after the first ("Key (id)=(...)", "Failing row contains (...)"), and in the
@@ -18,7 +18,7 @@ _DATA = "22"
 
 
 def watch(engine: sa.Engine) -> None:
-    """Remove values from the errors of an engine."""
+    """Remove values from the message of each error that ``engine`` raises from now on."""
     event.listen(engine, "handle_error", _redact)
 
 

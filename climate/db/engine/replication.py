@@ -20,7 +20,7 @@ _here = threading.local()
 
 
 def watch(connection: Any, _record: object) -> None:  # noqa: ANN401 - DBAPI is untyped
-    """Note the warning on a new connection."""
+    """Make a new connection record the standby warning, for ``confirmed_commit``."""
     connection.add_notice_handler(_note)
 
 

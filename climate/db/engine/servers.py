@@ -47,7 +47,7 @@ def addresses(url: sa.URL) -> list[Address]:
 
 
 def watch(engine: sa.Engine) -> None:
-    """Make the pool of an engine follow the server that accepts writes."""
+    """Make the pool of an engine drop servers that refuse writes, and connect to another."""
     event.listen(engine, "handle_error", _judge)
     several = addresses(engine.url)
     if several:
@@ -83,7 +83,7 @@ class _Connector:
         raise dbapi.OperationalError(f"no database server accepts writes: {'; '.join(failures)}")
 
     def _compare(self, connect: Connect, errors: type[Exception]) -> None:
-        """Note the highest timeline of all servers: this process does not know the primary yet."""
+        """Record the highest timeline of all servers: this process knows no primary yet."""
         for server in list(self._servers):
             with suppress(NotWritable, errors):
                 self._open(connect, server, "postgresql").close()
@@ -123,7 +123,7 @@ def _check_mariadb(cursor: Any) -> None:  # noqa: ANN401 - DBAPI is untyped
 
 
 def _value(cursor: Any, query: str) -> Any:  # noqa: ANN401 - DBAPI is untyped
-    """Return the last column of the first row; None without a row."""
+    """Run ``query``; return the last column of its first row, or None without a row."""
     cursor.execute(query)
     row = cursor.fetchone()
     return row[-1] if row else None

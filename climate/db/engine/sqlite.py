@@ -12,7 +12,7 @@ _creation = threading.Lock()
 
 
 def watch(engine: sa.Engine) -> None:
-    """Create the file of an engine, and set its connections up."""
+    """Create the database file before ``engine`` connects, and configure each new connection."""
     event.listen(engine, "do_connect", _create)
     event.listen(engine, "connect", _connect)
 

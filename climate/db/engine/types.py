@@ -72,7 +72,7 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
         return dialect.type_descriptor(sa.DateTime())
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Convert to UTC; only PostgreSQL's type stores a time zone."""
+        """Return the time in UTC; without zone except for PostgreSQL, whose type stores it."""
         if value is None:
             return None
         if value.tzinfo is not UTC:
@@ -132,7 +132,7 @@ class any_of(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQL
 
 
 def chunks(values: Sequence[T], size: int = 10_000) -> Iterable[Sequence[T]]:
-    """Split values into slices of ``size``.
+    """Return slices of ``values``, each of at most ``size``.
 
     MariaDB limits the length of a statement, SQLite its bound parameters (32,766).
     """
@@ -142,7 +142,7 @@ def chunks(values: Sequence[T], size: int = 10_000) -> Iterable[Sequence[T]]:
 class _Array(sa.types.TypeDecorator[Collection[Any]]):
     """An array that is sent as a PostgreSQL array literal; psycopg's adaption of lists is slow.
 
-    It is a parameter of type array. A text with a cast would be parsed again for each row.
+    The parameter has an array type: PostgreSQL would parse a text with a cast for each row.
     """
 
     impl = sa.ARRAY

@@ -70,10 +70,10 @@ def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
 
 
 def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
-    """Return the condition that a lease which held a resource of this lease has an open end.
+    """Return the condition that a lease which held a resource of this lease has not ended yet.
 
-    ``stuck`` counts ends that have failed only: a lease that is over does not wait for them. A
-    resource that fails does not count: the lease starts without it.
+    ``stuck`` counts only ends that have failed: the end of this lease does not wait for a start
+    that they block. A failing resource does not count: the lease starts without it.
     """
     reservation, allocation = RESERVATIONS.alias(), ALLOCATIONS.alias()
     earlier, earlier_reservation = ALLOCATIONS.alias(), RESERVATIONS.alias()
@@ -104,7 +104,7 @@ def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
 
 
 def has_failed(event: Columns, retries: int) -> sa.ColumnElement[bool]:
-    """Return the condition that the first attempt and ``retries`` retries have failed."""
+    """Return the condition that an event failed in its first attempt and ``retries`` retries."""
     return sa.or_(
         sa.and_(event.status == UNDONE, event.attempt > retries), event.attempt > retries + 1
     )

@@ -72,7 +72,7 @@ def is_mine(session: Session, event_id: str, owner: str, attempt: int) -> bool:
 def finish(
     session: Session, event_id: str, owner: str, attempt: int, now: datetime, **outcome: Any
 ) -> bool:
-    """Store the outcome of a claim (status, last_error, run_at); False if the claim is lost."""
+    """Store the outcome of a claim (status, last_error, run_at); return False for a lost claim."""
     finished = _MINE.values(**_RELEASED, updated_at=now, **outcome)
     result = session.execute(finished, _of([event_id], owner, attempt))
     return bool(result.rowcount)  # type: ignore[attr-defined]
@@ -83,7 +83,7 @@ def finish_all(
 ) -> None:
     """Store the same status for many claims, each given as (event id, attempt).
 
-    Raises LostRace if any claim is lost; the retried transaction reads which ones still hold.
+    Raises LostRace if any claim is lost; the retried transaction reads which claims remain.
     """
     ids_by_attempt: dict[int, list[str]] = {}
     for id_, attempt in claims:
@@ -104,7 +104,7 @@ def requeue(session: Session, event_id: str, owner: str, attempt: int, **again: 
 def extend(session: Session, owner: str, ids: Collection[str], until: datetime) -> dict[str, int]:
     """Renew claims of ``owner``; return the attempt of each renewed claim, by event id.
 
-    Locked rows are skipped, by ``reclaim`` too: a transaction begins or finishes the claim.
+    Skips locked rows, as ``reclaim`` does: another transaction begins or finishes the claim.
     """
     claims = _unlocked(session, ids).items()
     renewed = {id_: held.attempt for id_, held in claims if held.owner == owner}
@@ -119,7 +119,7 @@ def claimed(session: Session) -> dict[str, Held]:
 
 
 def reclaim(session: Session, stale: Mapping[str, Held]) -> int:
-    """Free the events whose claims still equal those in ``stale``; return how many.
+    """Release the claims that still equal those in ``stale``; return how many.
 
     A renewed claim has another ``until``, and is kept. A locked row is skipped: the
     transaction that locked it may hang.
@@ -129,7 +129,7 @@ def reclaim(session: Session, stale: Mapping[str, Held]) -> int:
 
 
 def _unlocked(session: Session, event_ids: Collection[str]) -> dict[str, Held]:
-    """Lock and return those claims whose rows are not locked."""
+    """Lock and return, by event id, those claims whose rows no other transaction has locked."""
     unlocked = _HELD.where(EVENTS.c.status == IN_PROGRESS, any_of(EVENTS.c.id, event_ids))
     return _held(session, unlocked.with_for_update(skip_locked=True))
 
@@ -154,8 +154,8 @@ def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> 
     """Return the ids of the resources of leases that do not end, although their end is due.
 
     The first attempt of the end and ``max_retries`` retries failed; or the end was due before
-    ``late``, and the lease has not changed since then. ACTIVE leases are not included: their end
-    was not attempted yet, as all managers may be down.
+    ``late``, and the lease has not changed since then. ACTIVE leases do not count: no manager has
+    attempted their end yet, because all managers may be down.
     """
     too_long = sa.and_(EventRow.due_at < late, LeaseRow.updated_at < late)
     query = (
@@ -187,7 +187,7 @@ def run_now(session: Session, lease_id: str, kinds: Collection[str], now: dateti
 
 
 def discard(session: Session, lease_ids: Collection[str], kind: str, now: datetime) -> None:
-    """Set the open events of a kind of these leases to ERROR, except claimed ones."""
+    """Set the status of the unclaimed open events of a kind of these leases to ERROR."""
     of_kind = _UNDONE.where(any_of(EVENTS.c.lease_id, lease_ids), EVENTS.c.kind == kind)
     session.execute(of_kind.values(status=EventStatus.ERROR.value, updated_at=now))
 
@@ -199,7 +199,7 @@ def remove(session: Session, event_ids: Sequence[str]) -> None:
 
 
 def cancel(session: Session, event_ids: Sequence[str]) -> None:
-    """Delete those events that are still UNDONE; claimed and finished ones stay."""
+    """Delete those events that are still UNDONE; claimed and finished events stay."""
     if event_ids:
         is_unclaimed = (any_of(EVENTS.c.id, event_ids), EVENTS.c.status == UNDONE)
         session.execute(sa.delete(EVENTS).where(*is_unclaimed))

@@ -31,7 +31,7 @@ class PendingEvent(NamedTuple):
 
     @property
     def group(self) -> Group:
-        """The group within which events keep their order."""
+        """The project and the types; events with the same group keep their order."""
         return self.project_id, self.types
 
 
@@ -45,7 +45,7 @@ def pending(
     skip: int = 0,
     known: Mapping[str, PendingEvent] = _NONE_KNOWN,
 ) -> list[PendingEvent]:
-    """Return up to ``limit`` due events, blocked ones included, after the first ``skip`` ones.
+    """Return up to ``limit`` due events, blocked ones included, after the first ``skip`` events.
 
     The order is that of ``run_at``. If more than ``limit`` events are due, or with ``skip``,
     projects and resource types take turns: the first event of each, then the second of each, and
@@ -72,7 +72,7 @@ def newly_due(
 
 
 def unclaimed(session: Session, event_ids: Collection[str]) -> set[str]:
-    """Return the ids of those events that no manager has claimed."""
+    """Return the ids of those events that no manager has claimed or finished."""
     parts = (session.scalars(_UNCLAIMED, {"ids": ids}) for ids in chunks(list(event_ids)))
     return {id_ for part in parts for id_ in part}
 
@@ -115,7 +115,7 @@ def _described() -> sa.Select[Any]:
 def _many() -> sa.Select[Any]:
     """Select a page of the events due at ``now``: ``limit`` of them after ``skip``.
 
-    The type that takes turns is the resource type of its lease's first reservation.
+    Projects and resource types take turns. The first reservation of a lease decides the type.
     """
     first = RESERVATIONS.alias()
     is_first = (first.c.lease_id == EVENTS.c.lease_id, first.c.position == 0, _acts(EVENTS))
@@ -141,7 +141,7 @@ def _many() -> sa.Select[Any]:
 
 
 def _acts(events: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Return the condition that an event calls plug-ins."""
+    """Return the condition that a manager calls plug-ins for an event."""
     return events.c.kind.in_([*ACTIONS, RELEASE])
 
 

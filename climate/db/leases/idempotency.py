@@ -20,7 +20,7 @@ from climate.db.tables.leases import IdempotencyKeyRow, LeaseRow
 
 
 def check(session: Session, key: IdempotencyKey) -> bool:
-    """Return whether the key has a row to be replaced, because its held lease was released.
+    """Return whether the key has a row to replace, because the lease that it held was released.
 
     Raises AlreadyProcessed if a request with this key has succeeded, RequestUnderWay if its lease
     is still held, and IdempotencyKeyReused if the key was used for a request with other content.
@@ -60,7 +60,7 @@ def claim_undecided(session: Session, key: IdempotencyKey, held_id: str, now: da
 
 
 def decide(session: Session, key: IdempotencyKey, answer: Mapping[str, Any]) -> None:
-    """Store the answer, in the transaction that confirms the held lease."""
+    """Store the answer to the key's request, in the transaction that confirms the held lease."""
     decided = sa.update(IdempotencyKeyRow).where(*_has_key(key))
     session.execute(decided.values(answer=dict(answer), held_id=None))
 

@@ -30,7 +30,7 @@ from climate.db.tables.leases import (
 
 
 def rows(lease: Lease) -> tuple[Rows, Rows, Rows]:
-    """Return the rows of a new lease, its reservations and its events."""
+    """Return the rows of a new lease, its reservations and its events, for ``bulk.insert``."""
     return (
         (LeaseRow, [_lease_values(lease)]),
         _reservations(lease.reservations),
@@ -109,7 +109,7 @@ def find_some(
 
     ``lock`` locks them in the order of their ids until this transaction ends; leases that another
     transaction has locked are left out unless ``patient``. This lock is for the progress of events:
-    it does not count as a change.
+    it does not increment the version.
     """
     query = _LOCKING[patient] if lock else _FIND
     rows = session.execute(query, {"lease_ids": list(lease_ids)}).all()
@@ -271,7 +271,7 @@ def catch_up(session: Session, lease_ids: Collection[str], now: datetime) -> Non
 
 
 def set_reservation(session: Session, reservation_id: str, now: datetime, **fields: Any) -> None:
-    """Store some fields of a reservation: status, params, details, flags."""
+    """Store ``fields`` of a reservation (columns and their new values), changed at ``now``."""
     session.execute(
         sa.update(ReservationRow)
         .where(ReservationRow.id == reservation_id)

@@ -21,10 +21,10 @@ _FIELDS = (
 def ended_before(
     session: Session, before: datetime, limit: int, among: Collection[str] | None = None
 ) -> list[str]:
-    """Return the ids of up to ``limit`` leases that are over since ``before``, sorted.
+    """Return the ids of up to ``limit`` leases that ended before ``before``, sorted.
 
     They are TERMINATED, no event is open, and all their resources are released. ``among`` restricts
-    them to these ids.
+    the leases to these ids.
     """
     unreleased = sa.exists().where(
         ReservationRow.lease_id == LeaseRow.id,
@@ -48,7 +48,7 @@ def ended_before(
 
 
 def store(session: Session, lease: PastLease) -> None:
-    """Store a lease whose rows are deleted in this transaction."""
+    """Store a lease in the history; the caller deletes the lease in this transaction."""
     row = {**values(lease, _FIELDS), "status": lease.status.value}
     session.execute(sa.insert(PastLeaseRow).values(**row))
 

@@ -100,7 +100,7 @@ def is_called_for(session: Session, owner: str, now: datetime) -> bool:
 
 
 def take_turn(session: Session, owner: str, now: datetime, until: datetime) -> bool:
-    """Claim the relay until ``until``, or renew the claim; False if another relay has it."""
+    """Claim or renew the relay until ``until``; return False if another process has the claim."""
     result = session.execute(_CLAIM, {"by": owner, "now": now, "until": until})
     return bool(result.rowcount)  # type: ignore[attr-defined]
 
@@ -117,7 +117,7 @@ def is_unnumbered(session: Session) -> bool:
 
 
 def lag(session: Session, most: int) -> tuple[int, datetime | None]:
-    """Return the number of unpublished rows, at most ``most``, and when the oldest was written."""
+    """Return how many notifications are unpublished (at most ``most``), and since when."""
     first = sa.select(_OUTBOX.c.created_at).where(_OUTBOX.c.seq > _PUBLISHED.scalar_subquery())
     oldest = session.scalar(first.order_by(_OUTBOX.c.seq).limit(1))
     last, published = session.execute(_PROGRESS).one()
@@ -128,7 +128,7 @@ def lag(session: Session, most: int) -> tuple[int, datetime | None]:
 
 
 def number(session: Session, limit: int) -> int:
-    """Assign sequence numbers to up to ``limit`` committed rows; return how many.
+    """Assign sequence numbers to up to ``limit`` committed notifications; return how many.
 
     Locks the relay's row. So numbers become visible in order, even if several processes call it.
     """
@@ -161,7 +161,7 @@ def unpublished(session: Session, limit: int) -> list[Notification]:
 def mark_published(session: Session, owner: str, last: Notification, until: datetime) -> bool:
     """Store that all notifications up to ``last`` are published, and renew the claim.
 
-    False if ``owner`` has lost the claim, or the database was restored from a backup.
+    Returns False if ``owner`` has lost the claim, or the database was restored from a backup.
     """
     values = {"by": owner, "through": last.seq, "last": last.message_id, "until": until}
     result = session.execute(_PUBLISH, values)
@@ -176,7 +176,7 @@ def last_seq(session: Session) -> int:
 def removed_seq(session: Session) -> int:
     """Return the last sequence number whose notification was removed; 0 if none was.
 
-    Readers call it after reading notifications, to detect missed ones.
+    Readers call it after reading notifications, to detect that they missed some.
     """
     return session.scalar(sa.select(RelayRow.removed_seq).where(RelayRow.id == _RELAY)) or 0
 
@@ -200,7 +200,7 @@ def get(session: Session, seq: int) -> Notification:
 
 
 def removable(session: Session, before: datetime, limit: int) -> int | None:
-    """Return the number through which the log can be removed; None if no row is removable.
+    """Return the last sequence number that can be removed now; None if no row is removable.
 
     Removable are up to ``limit`` rows at the beginning of the log, if they are published and were
     written before ``before``. Locks the relay's row.

@@ -1,7 +1,7 @@
 """Subscriptions and their dead letters.
 
-Each subscription has a number (``place``) that is unique in its project. A new one is less than the
-limit, so the unique key enforces the maximum number of subscriptions of a project.
+Each subscription has a number (``place``) that is unique in its project. A new number is less than
+the limit, so the unique key enforces the maximum number of subscriptions of a project.
 """
 
 from collections.abc import Collection, Mapping
@@ -65,7 +65,7 @@ def find_all(
 ) -> Part[Subscription]:
     """Return a page of the subscriptions of a project (None: of all), by creation time.
 
-    ``with_all_projects`` includes those that get the notifications of all projects.
+    ``with_all_projects`` includes subscriptions to the notifications of all projects.
     """
     query = sa.select(SubscriptionRow)
     if not with_all_projects:
@@ -78,7 +78,7 @@ def find_all(
 
 
 def update(session: Session, subscription_id: str, now: datetime, **new: Any) -> None:
-    """Store new values of columns after a request of a user, not after a delivery."""
+    """Store new values of columns that a user changed, with the time of the change."""
     changed = sa.update(SubscriptionRow).where(SubscriptionRow.id == subscription_id)
     session.execute(changed.values(updated_at=now, **new))
 
@@ -90,7 +90,7 @@ def secrets(session: Session) -> dict[str, str]:
 
 
 def replace_secret(session: Session, *, subscription_id: str, stored: str, new: str) -> None:
-    """Replace the stored secret of a subscription, unless it has changed."""
+    """Store ``new`` as the secret of a subscription if its secret is still ``stored``."""
     unchanged = (SubscriptionRow.id == subscription_id, SubscriptionRow.secret == stored)
     session.execute(sa.update(SubscriptionRow).where(*unchanged).values(secret=new))
 
@@ -105,8 +105,8 @@ def matching(
 ) -> sa.ColumnElement[bool]:
     """Return the condition that a subscription may match a notification after ``after``.
 
-    It considers the notifications of its project, or with ``all_projects`` those of all projects,
-    if they satisfy ``more`` conditions. It does not consider the subscription's filter.
+    The condition considers the notifications of the subscription's project, or of all projects with
+    ``all_projects``, that satisfy ``more`` conditions, but not the subscription's filter.
     """
     later = sa.exists().where(OutboxRow.seq > after, *more)
     its_own = later.where(OutboxRow.project_id == SubscriptionRow.project_id)
@@ -118,7 +118,7 @@ def matching(
 
 
 def catch_up(session: Session, through: int) -> None:
-    """Set ``done_seq`` to ``through`` where no notification up to this number may match."""
+    """Set ``done_seq`` of subscriptions to ``through`` if no notification up to it may match."""
     may_match = matching(SubscriptionRow.done_seq, OutboxRow.seq <= through)
     behind = sa.update(SubscriptionRow).where(SubscriptionRow.done_seq < through, ~may_match)
     session.execute(
@@ -127,7 +127,7 @@ def catch_up(session: Session, through: int) -> None:
 
 
 def add_dead_letter(session: Session, letter: DeadLetter) -> None:
-    """Store or replace a dead letter."""
+    """Store a dead letter, or replace that of the same notification."""
     session.merge(DeadLetterRow(**asdict(letter)))
 
 
@@ -176,7 +176,7 @@ def remove_dead_letter(session: Session, subscription_id: str, seq: int) -> None
 
 
 def of(row: SubscriptionRow) -> Subscription:
-    """Return a row as a subscription, without the secret."""
+    """Return the subscription that a row stores, without its secret."""
     fields = {**row.filters, "event_types": tuple(row.filters["event_types"])}
     project_id = None if row.all_projects else row.project_id
     wanted = NotificationFilter(project_id=project_id, **fields)

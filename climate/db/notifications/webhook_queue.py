@@ -1,4 +1,4 @@
-"""Subscriptions as a queue: find those with pending notifications, claim them, store results.
+"""Subscriptions as a queue: find work, claim subscriptions, and store results of deliveries.
 
 A claim has an owner and an expiry. A result names the owner. If the row names another owner or
 none, the claim was lost or the subscription was changed, and the result is dropped.
@@ -17,7 +17,7 @@ from climate.db.tables.notifications import DeadLetterRow, SubscriptionRow
 
 
 def is_any(session: Session, now: datetime) -> bool:
-    """Return whether any subscription may be claimed now."""
+    """Return whether a process can claim any subscription now."""
     return session.scalar(_IS_ANY, {"now": now}) is not None
 
 
@@ -26,7 +26,7 @@ def claim(
 ) -> list[tuple[str, bool]]:
     """Claim up to ``free[0]`` due subscriptions, of which at most ``free[1]`` are slow.
 
-    Returns (id, whether it is slow) of each: first quick ones, then slow ones, each by due time.
+    Returns (id, whether it is slow) of each: first the quick, then the slow, each by due time.
     """
     claims: list[tuple[str, bool]] = []
     for slow in (False, True):
@@ -68,7 +68,7 @@ def find_mine(
 
 
 def note(session: Session, subscription_id: str, owner: str, values: Mapping[str, Any]) -> bool:
-    """Store columns of a subscription that ``owner`` has claimed; False if the claim is lost.
+    """Store columns of a subscription that ``owner`` has claimed; return False if it has not.
 
     None as the value of the column ``owner`` releases the claim.
     """

@@ -117,7 +117,7 @@ def sizes(session: Session, lease_ids: Collection[str]) -> dict[str, int]:
 
 
 def want(session: Session, wanted: Sequence[Preparation]) -> None:
-    """Store new preparations; they replace those of the same booking that are over."""
+    """Store new preparations; each replaces the preparations of its booking that are over."""
     for task in wanted:
         same_booking = (
             PreparationRow.reservation_id == task.reservation_id,
@@ -129,7 +129,7 @@ def want(session: Session, wanted: Sequence[Preparation]) -> None:
 
 
 def end(session: Session, ids: Collection[str], now: datetime) -> None:
-    """Set preparations over since ``now``, except those that are over already."""
+    """Set the end of preparations to ``now``, except of those that are over already."""
     _TASKS.end(session, now, PreparationRow.id.in_(ids))
 
 
@@ -154,7 +154,7 @@ def overdue(session: Session, now: datetime) -> list[Preparation]:
 
 
 def keep(session: Session, id_: str) -> None:
-    """Store that climate must not replace the host, however long the preparation takes."""
+    """Store that climate must keep the host of a preparation, however long it takes."""
     kept = sa.update(PreparationRow).where(PreparationRow.id == id_)
     session.execute(kept.values(replace_at=None))
 
@@ -214,7 +214,7 @@ def in_use(session: Session, now: datetime, settled: datetime) -> set[int]:
 def unready(session: Session, lease_id: str) -> set[int]:
     """Return the ids of the hosts of a lease that are not ready for it.
 
-    A host that was removed from the lease during its start does not count.
+    The hosts of a reservation that was removed from the lease do not count.
     """
     ready = sa.exists().where(*_IS_FOR_BOOKING, _IS_NOT_OVER, _IS_READY)
     query = _host_bookings(AllocationRow.resource_id, ReservationRow.details)

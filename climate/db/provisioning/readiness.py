@@ -31,7 +31,7 @@ def times(session: Session) -> dict[int, tuple[str, list[float]]]:
 
 
 def remember(session: Session, resource_id: int, hardware: str, seconds: float) -> None:
-    """Append a preparation time of a host; the last ``REMEMBERED`` are kept."""
+    """Append a preparation time of a host, and keep only the last ``REMEMBERED`` times."""
     before = find(session, _locked(session, resource_id)).times
     _set(session, resource_id, hardware=hardware, times=[*before, seconds][-REMEMBERED:])
 
@@ -69,7 +69,7 @@ def see(session: Session, seen: Mapping[int, Seen]) -> None:
 
 
 def _locked(session: Session, resource_id: int) -> int:
-    """Lock the row of a host, and create it if it is missing."""
+    """Lock the row of a host, or create the row; return ``resource_id``."""
     query = sa.select(ReadinessRow.resource_id).where(ReadinessRow.resource_id == resource_id)
     if session.scalar(query.with_for_update()) is None:
         session.execute(sa.insert(ReadinessRow), [_blank(resource_id)])

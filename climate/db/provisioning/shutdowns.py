@@ -32,7 +32,8 @@ class Idle:
 def idle(session: Session, now: datetime) -> list[Idle]:
     """Return the working hosts with power, without a lease (cleaning included) and without a task.
 
-    They are sorted by id. A lease that has begun and is not over counts whatever its dates are.
+    They are sorted by id, without quarantined hosts. A lease that has begun and is not over counts
+    whatever its dates are.
     """
     has_task = sa.or_(has_preparation(ResourceRow.id), is_shut_down(ResourceRow.id))
     taken = [
@@ -69,14 +70,14 @@ def idle(session: Session, now: datetime) -> list[Idle]:
 
 
 def _booked(resource_id: int | sa.SQLColumnExpression[int]) -> tuple[sa.ColumnElement[bool], ...]:
-    """Return the conditions of whole-host bookings and of shared ones: each has its own index."""
+    """Return two conditions: booked as a whole, booked in shares. Each uses its own index."""
     is_share = AllocationRow.resource_class.is_not(None)
     shared = sa.and_(AllocationRow.resource_id == resource_id, is_share)
     return AllocationRow.whole_id == resource_id, shared
 
 
 def note_idle(session: Session, idle_ids: Collection[int], now: datetime) -> None:
-    """Store that these hosts are idle, since ``now`` unless a time is stored, and no others."""
+    """Store that exactly these hosts are idle; newly idle hosts are so since ``now``."""
     known = sa.select(ReadinessRow.resource_id).where(ReadinessRow.idle_since.is_not(None))
     before = set(session.scalars(known))
     for ids, since in (({*idle_ids} - before, now), (before - {*idle_ids}, None)):
@@ -101,12 +102,12 @@ def is_needed(session: Session, task: Shutdown, now: datetime) -> bool:
 
 
 def unclaimed(session: Session) -> list[Shutdown]:
-    """Return the shutdowns that no provisioner has claimed yet."""
+    """Return the shutdowns that wait for a provisioner to claim them."""
     return _TASKS.select(session, _IS_NOT_OVER, ShutdownRow.progress == ShutdownState.WANTED.value)
 
 
 def ended(session: Session, settled: timedelta) -> list[Shutdown]:
-    """Return the shutdowns that should end, because their host is to be used again.
+    """Return the shutdowns that climate should end, because their host may be used again.
 
     The task was given up, or the host has a preparation, or something other than
     climate powered it on. The third reason counts only if the cloud reported the host as up more
@@ -163,7 +164,7 @@ def is_going_on(session: Session, resource_id: int | None = None) -> bool:
 
 
 def want(session: Session, wanted: Sequence[Shutdown]) -> None:
-    """Store new shutdowns, and clear since when their hosts are idle."""
+    """Store new shutdowns, and clear the times since when their hosts are idle."""
     _TASKS.insert(session, wanted)
     _set_idle(session, [task.resource_id for task in wanted], None)
 
@@ -175,6 +176,6 @@ def end(session: Session, task: Shutdown, now: datetime) -> bool:
 
 
 def off_between(session: Session, since: datetime, until: datetime) -> list[Shutdown]:
-    """Return the shutdowns whose host was off at some time in this period."""
+    """Return the shutdowns whose host was off at some time in [since, until)."""
     was_open = sa.or_(_IS_NOT_OVER, ShutdownRow.over_at > since)
     return _TASKS.select(session, ShutdownRow.off_at < until, was_open)

@@ -72,7 +72,7 @@ class TaskTable(Generic[T]):
         session.execute(sa.delete(self.row).where(self.row.over_at < before))
 
     def of(self, row: TaskRow) -> T:
-        """Return a row as a task."""
+        """Return the task that a row stores."""
         return record(self.task, row, progress=self.state(row.progress))
 
     def _conditions(self, wanted: TaskFilter) -> list[sa.ColumnElement[bool]]:

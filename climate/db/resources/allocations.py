@@ -77,8 +77,8 @@ def candidates(
 ) -> list[int]:
     """Return up to ``limit`` ids of resources that match and may be free during ``busy``.
 
-    If the requirement is for whole resources, these are free. If it is for shares, no reservation
-    holds the whole resource, and a unit would fit on it if it were empty. The search starts
+    For a requirement of whole resources, all of them are free. For shares, no reservation holds a
+    whole returned resource, and a unit would fit on each if it were empty. The search starts
     ``rotation`` (0..1) of the way through the ids and wraps around, so parallel requests try
     different resources first. Executes one SQL statement.
     """
@@ -90,8 +90,8 @@ def candidates(
 class Grabbed:
     """Ids of candidate resources: ``found`` has all of them, those in ``locked`` first.
 
-    ``changed`` has the locked ones that another transaction changed between the search and the
-    lock.
+    ``changed`` has the locked ids whose resource another transaction changed between the search and
+    the lock.
     """
 
     found: Sequence[int]
@@ -164,7 +164,7 @@ def lock(session: Session, resource_ids: Collection[int], *, wait: bool) -> set[
 
 
 def take(session: Session, rows: Sequence[dict[str, Any]]) -> None:
-    """Store allocations; each mapping has the columns of the table except id and ``whole_id``."""
+    """Store allocations; each row has the columns of the table except id and ``whole_id``."""
     insert(session, (AllocationRow, rows))
 
 
@@ -213,7 +213,7 @@ def shorten(session: Session, reservation_ids: Collection[str], busy_until: date
 
 
 def detach(session: Session, reservation_ids: Collection[str], busy_until: datetime) -> None:
-    """Separate allocations from their reservations; they end at ``busy_until`` at the latest.
+    """Separate allocations from their reservations; end them at ``busy_until`` at the latest.
 
     ``busy_until`` is when cleaning ends. Deletes allocations that would start then or later.
     """
@@ -241,7 +241,7 @@ def find_all(
 ) -> list[Allocation]:
     """Return the allocations of a type, of leases that end at ``ending_after`` or later, sorted.
 
-    None matches any value.
+    The order is by resource, then start. None matches any value.
     """
     compared = (
         (LeaseRow.end_at, operator.ge, ending_after),
@@ -268,7 +268,7 @@ def find_all(
 
 
 def params_on(session: Session, resource_id: int) -> list[tuple[str, dict[str, Any]]]:
-    """Return (resource type, params) of the reservations of a resource that are not deleted."""
+    """Return (resource type, params) of the reservations on a resource, except DELETED ones."""
     query = (
         sa.select(ReservationRow.resource_type, ReservationRow.params)
         .join(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)

@@ -37,7 +37,7 @@ def timelines(
 ) -> list[Timeline]:
     """Return one timeline per resource, in the order of ``resource_ids``.
 
-    It has the bookings that overlap ``span``. Executes up to two SQL statements per 10,000
+    A timeline has the bookings that overlap ``span``. Executes up to two SQL statements per 10,000
     resources.
     """
     shared = capacity.find_some(session, resource_ids) if requirement.amounts else defaultdict(dict)

@@ -6,7 +6,7 @@ statements of the latest requirements are cached.
 
 Whole bookings of a resource never overlap (the schema forbids it). So only the last one that starts
 before the end of the window can conflict: one index descent per examined resource, however many
-bookings it has. Shares do overlap: ``climate.db.resources.capacity`` computes what they leave.
+bookings it has. Shares do overlap: ``climate.db.resources.capacity`` computes what they leave free.
 """
 
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ def _rotated(
     limit: int | None,
     *more: sa.ColumnElement[str],
 ) -> sa.Select[int]:
-    """Select ids after the pivot, then those up to it; both arms walk an index in id order."""
+    """Select ids after the pivot, then ids up to it; each of the two SELECTs walks an index."""
     # A literal, not a parameter: the planner needs the limit to choose the plan.
     few: sa.ColumnElement[int] | None = None if limit is None else sa.literal_column(str(limit))
     ids, matching = _walk(wanted)

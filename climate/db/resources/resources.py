@@ -36,7 +36,7 @@ _PRIVACY = sa.select(PropertyRow.name, PropertyRow.private).where(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
-    """An extra property of a resource type. Only operators see private ones."""
+    """An extra property of a resource type. Only operators see private properties."""
 
     id: str
     resource_type: str
@@ -54,7 +54,7 @@ def insert(
     extra: Mapping[str, str],
     now: datetime,
 ) -> Resource:
-    """Register a resource, not reservable yet; raises Conflict if it is registered already."""
+    """Store and return a resource, not bookable yet; raises Conflict if it is stored already."""
     same = (ResourceRow.type == resource_type, ResourceRow.external_id == external_id)
     if session.scalar(sa.select(ResourceRow.id).where(*same)) is not None:
         raise Conflict(f"{external_id} is registered already")
@@ -96,7 +96,7 @@ def find_all(
 
 
 def find_some(session: Session, resource_ids: Collection[int]) -> dict[int, Resource]:
-    """Return resources by id."""
+    """Return those of the resources that exist, by id."""
     if not resource_ids:
         return {}
     rows = session.execute(_SOME, {"ids": list(resource_ids)}).all()
@@ -187,7 +187,7 @@ def privacy(session: Session, resource_type: str) -> dict[str, bool]:
 def set_private(
     session: Session, resource_type: str, name: str, *, private: bool, now: datetime
 ) -> Property:
-    """Show or hide an extra property in ordinary listings; raises NotFound."""
+    """Show or hide an extra property in ordinary listings, and return it; raises NotFound."""
     is_property = (PropertyRow.resource_type == resource_type, PropertyRow.name == name)
     row = session.scalars(sa.select(PropertyRow).where(*is_property)).one_or_none()
     if row is None:

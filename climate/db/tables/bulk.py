@@ -45,7 +45,7 @@ def _names(kind: type[R]) -> list[str]:
 
 
 def values(item: object, names: str) -> dict[str, Any]:
-    """Return the attributes of an object as column values; spaces separate the names."""
+    """Return the attributes of an object by name; spaces separate the ``names``."""
     keys, get = _attributes(names)
     return dict(zip(keys, get(item), strict=True))
 
@@ -84,7 +84,7 @@ def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]
 
 
 def certify(session: Session, row: type[Base], keys: Collection[Any]) -> None:
-    """Change the rows with these primary keys, which the transaction has locked, on Galera."""
+    """On Galera, change the rows with these primary keys, which the transaction has locked."""
     if keys:
         (key,) = cast("sa.Table", row.__table__).primary_key.columns
         certify_where(session, row, lambda: key.in_(sorted(keys)))
@@ -93,7 +93,7 @@ def certify(session: Session, row: type[Base], keys: Collection[Any]) -> None:
 def certify_where(
     session: Session, row: type[Base], which: Callable[[], sa.ColumnElement[bool]]
 ) -> None:
-    """Change the rows that meet a condition, which the transaction has locked, on Galera."""
+    """On Galera, change the rows that meet a condition and that the transaction has locked."""
     connection = session.connection()
     if connection.dialect.name == "mysql" and is_galera(connection):
         table = cast("sa.Table", row.__table__)

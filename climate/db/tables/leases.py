@@ -32,7 +32,7 @@ class Base(DeclarativeBase):
 
 
 class Certified:
-    """A table whose rows transactions lock; ``bulk.certify`` says why."""
+    """A table whose rows transactions lock; ``bulk.certify`` counts ``generation`` up."""
 
     generation: Mapped[int] = mapped_column(sa.BigInteger, server_default="0", sort_order=1000)
 
@@ -114,7 +114,7 @@ class ResourceRow(Certified, Base):
 
 
 class ResourceProperty(Base):
-    """A property of a resource, as text, and as a number if the text is one."""
+    """A property of a resource: its value as text, and as a number if the text is numeric."""
 
     __tablename__ = "resource_properties"
     __table_args__ = (
@@ -240,9 +240,9 @@ class EventRow(Certified, Base):
 
 
 class LimitRow(Certified, Base):
-    """Limits of an owner that override the configured ones.
+    """Limits of a project or user that override the configured limits.
 
-    A transaction locks the row before it counts the use of the owner.
+    A transaction locks the row before it counts what the project or user has in use.
     """
 
     __tablename__ = "limits"
@@ -254,7 +254,7 @@ class LimitRow(Certified, Base):
 
 
 class PastUseRow(Base):
-    """The use of whole hosts by deleted reservations, stored while its host-hours count."""
+    """Whole hosts that a deleted reservation used, stored while the host-hours count."""
 
     __tablename__ = "past_use"
     __table_args__ = (

@@ -41,7 +41,7 @@ class OutboxRow(Base):
 
 
 class RelayRow(Base):
-    """The claim of the relay, and the last ``seq`` assigned, published and removed."""
+    """The claim of the publishing relay; the last ``seq`` assigned, published and removed."""
 
     __tablename__ = "relay"
     __table_args__ = (MARIADB,)
@@ -59,7 +59,7 @@ class SubscriptionRow(Certified, Base):
 
     Every notification up to ``done_seq`` was delivered, became a dead letter or does not match.
     ``owner`` and ``claimed_until`` are the claim of a delivery. ``place`` is unique in a project.
-    For a new subscription it is less than the maximum number, so the unique key limits the number.
+    For a new subscription it is less than the limit, so the unique key enforces the limit.
     """
 
     __tablename__ = "subscriptions"
@@ -94,7 +94,7 @@ class SubscriptionRow(Certified, Base):
 class DeadLetterRow(Base):
     """A notification that the receiver did not accept, by ``seq``.
 
-    ``wanted`` means that it is to be delivered again. The row is deleted with the notification.
+    ``wanted``: climate is going to deliver it again. The row is deleted with the notification.
     """
 
     __tablename__ = "dead_letters"

@@ -73,7 +73,7 @@ class ShutdownRow(TaskRow):
 
 
 class ReadinessRow(Base):
-    """A host's last preparation times, and why it is quarantined."""
+    """A host's last preparation times, its quarantine, its power, and since when it is idle."""
 
     __tablename__ = "readiness"
     __table_args__ = (MARIADB,)

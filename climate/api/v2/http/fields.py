@@ -1,4 +1,4 @@
-"""Fields of v2: times with a zone, counts, flags. Ambiguous values are rejected."""
+"""Fields of v2 schemas: times with a zone, counts, flags. They reject ambiguous values."""
 
 import re
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ class CodedMessage(str):
     code: str
 
     def __new__(cls, text: str, code: str) -> Self:
-        """Create the message."""
+        """Create a message ``text`` with the error code ``code``."""
         message = super().__new__(cls, text)
         message.code = code
         return message
@@ -111,12 +111,12 @@ class Count(fields.Integer):
 
 
 def flag(**kwargs: Any) -> fields.Boolean:
-    """Return a boolean field of a query string."""
+    """Return a boolean field of a query string: true, True, 1, false, False or 0."""
     return fields.Boolean(truthy={"true", "True", "1"}, falsy={"false", "False", "0"}, **kwargs)
 
 
 def nullable_params(schema: Schema) -> set[str]:
-    """Return the names of required parameters that may be null.
+    """Return the names of the required parameters in ``schema`` that may be null.
 
     v2 makes these parameters optional: their default is null.
     """

@@ -28,7 +28,7 @@ T = TypeVar("T", bound=_Item)
 
 
 def page(query: Mapping[str, Any]) -> Page:
-    """Return the page that a query requests; raises InvalidInput if the marker does not fit."""
+    """Return the page that a query requests; raises InvalidInput for a marker of another order."""
     sort: str = query["sort"]
     return Page(
         sort=sort.removeprefix("-"),

@@ -48,5 +48,5 @@ def params(call: Call, resource_type: str, params: Mapping[str, Any], at: Place)
 
 
 def moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
-    """Return the date; ``now`` is the second in which the request arrived."""
+    """Return ``date``; for ``now``, the second in which the request arrived."""
     return call.asked_at.replace(microsecond=0) if date == NOW else date

@@ -162,7 +162,7 @@ def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
 
 
 def _idempotent(call: Call, body: Mapping[str, Any]) -> IdempotentRequest | None:
-    """Return the idempotent request if the client sent a key; raises InvalidInput."""
+    """Return the idempotent request, or None if the client sent no key; raises InvalidInput."""
     key = request.headers.get("Idempotency-Key")
     if key is None:
         return None

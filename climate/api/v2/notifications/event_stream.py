@@ -34,7 +34,7 @@ _RETRY = 2000
 
 @dataclass(eq=False)
 class Stream(Iterator[bytes]):
-    """The parts of a response that ends at ``ends_at``. The caller must always call ``close``.
+    """An iterator over an event stream that ends at ``ends_at``; the caller must call ``close``.
 
     ``project_id`` is the project of the requester.
     """

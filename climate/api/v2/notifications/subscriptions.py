@@ -99,7 +99,8 @@ def redeliver(call: Call, subscription_id: str) -> Answer:
 def _visible(call: Call, subscription_id: str) -> Subscription:
     """Return the subscription; raises NotFound also if the caller may not see it.
 
-    Who could change the receiver of a subscription to all projects could read all notifications.
+    A subscription to all projects needs ``notifications:get_all``: a caller that changes its
+    receiver could read all notifications.
     """
     absent = f"There is no subscription {subscription_id}"
     subscription = call.visible(subscriptions.get, subscription_id, "subscriptions:get", absent)

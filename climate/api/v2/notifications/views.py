@@ -69,7 +69,7 @@ def _filter(call: Call, query: Mapping[str, Any]) -> NotificationFilter:
 
 
 def _last_event_id() -> int | None:
-    """Return the header Last-Event-ID of a client that reconnects; raises InvalidInput."""
+    """Return the number in the header Last-Event-ID, None without it; raises InvalidInput."""
     text = request.headers.get("Last-Event-ID", "").strip()
     if not text:
         return None

@@ -238,7 +238,7 @@ class Share(Schema):
 
 
 class Summary(Schema):
-    """The shares per hardware class and period."""
+    """The shares of leases that were ready at their start, per hardware class and period."""
 
     readiness = fields.List(fields.Nested(Share))
 

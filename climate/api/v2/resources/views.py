@@ -74,7 +74,7 @@ def _require(call: Call, resource_type: str, verb: str) -> None:
 
 
 def number(resource_id: str) -> int:
-    """Return a resource id of the path as a number; raises NotFound for any other text."""
+    """Return a resource id in the path as a number; raises NotFound if it is none."""
     if resource_id.isascii() and resource_id.isdecimal() and len(resource_id) < len(str(2**63)):
         return int(resource_id)
     raise NotFound(f"There is no resource {resource_id}")
