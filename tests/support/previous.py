@@ -24,7 +24,10 @@ def git(*arguments: str) -> bytes:
 
 
 def code_before(revision: str, home: Path) -> Path:
-    """Return a folder with the code before a migration; skip the test if that is not in git."""
+    """Return a folder with the code before a migration; skip the test if that is not in git.
+
+    Only the history has that code: an unpacked archive or a shallow clone cannot run the test.
+    """
     (migration,) = (ROOT / VERSIONS).glob(f"{revision}_*.py")
     path = migration.relative_to(ROOT)
     made = git("log", "--diff-filter=A", "--format=%H", "--", str(path)).decode().split()
