@@ -57,7 +57,7 @@ ROUTES = [route for route in _ALL if route.rule is not None]
 
 def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) -> Flask:
     """Build the application; ``dispatcher`` is None without a manager in this process."""
-    app = Flask("climate", static_folder=None, template_folder="api/v2/templates")
+    app = Flask("climate", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     app.json.sort_keys = False  # type: ignore[attr-defined]  # the default provider has it
     app.url_map.strict_slashes = True
@@ -108,9 +108,9 @@ def _strategy(app: Flask, conf: ConfigOpts) -> auth.Identify:
     return partial(auth.by_token_text_on_loopback, conf.host)
 
 
-def _unguarded(api: Api, view: Callable[..., Answer]) -> Callable[[], Response]:
-    def handle() -> Response:
-        return _response(*view(api))
+def _unguarded(api: Api, view: Callable[..., Answer]) -> Callable[..., Response]:
+    def handle(**path: str) -> Response:
+        return _response(*view(api, **path))
 
     return handle
 
@@ -133,6 +133,8 @@ def _guarded(api: Api, rule: str, view: Callable[..., Answer]) -> Callable[..., 
 def _response(body: Any, status: int, headers: Mapping[str, str] | None = None) -> Response:  # noqa: ANN401 - JSON
     if isinstance(body, str):
         response = Response(body, mimetype="text/html")
+    elif isinstance(body, bytes):
+        response = Response(body)
     elif isinstance(body, Iterator):
         response = Response(body, mimetype="text/event-stream")
     else:

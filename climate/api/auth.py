@@ -147,7 +147,7 @@ _TOKEN_HEADERS = ("X-Auth-Token", "X-Storage-Token", "X-Service-Token")
 
 
 def guard(app: Flask, conf: ConfigOpts, open_paths: Collection[str]) -> Identify:
-    """Make ``app`` require a valid token on all paths but ``open_paths``.
+    """Make ``app`` require a valid token on all paths but ``open_paths``, which are route rules.
 
     Returns the function that identifies the caller of a request. Raises Misconfigured.
     """
@@ -202,7 +202,8 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
     def __init__(self, app: Any, conf: ConfigOpts, open_paths: Collection[str]) -> None:  # noqa: ANN401
         # delay_auth_decision=True would report an unreachable Keystone as an invalid token.
         super().__init__(app, {"oslo_config_config": conf, "delay_auth_decision": False})
-        self._open_paths = open_paths
+        patterns = (re.sub(r"<path:\w+>", ".+", re.sub(r"<\w+>", "[^/]+", p)) for p in open_paths)
+        self._open_path = re.compile("|".join(patterns))
         section = conf[conf[TOKEN_CHECKER].auth_section or TOKEN_CHECKER]
         if not section.auth_type:
             raise Misconfigured(
@@ -226,7 +227,7 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
 
         A token on an open path is ignored, so a slow Keystone delays no health check.
         """
-        is_open = request.environ["PATH_INFO"] in self._open_paths
+        is_open = self._open_path.fullmatch(request.environ["PATH_INFO"]) is not None
         request.environ[_ERROR] = None if is_open else self._validate(request)
 
     def _validate(self, request: Any) -> ClimateError | None:  # noqa: ANN401 - a WebOb request

@@ -19,7 +19,8 @@ from climate.manager.leases.create import Owner
 from climate.manager.process.heartbeat import WriteTrials
 from climate.manager.process.runtime import Runtime
 
-# A body (None: empty, str: HTML, an iterator: an event stream, else JSON), a status, and headers.
+# A body (None: empty, str: HTML, bytes: of the type in the headers, an iterator: an event stream,
+# else JSON), a status, and headers.
 Answer = tuple[Any, int] | tuple[Any, int, Mapping[str, str]]
 
 _MAX_DEPTH = 64

@@ -34,7 +34,7 @@ FORGED = {
     "X-Is-Admin-Project": "True",
     "OpenStack-System-Scope": "all",
 }
-STATUSES = {"/": 300, "/versions": 300, "/metrics": 404}
+STATUSES = {"/": 300, "/versions": 300, "/metrics": 404, "/v2/docs/<name>": 404}
 
 
 class TestWithoutAuthentication:

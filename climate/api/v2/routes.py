@@ -1,9 +1,10 @@
 """The route table of v2. climate serves these routes and documents them from the same rows."""
 
+from datetime import date
 from functools import lru_cache
 from typing import Any
 
-from flask import render_template, request
+from flask import request
 from marshmallow import Schema
 
 from climate.api import discovery
@@ -11,6 +12,8 @@ from climate.api.call import Answer, Api
 from climate.api.route import Route
 from climate.api.v2.capacity import availability
 from climate.api.v2.capacity import schemas as capacity_schemas
+from climate.api.v2.documentation import page
+from climate.api.v2.documentation.examples import examples
 from climate.api.v2.http import openapi
 from climate.api.v2.leases import history, schemas
 from climate.api.v2.leases import views as lease_views
@@ -33,28 +36,22 @@ from climate.core.errors import (
     TooManyFollowers,
 )
 
-# The page loads no resources and runs no script.
-_PAGE_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
-
 
 def document(api: Api) -> Answer:
     """Return this document in JSON (OpenAPI 3.1)."""
     return _described(api), 200
 
 
-def page(api: Api) -> Answer:
-    """Return this document as an HTML page."""
-    return render_template("openapi.html", document=_described(api)), 200, _PAGE_HEADERS
-
-
 def _described(api: Api) -> dict[str, Any]:
     params = tuple((name, plugin.schema) for name, plugin in sorted(api.runtime.plugins.items()))
-    return _document(params, request.root_path)
+    return _document(params, request.root_path, api.runtime.clock.now().date())
 
 
 @lru_cache(maxsize=4)
-def _document(params: tuple[tuple[str, type[Schema]], ...], root: str) -> dict[str, Any]:
-    return openapi.document(ROUTES, dict(params), root)
+def _document(
+    params: tuple[tuple[str, type[Schema]], ...], root: str, today: date
+) -> dict[str, Any]:
+    return openapi.document(ROUTES, dict(params), examples(today), root)
 
 
 _SUBSCRIPTION = "/v2/subscriptions/<subscription_id>"
@@ -65,7 +62,8 @@ ROUTES = [
     Route("GET", "/v2", discovery.version_2, answers={200: "application/json"}),
     Route("GET", "/v2/", discovery.version_2, answers={200: "application/json"}),
     Route("GET", "/v2/openapi.json", document, answers={200: "application/json"}),
-    Route("GET", "/v2/docs", page, answers={200: "text/html"}),
+    Route("GET", "/v2/docs", page.page, answers={200: "text/html"}),
+    Route("GET", "/v2/docs/<name>", page.file, answers={200: "*/*", 304: None}),
 
     Route("GET", "/v2/leases", lease_views.index, "leases:get",
           query=schemas.LeaseQuery, answers={200: schemas.LeasePage}),

@@ -1,7 +1,7 @@
 """The OpenAPI 3.1 document of v2, generated from the route table and its schemas."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -31,15 +31,36 @@ _RESPONSE_HEADERS = {
     "Location": "The URL of the new resource.",
 }
 _TEXT = {"type": "string"}
+# Bodies by their summaries, and those by method and path.
+Examples = Mapping[str, Mapping[str, Any]]
+AllExamples = Mapping[str, Examples]
+# Groups of operations, in the order of the page: the first segments of their paths.
+_GROUPS = {
+    "Leases": ("Windows of time with reserved resources.", {"leases", "past-leases"}),
+    "Capacity": (
+        "Free and booked resources over time, and limits.",
+        {"availability", "calendar", "utilisation", "limits"},
+    ),
+    "Resources": ("Resources that can be reserved.", {"resources", "resource-types"}),
+    "Notifications": ("The log of changes, and webhooks.", {"notifications", "subscriptions"}),
+    "Feeds": ("Calendar feeds (iCalendar) at secret addresses.", {"feeds"}),
+    "Provisioning": (
+        "Hosts that provisioners prepare and switch off.",
+        {"preparations", "shutdowns", "readiness"},
+    ),
+    "Operations": ("Managers and overdue events.", {"managers", "events"}),
+    "Service": ("The caller, the version and this document.", {"", "openapi.json", "docs", "me"}),
+}
 
 
 def document(
-    routes: Iterable[Route], params: Mapping[str, type[Schema]], root: str
+    routes: Sequence[Route], params: Mapping[str, type[Schema]], examples: AllExamples, root: str
 ) -> dict[str, Any]:
     """Return the OpenAPI document as a dict to render as JSON.
 
-    ``params`` maps resource types to schemas of their parameters. ``root`` is the path at which
-    the application is mounted.
+    ``params`` maps resource types to schemas of their parameters. ``examples`` has the bodies by
+    method and path, and by their summaries. ``root`` is the path at which the application is
+    mounted.
     """
     spec = APISpec(
         title="climate",
@@ -49,11 +70,16 @@ def document(
         info={"description": _DESCRIPTION},
         servers=[{"url": root or "/"}],
     )
+    used = {_group(route.path) for route in routes}
+    for name, (text, _) in _GROUPS.items():
+        if name in used:
+            spec.tag({"name": name, "description": text})
     spec.components.security_scheme(
         "token", {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}
     )
     for route in routes:
-        spec.path(route.template, operations={route.method.lower(): _operation(route)})
+        operation = _operation(route, examples.get(f"{route.method} {route.path}", {}))
+        spec.path(route.template, operations={route.method.lower(): operation})
     references = [_add_params(spec, type_, schema) for type_, schema in params.items()]
     result = spec.to_dict()
     reservation = result["components"]["schemas"]["ReservationRequest"]["properties"]
@@ -69,7 +95,13 @@ def _add_params(spec: APISpec, resource_type: str, schema: type[Schema]) -> dict
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _operation(route: Route) -> dict[str, Any]:
+def _group(path: str) -> str:
+    """Return the group of a path; a new noun is a group of its own until it is listed."""
+    noun = path.removeprefix("/v2").strip("/").partition("/")[0]
+    return next((name for name, (_, nouns) in _GROUPS.items() if noun in nouns), noun)
+
+
+def _operation(route: Route, examples: Examples) -> dict[str, Any]:
     parameters: list[dict[str, Any]] = [
         {"in": "path", "name": name, "required": True, "schema": _TEXT}
         for name in re.findall(r"<(\w+)>", route.path)
@@ -83,6 +115,7 @@ def _operation(route: Route) -> dict[str, Any]:
     operation = {
         "operationId": re.sub(r"\W+", "_", f"{route.method} {route.path}".lower()),
         "summary": route.summary,
+        "tags": [_group(route.path)],
         "parameters": parameters,
         "responses": {**_responses(route), **_error_responses(route.errors)},
         "security": [] if route.rule is None else [{"token": []}],
@@ -90,8 +123,17 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.rule is not None:
         operation["description"] = f"Policy: climate:{route.rule}"
     if route.body is not None:
-        operation["requestBody"] = {"required": True, "content": _content(route.body)}
+        content = _content(route.body)
+        if examples:
+            content["application/json"]["examples"] = _named(examples)
+        operation["requestBody"] = {"required": True, "content": content}
     return operation
+
+
+def _named(examples: Examples) -> dict[str, Any]:
+    """Return examples with short keys, as OpenAPI lists them."""
+    listed = enumerate(examples.items(), 1)
+    return {f"example-{n}": {"summary": text, "value": body} for n, (text, body) in listed}
 
 
 def _responses(route: Route) -> dict[str, Any]:
