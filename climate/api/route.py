@@ -25,12 +25,16 @@ _CALLER = (Unauthenticated, Forbidden, IdentityUnavailable, BackendUnavailable)
 _BODY = (InvalidInput, ContentTooLarge, UnsupportedMediaType)
 
 
+# The body of an answer: a schema, one of several schemas, or a media type.
+Body = type[Schema] | tuple[type[Schema], ...] | str
+
+
 class Route(NamedTuple):
     """A method on a path, the view that answers it, and the policy rule that it requires.
 
     A route without a rule needs no token, and its view receives the ``Api`` instead of a ``Call``.
-    The other fields describe a route of v2: schemas, headers, and answers by status (a schema, a
-    media type, or None for an empty body).
+    The other fields describe a route of v2: schemas, headers, and answers by status (None: an
+    empty body).
     """
 
     method: str
@@ -41,7 +45,7 @@ class Route(NamedTuple):
     body: type[Schema] | None = None
     request_headers: tuple[str, ...] = ()
     response_headers: tuple[str, ...] = ()
-    answers: Mapping[int, type[Schema] | str | None] = {}
+    answers: Mapping[int, Body | None] = {}
     own_errors: tuple[type[ClimateError], ...] = ()
 
     @property

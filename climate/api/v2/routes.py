@@ -15,7 +15,7 @@ from climate.api.v2.capacity import schemas as capacity_schemas
 from climate.api.v2.documentation import page
 from climate.api.v2.documentation.examples import examples
 from climate.api.v2.http import openapi
-from climate.api.v2.leases import history, schemas
+from climate.api.v2.leases import dry_run, history, limits, schemas
 from climate.api.v2.leases import views as lease_views
 from climate.api.v2.notifications import schemas as notification_schemas
 from climate.api.v2.notifications import subscriptions
@@ -68,7 +68,8 @@ ROUTES = [
     Route("GET", "/v2/leases", lease_views.index, "leases:get",
           query=schemas.LeaseQuery, answers={200: schemas.LeasePage}),
     Route("POST", "/v2/leases", lease_views.create, "leases:post",
-          body=schemas.LeaseRequest, answers={201: schemas.Lease},
+          query=dry_run.DryRunQuery, body=schemas.LeaseRequest,
+          answers={200: dry_run.DryRun, 201: schemas.Lease},
           request_headers=("Idempotency-Key",), response_headers=("ETag", "Location"),
           own_errors=(EnforcementUnavailable, Conflict, RequestUnderWay, IdempotencyKeyReused)),
     Route("GET", "/v2/leases/<lease_id>", lease_views.show, "leases:get",
@@ -76,7 +77,8 @@ ROUTES = [
           request_headers=("If-Match", "If-None-Match"), response_headers=("ETag",),
           own_errors=(PreconditionFailed,)),
     Route("PATCH", "/v2/leases/<lease_id>", lease_views.update, "leases:put",
-          body=schemas.LeaseChange, answers={200: schemas.Lease},
+          query=dry_run.DryRunQuery, body=schemas.LeaseChange,
+          answers={200: (schemas.Lease, dry_run.DryRun)},
           request_headers=("If-Match",), response_headers=("ETag",),
           own_errors=(EnforcementUnavailable, Conflict, PreconditionFailed)),
     Route("DELETE", "/v2/leases/<lease_id>", lease_views.delete, "leases:delete",
@@ -100,8 +102,7 @@ ROUTES = [
           query=capacity_schemas.AvailabilityQuery, answers={200: capacity_schemas.Availability}),
     Route("POST", "/v2/availability/search", availability.search, "availability:get",
           body=capacity_schemas.WindowSearch, answers={200: capacity_schemas.Offers}),
-    Route("GET", "/v2/limits", availability.show_limits, "limits:get",
-          answers={200: capacity_schemas.Limits}),
+    Route("GET", "/v2/limits", limits.show_limits, "limits:get", answers={200: limits.Limits}),
 
     Route("GET", "/v2/notifications", notification_views.index, "notifications:get",
           query=notification_schemas.NotificationQuery,

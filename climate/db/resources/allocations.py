@@ -44,6 +44,11 @@ _NAMED = (
     .distinct()  # a share that grew later has several rows
     .order_by(RESOURCES.c.id)
 )
+_NAMES = (
+    sa.select(RESOURCES.c.id, RESOURCES.c.type, RESOURCES.c.external_id)
+    .where(any_of(RESOURCES.c.id, "ids"))
+    .order_by(RESOURCES.c.id)
+)
 _LOCK = {
     wait: sa.select(RESOURCES.c.id)
     .where(RESOURCES.c.id.in_(sa.bindparam("ids", expanding=True)))
@@ -188,6 +193,14 @@ def named(session: Session, reservation_ids: Collection[str]) -> dict[str, list[
     for row in session.execute(_NAMED, {"ids": list(reservation_ids)}).all():
         by_reservation[row.reservation_id].append(Named(row.id, row.type, row.external_id))
     return by_reservation
+
+
+def names(session: Session, resource_ids: Collection[int]) -> dict[int, Named]:
+    """Return those of the resources that exist, with their names, by id."""
+    if not resource_ids:
+        return {}
+    rows = session.execute(_NAMES, {"ids": list(resource_ids)})
+    return {row.id: Named(row.id, row.type, row.external_id) for row in rows}
 
 
 def release(session: Session, reservation_ids: Collection[str]) -> None:

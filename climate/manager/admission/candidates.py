@@ -107,6 +107,14 @@ def find_candidates(
     return _fetch(session, empty)
 
 
+def find_all_candidates(
+    session: Session, demands: Sequence[Demand], occupied: Window, preference: Preference
+) -> CandidateSet:
+    """Return all candidates of each demand, however many the demand needs."""
+    empty = CandidateSet(demands=demands, occupied=occupied, preference=preference, limits=(None,))
+    return _fetch(session, empty)
+
+
 def fetch_more(session: Session, candidates: CandidateSet) -> CandidateSet | None:
     """Fetch and return a larger set of candidates; None if the set has all candidates already."""
     return _fetch(session, candidates) if candidates.limits else None
@@ -191,6 +199,15 @@ def select(candidates: CandidateSet, lost: Collection[int] = ()) -> tuple[Units,
 def most_units(candidates: CandidateSet, index: int) -> int:
     """Return how many units demand ``index`` could get alone, even above its maximum."""
     return packing.most(_packed(candidates, index, ()), candidates.free)
+
+
+def with_room(candidates: CandidateSet, index: int) -> list[int]:
+    """Return the ids of the candidates on which demand ``index`` could have a unit, if alone."""
+    demand = _packed(candidates, index, ())
+    if not demand.amounts:
+        return list(demand.candidates)
+    free = candidates.free
+    return [id_ for id_ in demand.candidates if packing.room(free[id_], demand.amounts)]
 
 
 def is_still_free(session: Session, candidates: CandidateSet, demand: Demand, units: Units) -> bool:

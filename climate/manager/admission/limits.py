@@ -222,17 +222,24 @@ def _effective(settings: Rules, party: Party, overrides: Overrides) -> Limits:
 def show(store: Store, settings: Rules, parties: Sequence[Party]) -> list[Account]:
     """Return the limits and use of each party; without parties, of each party with overrides."""
     with store.database.read() as session:
-        overrides = rows.overrides(session, parties) if parties else rows.all_overrides(session)
-        return [
-            Account(
-                scope=party.scope,
-                owner_id=party.owner_id,
-                limits=_effective(settings, party, overrides),
-                overrides=overrides.get(party, {}),
-                usage=_usage(session, party, store.clock.now(), settings.period),
-            )
-            for party in parties or overrides
-        ]
+        return accounts(session, settings, parties, store.clock.now())
+
+
+def accounts(
+    session: Session, settings: Rules, parties: Sequence[Party], now: datetime
+) -> list[Account]:
+    """Return what ``show`` returns, as this session sees it."""
+    overrides = rows.overrides(session, parties) if parties else rows.all_overrides(session)
+    return [
+        Account(
+            scope=party.scope,
+            owner_id=party.owner_id,
+            limits=_effective(settings, party, overrides),
+            overrides=overrides.get(party, {}),
+            usage=_usage(session, party, now, settings.period),
+        )
+        for party in parties or overrides
+    ]
 
 
 def _usage(session: Session, party: Party, now: datetime, period: timedelta) -> Usage:

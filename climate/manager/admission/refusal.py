@@ -174,7 +174,8 @@ class _Inquiry:
         if not self._can_move or not _can_search_ahead(self._window, _AHEAD):
             return None
         start = max(self._window.start, self._now)
-        length = self._window.end - start
+        # The whole length: a window that starts now began before this search.
+        length = self._window.end - self._window.start
         requirements = [demand.requirement for demand in self._demands]
         within = Window(start, start + _AHEAD + length)
         deadline = self._runtime.clock.elapsed() + self._runtime.settings.search_timeout

@@ -6,9 +6,11 @@ transaction writes its events and the notification. Each optional feature is a g
 keys, limits, starts that wait for hosts, holds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
@@ -35,7 +37,8 @@ from climate.manager.admission import availability
 from climate.manager.admission.admission import InsufficientResources, admit, rows
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
-from climate.manager.admission.limits import LimitGate, OpenLeasesGate
+from climate.manager.admission.limits import Account, LimitGate, OpenLeasesGate
+from climate.manager.admission.preview import Preview, free_capacity, use_after
 from climate.manager.admission.refusal import explain
 from climate.manager.admission.requirements import (
     ReservationRequest,
@@ -46,6 +49,7 @@ from climate.manager.admission.requirements import (
     occupied_window,
     requirements_of,
 )
+from climate.manager.leases import trusts
 from climate.manager.leases.holds import HoldGate
 from climate.manager.leases.idempotency import IdempotencyGate, IdempotentRequest, replay
 from climate.manager.leases.ready_start import ReadyStartGate
@@ -53,6 +57,8 @@ from climate.manager.process.runtime import Runtime
 from climate.observability import log_context
 from climate.observability.metrics import counted
 from climate.plugins.base import Requester
+
+T = TypeVar("T")
 
 # Searches for a window: if another request books the window first, climate searches again.
 _ATTEMPTS = 5
@@ -117,26 +123,76 @@ def create_lease(
         raise
     log_context.about_lease(lease.id)
     gates = _gates(runtime, owner, lease, idempotent)
-    stored = lease
-    for gate in gates:
-        stored = gate.stored(stored)
-
-    def work(session: Session) -> None:
-        for gate in gates:
-            gate.before(session, stored, now)
-        _admit(runtime, session, stored, now, private=owner.sees_private)
-        for gate in gates:
-            gate.after(session, stored, now)
-
-    try:
-        runtime.database.write(work)
-    except InsufficientResources as shortage:
-        with runtime.database.read() as session:
-            raise explain(runtime, session, shortage, lease, gates) from None
+    with _explained(runtime, lease, gates):
+        runtime.database.write(lambda session: _store(runtime, session, owner, lease, gates))
     for gate in gates:
         lease = gate.settle(lease)
     runtime.wakeup.hint()
     return lease
+
+
+@counted("create_dry_run")
+def preview_lease(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Preview:
+    """Admit a lease in a transaction that rolls back; return what climate would store.
+
+    Raises the errors of ``create_lease``, except those of the services in ``Preview.not_checked``.
+    """
+    now = runtime.clock.now()
+    lease = draft(runtime, owner, request, now)
+    not_checked = _not_checked(runtime, owner, lease)
+    gates = _gates(runtime, owner, lease, None)
+    requester = (owner.user_id, owner.project_id, owner.roles)
+
+    def work(session: Session) -> Sequence[Account] | None:
+        _store(runtime, session, owner, lease, gates)
+        return use_after(runtime, session, lease, requester, now)
+
+    with _explained(runtime, lease, gates):
+        accounts = runtime.database.rehearse(work)
+    with runtime.database.read() as session:  # without the locks of the transaction
+        capacity = free_capacity(runtime, session, lease, now, {})
+    return Preview(lease=lease, reservations=capacity, accounts=accounts, not_checked=not_checked)
+
+
+def _not_checked(runtime: Runtime, owner: Owner, lease: Lease) -> list[str]:
+    """Return the names of the services that only a real request calls; raises Conflict.
+
+    Conflict means that the lease requires a trust, and the requester cannot create any.
+    """
+    names = []
+    if runtime.enforcer is not None and runtime.enforcer.checks_create:
+        names.append("enforcement")
+    if any_acts_as_user(runtime.catalog, lease.reservations):
+        trusts.check_possible(runtime, owner.requester)
+        names.append("trust")
+    if any_prepares(runtime.catalog, lease.reservations):
+        names.append("preparation")
+    return names
+
+
+def _store(
+    runtime: Runtime, session: Session, owner: Owner, lease: Lease, gates: Sequence[Gate]
+) -> None:
+    """Run the gates and the admission of a new lease in this transaction."""
+    now = lease.created_at
+    stored = lease
+    for gate in gates:
+        stored = gate.stored(stored)
+    for gate in gates:
+        gate.before(session, stored, now)
+    _admit(runtime, session, stored, now, private=owner.sees_private)
+    for gate in gates:
+        gate.after(session, stored, now)
+
+
+@contextmanager
+def _explained(runtime: Runtime, lease: Lease, gates: Sequence[Gate]) -> Iterator[None]:
+    """Explain a rejection for lack of resources, after the transaction in the block."""
+    try:
+        yield
+    except InsufficientResources as shortage:
+        with runtime.database.read() as session:
+            raise explain(runtime, session, shortage, lease, gates) from None
 
 
 def _gates(
@@ -247,12 +303,38 @@ def create_earliest(
     The window lies between ``request.start`` and ``request.end``. Raises the same errors as
     ``create_lease``.
     """
+
+    def create(timed: LeaseRequest) -> Lease:
+        return create_lease(runtime, owner, timed, idempotent)
+
+    return _in_earliest_window(runtime, owner, request, length, idempotent, create)
+
+
+def preview_earliest(
+    runtime: Runtime, owner: Owner, request: LeaseRequest, length: timedelta
+) -> Preview:
+    """Return the preview of the lease that ``create_earliest`` would admit; same errors."""
+
+    def preview(timed: LeaseRequest) -> Preview:
+        return preview_lease(runtime, owner, timed)
+
+    return _in_earliest_window(runtime, owner, request, length, None, preview)
+
+
+def _in_earliest_window(
+    runtime: Runtime,
+    owner: Owner,
+    request: LeaseRequest,
+    length: timedelta,
+    idempotent: IdempotentRequest | None,
+    create: Callable[[LeaseRequest], T],
+) -> T:
     if not request.reservations:
         start = request.start
         if length > request.end - start:
             replay(runtime.database, idempotent)  # the first request may have been in time
             raise InvalidDate("The duration must fit between start and end")
-        return create_lease(runtime, owner, replace(request, end=start + length), idempotent)
+        return create(replace(request, end=start + length))
     within = Window(request.start, request.end)
     for _ in range(_ATTEMPTS):
         offers = availability.search(
@@ -260,8 +342,7 @@ def create_earliest(
         )
         window = offers[0].window if offers else Window(request.start, request.start + length)
         try:
-            timed = replace(request, start=window.start, end=window.end)
-            return create_lease(runtime, owner, timed, idempotent)
+            return create(replace(request, start=window.start, end=window.end))
         except NotEnoughResources as error:
             if not offers:
                 # The first request with the key may hold the resources.

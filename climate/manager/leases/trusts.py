@@ -44,12 +44,22 @@ def make(runtime: Runtime, requester: Requester) -> str:
 
     Raises Conflict, Forbidden, BackendUnavailable.
     """
+    check_possible(runtime, requester)
+    return _configured(runtime.trusts).make(requester, runtime.clock.now())
+
+
+def check_possible(runtime: Runtime, requester: Requester) -> str:
+    """Raise Conflict if ``make`` would fail whatever Keystone answers; create no trust.
+
+    Returns an id of no trust, which a transaction that rolls back can store.
+    """
     if requester.token is None:
         raise Conflict(
             "climate must act in the cloud as you, which requires a Keystone token: it accepts"
             " tokens only if [api] auth_strategy is keystone"
         )
-    return _configured(runtime.trusts).make(requester, runtime.clock.now())
+    _configured(runtime.trusts)
+    return "none"
 
 
 def _configured(trusts: Trusts | None) -> Trusts:
@@ -58,17 +68,13 @@ def _configured(trusts: Trusts | None) -> Trusts:
     return trusts
 
 
-def make_for(runtime: Runtime, requester: Requester, lease: Lease) -> str:
-    """Create a trust for a lease and return the trust's id.
-
-    Raises Forbidden if the lease belongs to another user or project, and the errors of ``make``.
-    """
+def check_owner(requester: Requester, lease: Lease) -> None:
+    """Raise Forbidden if the lease belongs to another user or project."""
     if not is_owner(requester, lease):
         raise Forbidden(
             f"Only user {lease.user_id} of project {lease.project_id} can request this, because"
             " climate must act in the cloud as that user"
         )
-    return make(runtime, requester)
 
 
 def is_owner(requester: Requester, lease: Lease) -> bool:

@@ -8,7 +8,7 @@ lease keeps all its resources, or the change is rejected. If a running lease gai
 """
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -33,9 +33,11 @@ from climate.db.engine.database import LostRace
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
 from climate.db.notifications import outbox
+from climate.db.resources import allocations
 from climate.manager.admission.admission import InsufficientResources
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.limits import LimitGate
+from climate.manager.admission.preview import Preview, free_capacity, use_after
 from climate.manager.admission.reallocation import reallocate
 from climate.manager.admission.refusal import explain
 from climate.manager.admission.requirements import (
@@ -57,6 +59,7 @@ from climate.manager.leases.reservation_changes import (
 )
 from climate.manager.process.runtime import Catalog, Runtime
 from climate.observability.metrics import counted
+from climate.plugins.base import Requester
 
 # Calls of the enforcement service per change. Another call is necessary if concurrent requests have
 # altered the outcome that the service agreed to.
@@ -99,16 +102,13 @@ def update_lease(
 
     ``owner`` is the requester. If it is None, the change creates no trust and makes no look-ups.
     Raises NotFound, LeaseBusy, InvalidInput, Conflict, NotEnoughResources, LimitExceeded,
-    Contention, EnforcementDenied, EnforcementUnavailable, and the errors of ``trusts.make_for`` and
-    ``reservation_changes.complete``. Raises LeaseChanged if the stored lease differs from
-    ``expected``.
+    Contention, EnforcementDenied, EnforcementUnavailable, and the errors of ``trusts.make``,
+    ``trusts.check_owner`` and ``reservation_changes.complete``. Raises LeaseChanged if the stored
+    lease differs from ``expected``.
     """
-    if owner is not None and change.reservations:
-        with runtime.database.read() as session:
-            lease = leases.get(session, lease_id)
-        reservations = complete(runtime.catalog, lease, change.reservations, owner.requester)
-        change = replace(change, reservations=reservations)
-    trust_id = _trust_for(runtime, lease_id, change, owner) if owner else None
+    make_trust = partial(trusts.make, runtime)
+    change = _completed(runtime, lease_id, change, owner)
+    trust_id = _trust_for(runtime, lease_id, change, owner, make_trust) if owner else None
     request = _Request(lease_id, change, owner, expected, trust_id)
     try:
         return _write(runtime, request)
@@ -121,18 +121,76 @@ def update_lease(
         runtime.wakeup.hint()
 
 
-def _trust_for(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owner) -> str | None:
-    """Create and return a trust if the lease has none and needs one, or lost its trust."""
+@counted("update_dry_run")
+def preview_change(
+    runtime: Runtime,
+    lease_id: str,
+    change: LeaseChange,
+    owner: Owner,
+    expected: Lease | None = None,
+) -> Preview:
+    """Change a lease in a transaction that rolls back; return what climate would store.
+
+    Raises the errors of ``update_lease``, except those of the services in ``Preview.not_checked``.
+    """
+    change = _completed(runtime, lease_id, change, owner)
+    # The transaction stores an id of no trust, as if Keystone had created one, and rolls back.
+    check_trust = partial(trusts.check_possible, runtime)
+    trust_id = _trust_for(runtime, lease_id, change, owner, check_trust)
+    request, now = _Request(lease_id, change, owner, expected, trust_id), runtime.clock.now()
+    enforcer = runtime.enforcer
+    is_checked = enforcer is not None and enforcer.checks_update and not change.keeps_bookings
+    not_checked = [*(["enforcement"] if is_checked else []), *(["trust"] if trust_id else [])]
+
+    def work(session: Session) -> Preview:
+        lease = _change(runtime, session, request, now)
+        requester = (owner.user_id, owner.project_id, owner.roles)
+        accounts = use_after(runtime, session, lease, requester, now)
+        live = [reservation.id for reservation in lease.reservations if reservation.stays]
+        held = allocations.held(session, live)
+        allocations.release(session, live)
+        capacity = free_capacity(runtime, session, lease, now, held)
+        return Preview(
+            lease=lease, reservations=capacity, accounts=accounts, not_checked=not_checked
+        )
+
+    return runtime.database.rehearse(work)
+
+
+def _completed(
+    runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owner | None
+) -> LeaseChange:
+    """Return the change with the results of the look-ups that its reservations require."""
+    if owner is None or not change.reservations:
+        return change
+    with runtime.database.read() as session:
+        lease = leases.get(session, lease_id)
+    reservations = complete(runtime.catalog, lease, change.reservations, owner.requester)
+    return replace(change, reservations=reservations)
+
+
+def _trust_for(
+    runtime: Runtime,
+    lease_id: str,
+    change: LeaseChange,
+    owner: Owner,
+    make: Callable[[Requester], str],
+) -> str | None:
+    """Return the trust that ``make`` creates if the lease needs one, or lost its trust; else None.
+
+    A lease needs one if it has none and the change lets climate act as the user.
+    """
     with runtime.database.read() as session:
         lease = leases.get(session, lease_id)
     if lease.trust_id is None:
         if change.changes_reservations:
             reservations = (*requested(runtime.catalog, lease, change.reservations), *change.added)
             if any_acts_as_user(runtime.catalog, reservations):
-                return trusts.make_for(runtime, owner.requester, lease)
+                trusts.check_owner(owner.requester, lease)
+                return make(owner.requester)
     elif lease.trust_lost is not None and trusts.is_owner(owner.requester, lease):
         with nullcontext() if change == LeaseChange() else suppress(Forbidden):
-            return trusts.make(runtime, owner.requester)
+            return make(owner.requester)
     return None
 
 

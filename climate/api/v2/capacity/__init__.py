@@ -1,1 +1,1 @@
-"""Availability, search and limits in the v2 API."""
+"""Availability, and the search for windows, in the v2 API."""

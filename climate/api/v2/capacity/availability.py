@@ -1,4 +1,4 @@
-"""``/v2/availability`` and ``/v2/limits``: free capacity (without lease owners), and limits."""
+"""``/v2/availability``: free capacity, without lease owners."""
 
 import json
 from datetime import timedelta
@@ -12,7 +12,7 @@ from climate.api.v2.leases import reservations
 from climate.core.errors import InvalidInput, InvalidQuery, UnsupportedResourceType
 from climate.core.matching.quoting import check_storable
 from climate.core.window import Window
-from climate.manager.admission import availability, limits
+from climate.manager.admission import availability
 from climate.manager.admission.requirements import ReservationRequest, look_up
 
 # Limits the response: each booking in the window can add a step.
@@ -45,19 +45,6 @@ def search(call: Call) -> Answer:
         private=call.owner.sees_private,
     )
     return capacity_schemas.OFFERS.dump({"windows": windows}), 200
-
-
-def show_limits(call: Call) -> Answer:
-    """Show the limits of your project and user, and the usage that counts against them."""
-    caller = call.caller
-    settings = call.runtime.settings.limits
-    parties = limits.parties_of(caller.project_id, caller.user_id)
-    answer = {
-        "apply": settings.apply_to(caller.project_id, caller.user_id, caller.roles),
-        "period": int(settings.period.total_seconds()),
-        "parties": limits.show(call.runtime.store, settings, parties),
-    }
-    return capacity_schemas.LIMITS.dump(answer), 200
 
 
 def _request(call: Call, resource_type: str, text: str | None) -> ReservationRequest:

@@ -1,4 +1,4 @@
-"""Schemas of availability, of the search for windows, and of limits."""
+"""Schemas of availability and of the search for windows."""
 
 from marshmallow import Schema, fields, validate
 
@@ -55,48 +55,8 @@ class Offers(Schema):
     windows = fields.List(fields.Nested(Offer))
 
 
-class LimitValues(Schema):
-    """The limits of a project or a user; null: unlimited. Times are in seconds."""
-
-    leases = fields.Integer(allow_none=True)
-    hosts = fields.Integer(allow_none=True)
-    vcpus = fields.Integer(allow_none=True)
-    host_hours = fields.Integer(allow_none=True)
-    duration = fields.Integer(allow_none=True)
-    horizon = fields.Integer(allow_none=True)
-    extension_window = fields.Integer(allow_none=True)
-    extension = fields.Integer(allow_none=True)
-
-
-class Used(Schema):
-    """Usage: current leases, the peaks of hosts and vcpus, and host-hours in a period."""
-
-    leases = fields.Integer()
-    hosts = fields.Integer()
-    vcpus = fields.Integer()
-    host_hours = fields.Float()
-
-
-class LimitedParty(Schema):
-    """A project or a user, with its limits and its usage."""
-
-    scope = fields.String()
-    id = fields.String(attribute="owner_id")
-    limits = fields.Nested(LimitValues)
-    used = fields.Nested(Used, attribute="usage")
-
-
-class Limits(Schema):
-    """Whether limits apply to the caller, the rolling period in seconds, and limits and usage."""
-
-    apply = fields.Boolean()
-    period = fields.Integer()
-    parties = fields.List(fields.Nested(LimitedParty))
-
-
 # Created once, because creating a schema takes longer than using it.
-AVAILABILITY, LIMITS = Availability(), Limits()
-WINDOW_SEARCH, OFFERS = WindowSearch(), Offers()
+AVAILABILITY, WINDOW_SEARCH, OFFERS = Availability(), WindowSearch(), Offers()
 
 
 class AvailabilityQuery(Strict):

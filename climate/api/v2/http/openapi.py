@@ -9,7 +9,7 @@ from apispec import APISpec
 from apispec.ext.marshmallow import MarshmallowPlugin
 from marshmallow import RAISE, Schema
 
-from climate.api.route import Route
+from climate.api.route import Body, Route
 from climate.api.v2.http import schemas
 from climate.api.v2.http.fields import nullable_params
 from climate.core.errors import ClimateError
@@ -151,8 +151,11 @@ def _responses(route: Route) -> dict[str, Any]:
     }
 
 
-def _content(body: type[Schema] | str) -> dict[str, Any]:
-    return {body: {}} if isinstance(body, str) else {"application/json": {"schema": body}}
+def _content(body: Body) -> dict[str, Any]:
+    if isinstance(body, str):
+        return {body: {}}
+    schema = {"oneOf": list(body)} if isinstance(body, tuple) else body
+    return {"application/json": {"schema": schema}}
 
 
 def _error_responses(errors: Iterable[type[ClimateError]]) -> dict[str, Any]:

@@ -23,8 +23,16 @@ Finding = tuple[Place, str]
 
 
 def body(call: Call) -> dict[str, Any]:
-    """Return the JSON object in the body; raises UnsupportedMediaType, InvalidInput."""
+    """Return the JSON object in the body; raises UnsupportedMediaType, InvalidInput.
+
+    The route has no query parameters.
+    """
     no_query()
+    return json_body(call)
+
+
+def json_body(call: Call) -> dict[str, Any]:
+    """Return what ``body`` returns, on a route that has query parameters."""
     # A body without a Content-Type is accepted as JSON.
     if request.mimetype and not request.is_json:
         raise UnsupportedMediaType(

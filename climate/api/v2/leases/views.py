@@ -11,7 +11,7 @@ from flask import request
 from climate.api.call import Answer, Call
 from climate.api.v2.http import paging, validation
 from climate.api.v2.http.fields import ASAP, NOW
-from climate.api.v2.leases import reservations, schemas
+from climate.api.v2.leases import dry_run, reservations, schemas
 from climate.api.v2.leases.reservations import moment
 from climate.core.errors import Contention, InvalidInput, PreconditionFailed
 from climate.core.lease.change import Change
@@ -19,12 +19,18 @@ from climate.core.lease.idempotency import AlreadyProcessed, IdempotencyKey
 from climate.core.lease.model import Lease
 from climate.core.page import LEASE_SORTS, LeaseFilter
 from climate.core.window import later
-from climate.manager.leases.create import LeaseRequest, create_earliest, create_lease
+from climate.manager.leases.create import (
+    LeaseRequest,
+    create_earliest,
+    create_lease,
+    preview_earliest,
+    preview_lease,
+)
 from climate.manager.leases.delete import delete_lease
 from climate.manager.leases.idempotency import IdempotentRequest, replay
 from climate.manager.leases.read import LeaseChanged, find_leases, get_lease
 from climate.manager.leases.reservation_changes import LeaseChange, ReservationChange, check_no_part
-from climate.manager.leases.update import update_lease
+from climate.manager.leases.update import preview_change, update_lease
 
 T = TypeVar("T")
 
@@ -51,8 +57,11 @@ def index(call: Call) -> Answer:
 
 
 def create(call: Call) -> Answer:
-    """Create a lease, once for each Idempotency-Key."""
-    body = validation.body(call)
+    """Create a lease, once for each Idempotency-Key; or check whether climate would."""
+    is_dry_run = validation.query(dry_run.DRY_RUN_QUERY)["dry_run"]
+    body = validation.json_body(call)
+    if is_dry_run:
+        return _preview(call, body)
     idempotent = _idempotent(call, body)
     try:
         if idempotent is not None:
@@ -70,10 +79,11 @@ def show(call: Call, lease_id: str) -> Answer:
 
 
 def update(call: Call, lease_id: str) -> Answer:
-    """Change a lease."""
+    """Change a lease, or check whether climate would."""
+    is_dry_run = validation.query(dry_run.DRY_RUN_QUERY)["dry_run"]
     lease = visible(call, lease_id)
     call.require("leases:put", lease.project_id)
-    data = validation.load(schemas.LEASE_CHANGE, validation.body(call))
+    data = validation.load(schemas.LEASE_CHANGE, validation.json_body(call))
     change = LeaseChange(
         name=data.get("name"),
         dates=Change(
@@ -87,14 +97,16 @@ def update(call: Call, lease_id: str) -> Answer:
         removed=tuple(data["remove_reservations"]),
         start_when=data.get("start_when"),
     )
+    request = call.runtime, lease_id, change, call.owner
     try:
-        changed = _if_match(
-            lease, lambda seen: update_lease(call.runtime, lease_id, change, call.owner, seen)
-        )
+        if is_dry_run:
+            preview = _if_match(lease, lambda seen: preview_change(*request, seen))
+            return dry_run.answer(call, preview)
+        return _shown(_if_match(lease, lambda seen: update_lease(*request, seen)))
     except PreconditionFailed as error:  # raised outside the use case, which counts all others
-        call.runtime.metrics.admission("update", error.code)
+        name = "update_dry_run" if is_dry_run else "update"
+        call.runtime.metrics.admission(name, error.code)
         raise
-    return _shown(changed)
 
 
 def delete(call: Call, lease_id: str) -> Answer:
@@ -182,10 +194,23 @@ def _idempotent(call: Call, body: Mapping[str, Any]) -> IdempotentRequest | None
 def _create(call: Call, body: Mapping[str, Any], idempotent: IdempotentRequest | None) -> Lease:
     data = validation.load(schemas.LEASE_REQUEST, body)
     if data["start"] == ASAP:
-        search = _request(call, {**data, "start": NOW, "end": data["end_by"]})
-        length = timedelta(seconds=data["duration"])
-        return create_earliest(call.runtime, call.owner, search, length, idempotent)
+        return create_earliest(call.runtime, call.owner, *_search(call, data), idempotent)
     return create_lease(call.runtime, call.owner, _request(call, data), idempotent)
+
+
+def _preview(call: Call, body: Mapping[str, Any]) -> Answer:
+    data = validation.load(schemas.LEASE_REQUEST, body)
+    if data["start"] == ASAP:
+        preview = preview_earliest(call.runtime, call.owner, *_search(call, data))
+    else:
+        preview = preview_lease(call.runtime, call.owner, _request(call, data))
+    return dry_run.answer(call, preview)
+
+
+def _search(call: Call, data: Mapping[str, Any]) -> tuple[LeaseRequest, timedelta]:
+    """Return the request for a lease as soon as possible, and the length of the lease."""
+    request = _request(call, {**data, "start": NOW, "end": data["end_by"]})
+    return request, timedelta(seconds=data["duration"])
 
 
 def _request(call: Call, data: Mapping[str, Any]) -> LeaseRequest:

@@ -1,0 +1,138 @@
+"""Previews: the result of a dry run, which admits a lease or a change and then rolls back.
+
+A preview has the numbers that a refusal would have. They are counted over the whole window of the
+lease, for each reservation alone, as if the lease had no allocations yet.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from climate.core.lease.model import Lease, Reservation
+from climate.core.matching.requirement import Requirement
+from climate.db.resources import allocations
+from climate.db.resources.allocations import Held, Named
+from climate.manager.admission import limits
+from climate.manager.admission.availability import MAX_REQUIREMENTS
+from climate.manager.admission.candidates import (
+    Demand,
+    find_all_candidates,
+    most_units,
+    with_room,
+)
+from climate.manager.admission.limits import Account
+from climate.manager.admission.requirements import occupied_window, requirements_of
+from climate.manager.process.runtime import Runtime
+
+# The number of free resources in a preview of a reservation.
+_RESOURCES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeCapacity:
+    """The capacity for one reservation, counted as ``InsufficientResources`` counts it.
+
+    ``asked`` is the required number of units, ``free`` the number of units that are free during
+    the whole window, ``matching`` the number of resources that match. ``resources`` are the first
+    resources with a free unit, by id. ``free`` and ``matching`` are None, and ``resources`` is
+    empty, if the lease has too many reservations to count them all.
+    """
+
+    resource_type: str
+    asked: int
+    free: int | None = None
+    matching: int | None = None
+    resources: Sequence[Named] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """The lease that climate would store now.
+
+    ``reservations`` are in the order of the lease's reservations, without removed ones.
+    ``accounts`` are the limits and the use of the requester after the request (None: no limits
+    apply). ``not_checked`` names the services that only a real request calls.
+    """
+
+    lease: Lease
+    reservations: Sequence[FreeCapacity]
+    accounts: Sequence[Account] | None
+    not_checked: Sequence[str]
+
+
+def free_capacity(
+    runtime: Runtime,
+    session: Session,
+    lease: Lease,
+    now: datetime,
+    held: Mapping[str, Mapping[int, Held]],
+) -> list[FreeCapacity]:
+    """Return the capacity for each reservation that stays; none for a lease that ends now.
+
+    The lease has no allocations in this session. ``held`` is what it had, by reservation id: the
+    reservation can keep it, even if it fails.
+    """
+    if lease.window.end <= now:
+        return []
+    occupied = occupied_window(lease.window, now, runtime.settings)
+    live = [reservation for reservation in lease.reservations if reservation.stays]
+    parts = {r.id: requirements_of(runtime.catalog, r) for r in live}
+    demands = [
+        Demand(reservation_id=id_, requirement=part)
+        for id_, requirements in parts.items()
+        for part in requirements
+    ][:MAX_REQUIREMENTS]
+    candidates = find_all_candidates(session, demands, occupied, runtime.preference())
+    counted: dict[str, list[tuple[int, int, list[int]]]] = {r.id: [] for r in live}
+    for index, demand in enumerate(demands):
+        matching = allocations.count(session, demand.requirement) if demand.maximum else 0
+        numbers = most_units(candidates, index), matching, with_room(candidates, index)
+        counted[demand.reservation_id].append(numbers)
+    return [_capacity(session, r, parts[r.id], counted[r.id], held.get(r.id, {})) for r in live]
+
+
+def _capacity(
+    session: Session,
+    reservation: Reservation,
+    parts: Sequence[Requirement],
+    counted: Sequence[tuple[int, int, list[int]]],
+    held: Mapping[int, Held],
+) -> FreeCapacity:
+    asked = sum(part.minimum for part in parts)
+    if len(counted) < len(parts):
+        return FreeCapacity(resource_type=reservation.resource_type, asked=asked)
+    units = sum(parts[0].units(share.amounts) for share in held.values())
+    ids = {*held, *(id_ for _, _, free_ids in counted for id_ in free_ids)}
+    named = allocations.names(session, sorted(ids)[:_RESOURCES])
+    return FreeCapacity(
+        resource_type=reservation.resource_type,
+        asked=asked,
+        free=max(units, sum(free for free, _, _ in counted)),
+        matching=sum(matching for _, matching, _ in counted),
+        resources=tuple(named.values()),
+    )
+
+
+def use_after(
+    runtime: Runtime,
+    session: Session,
+    lease: Lease,
+    requester: tuple[str, str, Sequence[str]],
+    now: datetime,
+) -> list[Account] | None:
+    """Return the limits and use of the requester as stored now; None if no limits apply.
+
+    ``requester`` is the user, the project and the roles. A party other than the requester's own is
+    left out: its use is not public.
+    """
+    user_id, project_id, roles = requester
+    settings = runtime.settings.limits
+    if not settings.apply_to(lease.project_id, lease.user_id, roles):
+        return None
+    own = limits.parties_of(project_id, user_id)
+    parties = [
+        party for party in limits.parties_of(lease.project_id, lease.user_id) if party in own
+    ]
+    return limits.accounts(session, settings, parties, now) if parties else None
