@@ -66,14 +66,14 @@ def test_a_malformed_query_is_a_problem_with_its_parameter(story: Story) -> None
     assert story.problem(400, "GET", f"{LEASES}?name=%00")["code"] == "invalid_input"
     lease = story.ok("POST", LEASES, story.asking())
     path = f"{LEASES}/{lease['id']}"
-    # A parameter of a request that changes something is never ignored.
+    # A misspelt parameter of a request that changes something is never ignored.
     for method, target, body in (
         ("POST", LEASES, story.asking()),
         ("PATCH", path, {"name": "other"}),
         ("DELETE", path, None),
     ):
-        found = story.problem(400, method, f"{target}?dry_run=true", body)
-        assert [error["parameter"] for error in found["errors"]] == ["dry_run"]
+        found = story.problem(400, method, f"{target}?dryrun=true", body)
+        assert [error["parameter"] for error in found["errors"]] == ["dryrun"]
     assert story.ok("GET", LEASES)["leases"] == [lease]
 
 
