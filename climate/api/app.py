@@ -19,6 +19,7 @@ from climate.api.route import Route
 from climate.api.v1 import microversion
 from climate.api.v1 import routes as v1
 from climate.api.v2 import routes as v2
+from climate.api.v2.feeds import views as feeds
 from climate.clock import Clock
 from climate.core.errors import InvalidInput, NotFound
 from climate.core.matching.quoting import is_storable
@@ -47,6 +48,7 @@ _SERVICE = [
     Route("GET", "/healthz", health.healthz),
     Route("GET", "/readyz", health.readyz),
     Route("GET", "/metrics", health.metrics),
+    Route("GET", "/feeds/<secret>.ics", feeds.read),
 ]
 _ALL = [*_SERVICE, *v1.ROUTES, *v2.ROUTES]
 # Routes without a token.
@@ -186,5 +188,7 @@ def _measure(runtime: Runtime, response: Response) -> Response:
     seconds = time.monotonic() - request.environ[_STARTED]
     runtime.metrics.request(request.method, route, response.status_code, seconds)
     level = logging.DEBUG if request.method in _READ_METHODS else logging.INFO
-    LOG.log(level, "%s %s: %s", request.method, request.path, response.status_code)
+    # The address of a feed is a secret.
+    path = route if "secret" in (request.view_args or {}) else request.path
+    LOG.log(level, "%s %s: %s", request.method, path, response.status_code)
     return response

@@ -41,6 +41,13 @@ NOTIFICATIONS: list[cfg.Opt] = [
         max=10000,
         help="Maximum number of webhook subscriptions of a project; 0: none.",
     ),
+    cfg.IntOpt(
+        "feeds_per_project",
+        default=50,
+        min=0,
+        max=10000,
+        help="Maximum number of calendar feeds of a project; 0: none.",
+    ),
     cfg.ListOpt(
         "webhook_secret_keys",
         default=[],

@@ -226,5 +226,6 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         ended_leases_kept=timedelta(days=manager.ended_leases_days) or None,
         history_kept=timedelta(days=manager.history_days) or None,
         webhooks=webhooks,
+        feeds_per_project=conf.notifications.feeds_per_project,
         provisioning=provisioned,
     )

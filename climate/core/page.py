@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from climate.core.lease.history import PastLease
 from climate.core.lease.model import Lease, Resource
 from climate.core.matching.query import Query
+from climate.core.notifications.feed import Feed
 from climate.core.notifications.subscription import Subscription
 from climate.core.provisioning.preparation import Preparation
 from climate.core.provisioning.shutdown import Shutdown
@@ -30,6 +31,7 @@ PAST_LEASE_SORTS: Sorts[PastLease] = {"ended": lambda lease: lease.ended_at}
 RESOURCE_SORTS: Sorts[Resource] = {"id": lambda resource: resource.id}
 PREPARATION_SORTS: Sorts[Preparation] = {"needed": lambda task: task.needed_at}
 SHUTDOWN_SORTS: Sorts[Shutdown] = {"wanted": lambda task: task.wanted_at}
+FEED_SORTS: Sorts[Feed] = {"created": lambda item: item.created_at}
 SUBSCRIPTION_SORTS: Sorts[Subscription] = {"created": lambda item: item.created_at}
 
 

@@ -41,7 +41,8 @@ class Settings:
     Every ``trust_interval`` managers check the trusts of leases that start within ``trust_ahead``.
     A stack that cannot be deleted keeps its capacity for ``stack_patience``. Notifications are
     removed after ``notifications_kept``, ended leases after ``ended_leases_kept``, and the history
-    of removed leases after ``history_kept``; None is never. None for ``provisioning`` prepares no
+    of removed leases after ``history_kept``; None is never. A project has at most
+    ``feeds_per_project`` calendar feeds. None for ``provisioning`` prepares no
     hosts.
     """
 
@@ -69,4 +70,5 @@ class Settings:
     ended_leases_kept: timedelta | None = None
     history_kept: timedelta | None = None
     webhooks: WebhookRules = NO_WEBHOOK_RULES
+    feeds_per_project: int = 50
     provisioning: Provisioning | None = None

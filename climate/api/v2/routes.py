@@ -14,6 +14,8 @@ from climate.api.v2.capacity import availability
 from climate.api.v2.capacity import schemas as capacity_schemas
 from climate.api.v2.documentation import page
 from climate.api.v2.documentation.examples import examples
+from climate.api.v2.feeds import schemas as feed_schemas
+from climate.api.v2.feeds import views as feed_views
 from climate.api.v2.http import openapi
 from climate.api.v2.leases import dry_run, history, limits, schemas
 from climate.api.v2.leases import views as lease_views
@@ -85,6 +87,10 @@ ROUTES = [
           answers={202: None, 204: None},
           request_headers=("If-Match",), own_errors=(PreconditionFailed,)),
 
+    Route("GET", "/v2/leases/<lease_id>/calendar.ics", feed_views.of_lease, "leases:get",
+          answers={200: "text/calendar", 304: None},
+          request_headers=("If-None-Match",), response_headers=("ETag",)),
+
     Route("GET", "/v2/past-leases", history.index, "leases:get",
           query=history.PastLeaseQuery, answers={200: history.PastLeasePage}),
 
@@ -132,6 +138,13 @@ ROUTES = [
     Route("POST", _SUBSCRIPTION + "/redeliver", subscriptions.redeliver, "subscriptions:put",
           body=notification_schemas.Redelivery, answers={202: notification_schemas.Redelivering},
           own_errors=(Conflict,)),
+
+    Route("GET", "/v2/feeds", feed_views.index, "feeds:get",
+          query=feed_schemas.FeedQuery, answers={200: feed_schemas.FeedPage}),
+    Route("POST", "/v2/feeds", feed_views.create, "feeds:post",
+          body=feed_schemas.FeedRequest, answers={201: feed_schemas.CreatedFeed},
+          own_errors=(NotFound,)),
+    Route("DELETE", "/v2/feeds/<feed_id>", feed_views.delete, "feeds:delete", answers={204: None}),
 
     Route("GET", "/v2/preparations", tasks.list_preparations, "preparations:get",
           query=provisioning_schemas.PreparationQuery,

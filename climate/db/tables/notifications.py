@@ -108,3 +108,50 @@ class DeadLetterRow(Base):
     reason: Mapped[str] = mapped_column(sa.Text)
     wanted: Mapped[bool]
     failed_at: Mapped[datetime]
+
+
+class FeedRow(Base):
+    """A calendar feed. ``secret_hash`` is the SHA-256 of the secret in its address.
+
+    ``place`` is unique in a project, as for subscriptions.
+    """
+
+    __tablename__ = "feeds"
+    __table_args__ = (
+        UniqueConstraint("project_id", "place"),
+        UniqueConstraint("secret_hash"),
+        Index(None, "scope", "target_id"),
+        MARIADB,
+    )
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    project_id: Mapped[str] = mapped_column(sa.String(255))
+    place: Mapped[int]
+    user_id: Mapped[str] = mapped_column(sa.String(255))
+    scope: Mapped[str] = mapped_column(sa.String(16))
+    target_id: Mapped[str] = mapped_column(sa.String(255))
+    name: Mapped[str] = mapped_column(sa.String(80))
+    sees_all: Mapped[bool]
+    secret_hash: Mapped[str] = mapped_column(sa.String(64))
+    created_at: Mapped[datetime]
+    last_read_at: Mapped[datetime | None]
+
+
+class FeedRemovalRow(Base):
+    """A removed lease that a feed still shows, written in the transaction that removed the lease.
+
+    There is no foreign key: the removal of a lease must not wait for a change of a feed.
+    """
+
+    __tablename__ = "feed_removals"
+    __table_args__ = (Index(None, "removed_at"), MARIADB)
+
+    feed_id: Mapped[str] = mapped_column(Id, primary_key=True)
+    lease_id: Mapped[str] = mapped_column(Id, primary_key=True)
+    name: Mapped[str] = mapped_column(sa.String(80))
+    status: Mapped[str] = mapped_column(sa.String(16))
+    start_at: Mapped[datetime]
+    end_at: Mapped[datetime]
+    sequence: Mapped[int] = mapped_column(sa.BigInteger)
+    created_at: Mapped[datetime]
+    removed_at: Mapped[datetime]

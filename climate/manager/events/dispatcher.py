@@ -31,7 +31,7 @@ from climate.manager.events.outcomes import discard
 from climate.manager.events.queue import PAGE, BatchSizeEstimator, FairShare, QueueView
 from climate.manager.leases import finalizers
 from climate.manager.leases.delete import remove_ended
-from climate.manager.notifications import log
+from climate.manager.notifications import feeds, log
 from climate.manager.process.periodic_task import PeriodicTask, Progress, logged
 from climate.manager.process.runtime import Runtime
 from climate.manager.process.timer import Timer
@@ -307,7 +307,7 @@ class Upkeep:
         """Remove allocations after their cleaning time, and other rows after their retention time.
 
         The other rows are idempotency keys, notifications, leases that ended long ago, their
-        history, and past use that no limit counts any more.
+        history, past use that no limit counts any more, and calendar feeds without a target.
         """
         now = self._runtime.clock.now()
         write = self._runtime.database.write
@@ -318,3 +318,4 @@ class Upkeep:
         if (rules := self._runtime.settings.limits).enabled:
             write(lambda session: forget_past_use(session, now - rules.period))
         remove_ended(self._runtime.store, self._runtime.settings)
+        feeds.remove_stale(self._runtime.store)

@@ -14,12 +14,13 @@ from climate.core.lease.history import past
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import END
+from climate.core.notifications import feed
 from climate.core.settings import Settings
 from climate.db.engine.database import Database
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases, past_leases
 from climate.db.limits import keep_past_use
-from climate.db.notifications import outbox
+from climate.db.notifications import feeds, outbox
 from climate.db.resources import allocations
 from climate.manager.admission.requirements import any_prepares
 from climate.manager.leases.finalizers import schedule_finalizers
@@ -70,8 +71,14 @@ def remove(session: Session, lease: Lease, now: datetime, settings: Settings) ->
     its start date has also passed, the history keeps it.
     """
     ids = [reservation.id for reservation in lease.reservations]
-    if lease.has_begun and (lease.start.started_at or lease.window.start <= now):
-        past_leases.store(session, past(lease, resources_of(session, ids), now))
+    took_place = lease.has_begun and bool(lease.start.started_at or lease.window.start <= now)
+    ended_at = now
+    if took_place:
+        history = past(lease, resources_of(session, ids), now)
+        past_leases.store(session, history)
+        ended_at = history.ended_at
+    status, window = feed.removed(lease.window, ended_at, begun=took_place)
+    feeds.note_removal(session, lease, status, window, now)
     if ids and lease.has_begun:
         if settings.limits.enabled:
             keep_past_use(session, lease, ids, now)

@@ -1,0 +1,1 @@
+"""Calendar feeds: create and revoke them, and serve them as iCalendar files."""

@@ -1,0 +1,56 @@
+"""Calendar entries as an iCalendar file (RFC 5545, RFC 7986)."""
+
+import unicodedata
+from collections.abc import Iterable
+from datetime import timedelta
+
+from icalendar import Calendar, Event
+
+from climate.core.notifications.feed import Entry
+
+MEDIA_TYPE = "text/calendar; charset=utf-8"
+_REFRESH = timedelta(minutes=5)
+# Controls, and separators of lines and paragraphs: a reader could take them for line breaks.
+_UNPRINTABLE = {"Cc", "Zl", "Zp"}
+
+
+def render(name: str, entries: Iterable[Entry], root_url: str) -> str:
+    """Return the file of a calendar with this name; ``root_url`` is that of the service."""
+    calendar = Calendar()
+    calendar.add("prodid", "-//climate//leases//EN")
+    calendar.add("version", "2.0")
+    calendar.add("name", _line(name))
+    calendar.add("x-wr-calname", _line(name))
+    calendar.add("refresh-interval", _REFRESH, parameters={"VALUE": "DURATION"})
+    calendar.add("x-published-ttl", "PT5M")
+    for entry in entries:
+        calendar.add_component(_event(entry, root_url))
+    content: bytes = calendar.to_ical()
+    return content.decode()
+
+
+def _event(entry: Entry, root_url: str) -> Event:
+    event = Event()
+    event.add("uid", entry.uid)
+    event.add("summary", _line(entry.summary))
+    event.add("dtstart", entry.window.start)
+    event.add("dtend", entry.window.end)
+    # Without METHOD, DTSTAMP is the time of the last change, as LAST-MODIFIED.
+    event.add("dtstamp", entry.changed_at)
+    event.add("last-modified", entry.changed_at)
+    event.add("sequence", entry.sequence)
+    event.add("status", entry.status.value)
+    # A lease of machines does not make its reader busy.
+    event.add("transp", "TRANSPARENT")
+    if entry.created_at is not None:
+        event.add("created", entry.created_at)
+    if entry.details:
+        event.add("description", "\n".join(map(_line, entry.details.split("\n"))))
+    if entry.lease_id is not None:
+        event.add("url", f"{root_url}console/leases/{entry.lease_id}")
+    return event
+
+
+def _line(text: str) -> str:
+    """Return a text without characters that could end a line."""
+    return "".join(" " if unicodedata.category(char) in _UNPRINTABLE else char for char in text)

@@ -1,0 +1,53 @@
+"""Schemas of calendar feeds."""
+
+from marshmallow import Schema, fields, validate
+
+from climate.api.v2.http.fields import Moment, Strict, flag
+from climate.api.v2.http.schemas import PageQuery, described, page_of
+from climate.core.notifications.feed import FeedScope
+
+
+class FeedRequest(Strict):
+    """A request to create a calendar feed."""
+
+    scope = fields.Enum(FeedScope, by_value=True, required=True)
+    id = fields.String(
+        required=True,
+        validate=validate.Length(1, 255),
+        metadata=described("Id of the lease, project or resource."),
+    )
+    name = fields.String(validate=validate.Length(1, 80))
+
+
+class Feed(Schema):
+    """A calendar feed; only the answer to its creation has the ``url``."""
+
+    id = fields.String()
+    scope = fields.Enum(FeedScope, by_value=True)
+    target_id = fields.String()
+    name = fields.String()
+    project_id = fields.String()
+    user_id = fields.String()
+    created_at = Moment()
+    last_read_at = Moment(allow_none=True, metadata=described("Exact to an hour."))
+
+
+class CreatedFeed(Feed):
+    """A new calendar feed, with its secret address."""
+
+    url = fields.String(metadata=described("Everyone who has this address can read the feed."))
+
+
+FeedPage = page_of("feeds", Feed)
+
+
+class FeedQuery(PageQuery):
+    """Which feeds to list."""
+
+    all_projects = flag(
+        load_default=False,
+        metadata=described("Feeds of all projects. Requires the policy climate:feeds:get_all."),
+    )
+
+
+FEED, FEED_REQUEST, FEED_QUERY = Feed(), FeedRequest(), FeedQuery()

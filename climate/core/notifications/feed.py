@@ -1,0 +1,183 @@
+"""Calendar feeds: which leases a feed shows, and how a lease becomes a calendar entry.
+
+A feed is read at a secret address, without a token. It shows what its project may see.
+"""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from climate.core.lease.lifecycle import LeaseStatus
+from climate.core.record import record
+from climate.core.window import Window
+
+#: A feed shows what is not over since ``PAST`` and begins within ``AHEAD``, at most this much.
+PAST, AHEAD = timedelta(days=30), timedelta(days=366)
+MOST_ENTRIES = 2000
+#: How long a feed shows a removed lease.
+REMOVED_SHOWN = PAST
+# 32 random bytes in URL-safe base64.
+_SECRET_BYTES = 32
+_SECRET = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
+_SECOND = timedelta(seconds=1)
+
+
+class FeedScope(StrEnum):
+    """What a feed shows: one lease, the leases of a project, or the bookings of a resource."""
+
+    LEASE = "lease"
+    PROJECT = "project"
+    RESOURCE = "resource"
+
+
+class EntryStatus(StrEnum):
+    """The status of a calendar entry, as in RFC 5545."""
+
+    CONFIRMED = "CONFIRMED"
+    TENTATIVE = "TENTATIVE"
+    CANCELLED = "CANCELLED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feed:
+    """A feed. ``sees_all``: its maker may read the leases of all projects.
+
+    ``target_id`` is the id of the lease, project or resource. ``last_read_at`` is exact to an hour.
+    """
+
+    id: str
+    project_id: str
+    user_id: str
+    scope: FeedScope
+    target_id: str
+    name: str
+    sees_all: bool
+    created_at: datetime
+    last_read_at: datetime | None = None
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class ListedLease:
+    """The columns of a lease that its calendar entry needs."""
+
+    id: str
+    name: str
+    status: LeaseStatus
+    window: Window
+    version: int
+    created_at: datetime
+    updated_at: datetime | None
+    started_at: datetime | None
+    start_delayed_at: datetime | None
+    resource_types: Sequence[str] = ()
+    resources: Sequence[str] = ()
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A calendar entry. ``sequence`` grows whenever the window or the status changes.
+
+    ``lease_id`` is None for bookings that the reader may not see in detail.
+    """
+
+    uid: str
+    summary: str
+    details: str = ""
+    window: Window
+    status: EntryStatus = EntryStatus.CONFIRMED
+    sequence: int = 0
+    created_at: datetime | None = None
+    changed_at: datetime
+    lease_id: str | None = None
+
+
+def new_secret() -> str:
+    """Return a new random secret for the address of a feed."""
+    return secrets.token_urlsafe(_SECRET_BYTES)
+
+
+def secret_hash(secret: str) -> str | None:
+    """Return the SHA-256 of a secret in hexadecimal; None if ``secret`` is malformed."""
+    if not _SECRET.fullmatch(secret):
+        return None
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def uid(lease_id: str, feed_scope: FeedScope, target_id: str) -> str:
+    """Return the stable identifier of a lease in the feeds of a scope."""
+    suffix = f"-{target_id}" if feed_scope is FeedScope.RESOURCE else ""
+    return f"{lease_id}{suffix}@climate"
+
+
+def entry(lease: ListedLease, uid: str) -> Entry:
+    """Return the calendar entry of a stored lease."""
+    changed_at = lease.updated_at or lease.created_at
+    status, window = EntryStatus.CONFIRMED, lease.window
+    if lease.status is LeaseStatus.DELETING:
+        status, window = removed(window, changed_at, begun=window.start <= changed_at)
+    elif lease.status is LeaseStatus.PENDING and lease.start_delayed_at is not None:
+        status = EntryStatus.TENTATIVE
+    return Entry(
+        uid=uid,
+        summary=lease.name,
+        details=_details(lease),
+        window=window,
+        status=status,
+        sequence=lease.version,
+        created_at=lease.created_at,
+        changed_at=changed_at,
+        lease_id=lease.id,
+    )
+
+
+def removed(window: Window, ended_at: datetime, *, begun: bool) -> tuple[EntryStatus, Window]:
+    """Return the status and the window of the entry of a lease that is deleted.
+
+    A lease that had begun took place until ``ended_at``; any other is cancelled.
+    """
+    end = min(window.end, ended_at).replace(microsecond=0)
+    if not begun or end - window.start < _SECOND:
+        return EntryStatus.CANCELLED, window
+    return EntryStatus.CONFIRMED, Window(window.start, end)
+
+
+def taken(feed: Feed, bookings: Iterable[tuple[Window, bool]]) -> list[Entry]:
+    """Return anonymous entries for the bookings of others: windows, and whether each is a share.
+
+    Bookings that touch are merged, so that nobody can tell leases apart. The windows are sorted by
+    start.
+    """
+    merged: list[tuple[Window, bool]] = []
+    for is_share in (False, True):
+        end: datetime | None = None
+        for window in (window for window, shared in bookings if shared is is_share):
+            if end is not None and window.start <= end:
+                end = max(end, window.end)
+                merged[-1] = Window(merged[-1][0].start, end), is_share
+            else:
+                end = window.end
+                merged.append((window, is_share))
+    return [_taken(feed, window, is_share) for window, is_share in merged]
+
+
+def _taken(feed: Feed, window: Window, is_share: bool) -> Entry:  # noqa: FBT001 - a row
+    key = f"{feed.id} {window.start.isoformat()} {is_share}"
+    return Entry(
+        uid=f"{hashlib.sha256(key.encode()).hexdigest()[:32]}@climate",
+        summary="Partly taken" if is_share else "Taken",
+        window=window,
+        changed_at=feed.created_at,
+    )
+
+
+def _details(lease: ListedLease) -> str:
+    lines = [f"Status: {lease.status.value}"]
+    if lease.resource_types:
+        lines.append(f"Reserved: {', '.join(lease.resource_types)}")
+    if lease.resources:
+        lines.append(f"Resources: {', '.join(lease.resources)}")
+    return "\n".join(lines)

@@ -1,0 +1,152 @@
+"""What calendar feeds show: leases of a project, or on a resource, near the present."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from climate.core.lease.lifecycle import LeaseStatus, ReservationStatus
+from climate.core.notifications.feed import AHEAD, MOST_ENTRIES, PAST, ListedLease
+from climate.core.window import Window
+from climate.db.engine.types import any_of
+from climate.db.tables.leases import (
+    LEASES,
+    RESERVATIONS,
+    AllocationRow,
+    LeaseRow,
+    ReservationRow,
+    ResourceRow,
+    columns,
+)
+
+_COLUMNS = columns(
+    LEASES,
+    "id name status start_at end_at version created_at updated_at started_at start_delayed_at",
+)
+_IS_SHOWN = LEASES.c.status != LeaseStatus.CREATING.value  # else it is held, not confirmed yet
+# Names of resources in an entry.
+_MOST_NAMES = 50
+
+
+def of_project(session: Session, project_id: str, now: datetime) -> list[ListedLease]:
+    """Return the leases of a project (three statements)."""
+    return _near(session, now, LEASES.c.project_id == project_id)
+
+
+def of_resource(
+    session: Session, resource_id: int, project_id: str | None, now: datetime
+) -> list[ListedLease]:
+    """Return the leases of a project (None: of all projects) that hold a resource."""
+    holds = (
+        sa.select(AllocationRow.reservation_id)
+        .join(ReservationRow, ReservationRow.id == AllocationRow.reservation_id)
+        .where(*_on(resource_id, now))
+        .with_only_columns(ReservationRow.lease_id)
+    )
+    conditions: list[sa.ColumnElement[bool]] = [LEASES.c.id.in_(holds)]
+    if project_id is not None:
+        conditions.append(LEASES.c.project_id == project_id)
+    return _near(session, now, *conditions)
+
+
+def of_lease(session: Session, lease_id: str, project_id: str | None) -> list[ListedLease]:
+    """Return a lease with the names of its resources; nothing if another project owns it.
+
+    With ``project_id`` None it may be of any project.
+    """
+    query = sa.select(*_COLUMNS).where(LEASES.c.id == lease_id, _IS_SHOWN)
+    if project_id is not None:
+        query = query.where(LEASES.c.project_id == project_id)
+    named = (
+        sa.select(ResourceRow.external_id)
+        .join(AllocationRow, AllocationRow.resource_id == ResourceRow.id)
+        .join(ReservationRow, ReservationRow.id == AllocationRow.reservation_id)
+        .where(ReservationRow.lease_id == lease_id)
+        .distinct()
+        .order_by(ResourceRow.external_id)
+        .limit(_MOST_NAMES + 1)
+    )
+    leases = _listed(session, session.execute(query).all())
+    names = list(session.scalars(named)) if leases else []
+    if len(names) > _MOST_NAMES:
+        names[_MOST_NAMES:] = ["..."]
+    return [replace(lease, resources=tuple(names)) for lease in leases]
+
+
+def taken(
+    session: Session, resource_id: int, project_id: str, now: datetime
+) -> list[tuple[Window, bool]]:
+    """Return what others than a project have of a resource, sorted by start.
+
+    Each item has the occupied window, and whether it is a share. Bookings of leases that are held
+    or deleted count as others'.
+    """
+    is_own = sa.and_(LeaseRow.project_id == project_id, _IS_SHOWN)
+    query = (
+        sa.select(
+            AllocationRow.start_at, AllocationRow.busy_until, AllocationRow.resource_class.is_(None)
+        )
+        .outerjoin(ReservationRow, ReservationRow.id == AllocationRow.reservation_id)
+        .outerjoin(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
+        .where(*_on(resource_id, now), sa.or_(LeaseRow.id.is_(None), ~is_own))
+        .order_by(AllocationRow.start_at, AllocationRow.id)
+        .limit(MOST_ENTRIES)
+    )
+    return [(Window(start, end), not whole) for start, end, whole in session.execute(query)]
+
+
+def _on(resource_id: int, now: datetime) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions for allocations of a resource; each of the first two has an index."""
+    is_share = AllocationRow.resource_class.is_not(None)
+    return [
+        sa.or_(
+            AllocationRow.whole_id == resource_id,
+            sa.and_(is_share, AllocationRow.resource_id == resource_id),
+        ),
+        AllocationRow.busy_until > now - PAST,
+        AllocationRow.start_at < now + AHEAD,
+    ]
+
+
+def _near(
+    session: Session, now: datetime, *conditions: sa.ColumnElement[bool]
+) -> list[ListedLease]:
+    """Return the leases that end after ``now`` and, as far as there is room, the latest before."""
+    query = sa.select(*_COLUMNS).where(*conditions, _IS_SHOWN)
+    end, start, id_ = LEASES.c.end_at, LEASES.c.start_at, LEASES.c.id
+    later = query.where(end > now, start < now + AHEAD).order_by(start, id_)
+    rows = list(session.execute(later.limit(MOST_ENTRIES)).all())
+    room = MOST_ENTRIES - len(rows)
+    if room:
+        earlier = query.where(end <= now, end > now - PAST).order_by(end.desc(), id_)
+        rows += session.execute(earlier.limit(room)).all()
+    return _listed(session, rows)
+
+
+def _listed(session: Session, rows: Sequence[Any]) -> list[ListedLease]:
+    types: dict[str, set[str]] = defaultdict(set)
+    if rows:
+        of_leases = any_of(RESERVATIONS.c.lease_id, [row.id for row in rows])
+        stays = RESERVATIONS.c.status != ReservationStatus.DELETED.value
+        query = sa.select(RESERVATIONS.c.lease_id, RESERVATIONS.c.resource_type)
+        for lease_id, type_ in session.execute(query.where(of_leases, stays).distinct()):
+            types[lease_id].add(type_)
+    return [
+        ListedLease(
+            id=row.id,
+            name=row.name,
+            status=LeaseStatus(row.status),
+            window=Window(row.start_at, row.end_at),
+            version=row.version,
+            created_at=row.created_at,
+            updated_at=row.updated_at,
+            started_at=row.started_at,
+            start_delayed_at=row.start_delayed_at,
+            resource_types=tuple(sorted(types[row.id])),
+        )
+        for row in rows
+    ]

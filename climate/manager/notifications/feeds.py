@@ -1,0 +1,134 @@
+"""Use cases of calendar feeds: create, list, revoke, read, and remove those without a target."""
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from climate.core.errors import LimitExceeded, NotFound
+from climate.core.notifications.feed import (
+    REMOVED_SHOWN,
+    Entry,
+    Feed,
+    FeedScope,
+    entry,
+    new_secret,
+    secret_hash,
+    taken,
+    uid,
+)
+from climate.db.engine import ids
+from climate.db.notifications import feed_leases, feeds
+from climate.manager.process.runtime import Runtime, Store, reading
+
+LOG = logging.getLogger(__name__)
+
+find_all = reading(feeds.find_all)
+get = reading(feeds.get)
+
+# The same text for every secret that leads nowhere.
+_ABSENT = "There is no such feed: its address is wrong or was revoked"
+# A read of a feed writes at most once in this time.
+_READS_NOTED_EVERY = timedelta(hours=1)
+_STALE_PER_RUN = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a new feed shows, who makes it, and its name."""
+
+    scope: FeedScope
+    id: str
+    name: str
+    project_id: str
+    user_id: str
+    sees_all: bool
+
+
+def create(runtime: Runtime, target: Target) -> tuple[Feed, str]:
+    """Create a feed; return it with its secret, which is not stored. Raises LimitExceeded."""
+    most, now, secret = runtime.settings.feeds_per_project, runtime.clock.now(), new_secret()
+    feed = Feed(
+        id=ids.new_id(),
+        project_id=target.project_id,
+        user_id=target.user_id,
+        scope=target.scope,
+        target_id=target.id,
+        name=target.name,
+        sees_all=target.sees_all,
+        created_at=now,
+    )
+
+    def work(session: Session) -> None:
+        if not feeds.insert(session, feed, secret_hash(secret) or "", most):
+            raise LimitExceeded(
+                f"Project {feed.project_id} already has {most} feeds, the maximum: remove one first"
+            )
+
+    runtime.database.write(work)
+    return feed, secret
+
+
+def delete(runtime: Runtime, feed_id: str) -> None:
+    """Revoke a feed: its address leads nowhere from now on."""
+    runtime.database.write(partial(feeds.delete, feed_id=feed_id))
+
+
+def read(runtime: Runtime, secret: str) -> tuple[Feed, list[Entry]]:
+    """Return the feed with this secret, and its entries; raises NotFound."""
+    now, hashed = runtime.clock.now(), secret_hash(secret)
+    with runtime.database.read() as session:
+        feed = feeds.find_by_secret(session, hashed) if hashed else None
+        if feed is None:
+            raise NotFound(_ABSENT)
+        entries = _entries(session, feed, now)
+    since = now - _READS_NOTED_EVERY
+    if feed.last_read_at is None or feed.last_read_at <= since:
+        _note_read(runtime, feed, now, since)
+    return feed, entries
+
+
+def lease_entries(runtime: Runtime, lease_id: str) -> list[Entry]:
+    """Return the entry of a lease of any project; nothing if there is no such lease."""
+    with runtime.database.read() as session:
+        leases = feed_leases.of_lease(session, lease_id, None)
+    return [entry(lease, uid(lease.id, FeedScope.LEASE, lease.id)) for lease in leases]
+
+
+def remove_stale(store: Store) -> None:
+    """Forget leases that were removed long ago, and feeds that can never show an entry again."""
+    before = store.clock.now() - REMOVED_SHOWN
+    store.database.write(partial(feeds.forget_removals, before=before))
+    with store.database.read() as session:
+        stale = feeds.without_target(session, _STALE_PER_RUN)
+    if stale:
+        store.database.write(partial(feeds.delete_all, ids=stale))
+
+
+def _entries(session: Session, feed: Feed, now: datetime) -> list[Entry]:
+    """Return what the feed's project may see now, and what it saw of removed leases."""
+    project_id = None if feed.sees_all else feed.project_id
+    others: list[Entry] = []
+    if feed.scope is FeedScope.LEASE:
+        leases = feed_leases.of_lease(session, feed.target_id, project_id)
+    elif feed.scope is FeedScope.PROJECT:
+        leases = feed_leases.of_project(session, feed.target_id, now)
+    else:
+        number = int(feed.target_id)
+        leases = feed_leases.of_resource(session, number, project_id, now)
+        if project_id is not None:
+            others = taken(feed, feed_leases.taken(session, number, project_id, now))
+    own = [entry(lease, uid(lease.id, feed.scope, feed.target_id)) for lease in leases]
+    return [*own, *others, *feeds.removals(session, feed, now - REMOVED_SHOWN)]
+
+
+def _note_read(runtime: Runtime, feed: Feed, now: datetime, since: datetime) -> None:
+    """Store when the feed was read; a database that rejects it does not fail the read."""
+    work = partial(feeds.note_read, feed_id=feed.id, now=now, since=since)
+    try:
+        runtime.database.write(work)
+    except SQLAlchemyError as error:
+        LOG.warning("the time of a read of feed %s was not stored: %s", feed.id, error)

@@ -1,0 +1,89 @@
+"""Calendar feeds, read by another library."""
+
+from typing import Any
+
+import pytest
+import vobject
+
+from tests.support.service import Story
+
+ALICE, BOB = "alice:lab", "bob:office"
+
+
+def feed(story: Story, scope: str, id_: str, token: str = ALICE) -> dict[str, Any]:
+    return dict(story.ok("POST", "/v2/feeds", {"scope": scope, "id": id_}, token=token))
+
+
+def entries(story: Story, url: str) -> list[Any]:
+    answer = story.http.get(url)
+    assert answer.status_code == 200, answer.get_data(as_text=True)
+    assert answer.headers["Content-Type"] == "text/calendar; charset=utf-8"
+    return list(vobject.readOne(answer.get_data(as_text=True)).contents.get("vevent", []))
+
+
+def test_a_moved_lease_moves_in_the_feed_with_a_higher_sequence(story_everywhere: Story) -> None:
+    story = story_everywhere
+    lease = story.ok("POST", "/v2/leases", story.asking(), token=ALICE)
+    for scope, id_ in (("lease", lease["id"]), ("project", "lab"), ("resource", "1")):
+        [before] = entries(story, url := feed(story, scope, id_)["url"])
+        story.ok("PATCH", f"/v2/leases/{lease['id']}", {"end": story.moment(180)}, token=ALICE)
+        [after] = entries(story, url)
+        assert after.uid.value == before.uid.value
+        assert int(after.sequence.value) > int(before.sequence.value)
+        assert f"{after.dtend.value:%Y-%m-%dT%H:%M:%SZ}" == story.moment(180)
+
+
+def test_a_deleted_lease_is_cancelled_for_a_month(story_everywhere: Story) -> None:
+    story = story_everywhere
+    lease = story.ok("POST", "/v2/leases", story.asking(), token=ALICE)
+    targets = (("lease", lease["id"]), ("project", "lab"), ("resource", "1"))
+    urls = [feed(story, *target)["url"] for target in targets]
+    before = [entries(story, url)[0] for url in urls]
+    story.ok("DELETE", f"/v2/leases/{lease['id']}", token=ALICE)
+    for url, old in zip(urls, before, strict=True):
+        [new] = entries(story, url)
+        assert (new.uid.value, new.status.value) == (old.uid.value, "CANCELLED")
+        assert int(new.sequence.value) > int(old.sequence.value)
+    story.clock.advance(31 * 86400)
+    story.dispatcher._housekeeping.tidy() if hasattr(story.dispatcher, "_housekeeping") else None
+    assert [entries(story, url) for url in urls[1:]] == [[], []]
+
+
+def test_a_revoked_feed_and_an_unknown_one_get_the_same_answer(
+    story: Story, caplog: pytest.LogCaptureFixture
+) -> None:
+    created = feed(story, "project", "lab")
+    secret = created["url"].rpartition("/")[2].removesuffix(".ics")
+    assert entries(story, created["url"]) == []
+    story.problem(404, "DELETE", f"/v2/feeds/{created['id']}", token=BOB)
+    assert story.call("DELETE", f"/v2/feeds/{created['id']}", token=ALICE).status_code == 204
+    answers = [story.http.get(path) for path in (created["url"], "/feeds/x.ics")]
+    assert {(answer.status_code, answer.data) for answer in answers} == {(404, answers[0].data)}
+    assert secret not in caplog.text
+
+
+def test_what_another_project_may_not_see_has_no_feed(story: Story) -> None:
+    lease = story.ok("POST", "/v2/leases", story.asking(), token=ALICE)
+    for scope, id_ in (("lease", lease["id"]), ("project", "lab"), ("resource", "99")):
+        story.problem(404, "POST", "/v2/feeds", {"scope": scope, "id": id_}, token=BOB)
+    [taken] = entries(story, feed(story, "resource", "1", BOB)["url"])
+    assert taken.summary.value == "Taken"
+    assert lease["id"] not in taken.serialize()
+    assert story.ok("GET", "/v2/feeds", token=BOB)["feeds"][0].get("url") is None
+
+
+def test_markup_and_controls_in_a_name_stay_text(story: Story) -> None:
+    name = "<b>x</b>\r\nEND:VEVENT\u2028\x85,;\\"
+    lease = story.ok("POST", "/v2/leases", story.asking(name=name), token=ALICE)
+    [entry] = entries(story, feed(story, "lease", lease["id"])["url"])
+    assert entry.summary.value == "<b>x</b>  END:VEVENT  ,;\\"
+
+
+def test_an_unchanged_feed_is_not_sent_again(story: Story) -> None:
+    lease = story.ok("POST", "/v2/leases", story.asking(), token=ALICE)
+    path = f"/v2/leases/{lease['id']}/calendar.ics"
+    first = story.call("GET", path, token=ALICE)
+    assert first.headers["Cache-Control"] == "private, max-age=60"
+    again = story.call("GET", path, token=ALICE, headers={"If-None-Match": first.headers["ETag"]})
+    assert (again.status_code, again.data) == (304, b"")
+    story.problem(404, "GET", path, token=BOB)
