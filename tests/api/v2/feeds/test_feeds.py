@@ -24,7 +24,11 @@ def entries(story: Story, url: str) -> list[Any]:
 def test_a_moved_lease_moves_in_the_feed_with_a_higher_sequence(story_everywhere: Story) -> None:
     story = story_everywhere
     lease = story.ok("POST", "/v2/leases", story.asking(), token=ALICE)
-    for scope, id_ in (("lease", lease["id"]), ("project", "lab"), ("resource", "1")):
+    for scope, id_ in (
+        ("lease", lease["id"]),
+        ("project", "lab"),
+        ("resource", story.hosts_of(lease["id"])[0]),
+    ):
         [before] = entries(story, url := feed(story, scope, id_)["url"])
         story.ok("PATCH", f"/v2/leases/{lease['id']}", {"end": story.moment(180)}, token=ALICE)
         [after] = entries(story, url)
@@ -36,7 +40,11 @@ def test_a_moved_lease_moves_in_the_feed_with_a_higher_sequence(story_everywhere
 def test_a_deleted_lease_is_cancelled_for_a_month(story_everywhere: Story) -> None:
     story = story_everywhere
     lease = story.ok("POST", "/v2/leases", story.asking(), token=ALICE)
-    targets = (("lease", lease["id"]), ("project", "lab"), ("resource", "1"))
+    targets = (
+        ("lease", lease["id"]),
+        ("project", "lab"),
+        ("resource", story.hosts_of(lease["id"])[0]),
+    )
     urls = [feed(story, *target)["url"] for target in targets]
     before = [entries(story, url)[0] for url in urls]
     story.ok("DELETE", f"/v2/leases/{lease['id']}", token=ALICE)
@@ -66,7 +74,7 @@ def test_what_another_project_may_not_see_has_no_feed(story: Story) -> None:
     lease = story.ok("POST", "/v2/leases", story.asking(), token=ALICE)
     for scope, id_ in (("lease", lease["id"]), ("project", "lab"), ("resource", "99")):
         story.problem(404, "POST", "/v2/feeds", {"scope": scope, "id": id_}, token=BOB)
-    [taken] = entries(story, feed(story, "resource", "1", BOB)["url"])
+    [taken] = entries(story, feed(story, "resource", story.hosts_of(lease["id"])[0], BOB)["url"])
     assert taken.summary.value == "Taken"
     assert lease["id"] not in taken.serialize()
     assert story.ok("GET", "/v2/feeds", token=BOB)["feeds"][0].get("url") is None
