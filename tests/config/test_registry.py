@@ -22,7 +22,12 @@ COUNTS = {
     "provisioning.spare",
     *(
         f"notifications.{name}"
-        for name in ("followers", "subscriptions_per_project", "webhook_dead_letters")
+        for name in (
+            "followers",
+            "feeds_per_project",
+            "subscriptions_per_project",
+            "webhook_dead_letters",
+        )
     ),
     *(f"notifications.{name}" for name in ("webhook_max_bytes", "webhook_parallel")),
     *(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import vobject
 
+from tests.conftest import MakeStory
 from tests.support.service import Story
 
 ALICE, BOB = "alice:lab", "bob:office"
@@ -53,8 +54,9 @@ def test_a_deleted_lease_is_cancelled_for_a_month(story_everywhere: Story) -> No
         assert (new.uid.value, new.status.value) == (old.uid.value, "CANCELLED")
         assert int(new.sequence.value) > int(old.sequence.value)
     story.clock.advance(31 * 86400)
-    story.dispatcher._housekeeping.tidy() if hasattr(story.dispatcher, "_housekeeping") else None
+    story.dispatcher.upkeep.tidy()
     assert [entries(story, url) for url in urls[1:]] == [[], []]
+    assert story.http.get(urls[0]).status_code == 404  # its lease cannot come back
 
 
 def test_a_revoked_feed_and_an_unknown_one_get_the_same_answer(
@@ -95,3 +97,19 @@ def test_an_unchanged_feed_is_not_sent_again(story: Story) -> None:
     again = story.call("GET", path, token=ALICE, headers={"If-None-Match": first.headers["ETag"]})
     assert (again.status_code, again.data) == (304, b"")
     story.problem(404, "GET", path, token=BOB)
+
+
+def test_a_project_has_a_maximum_number_of_feeds(make_story: MakeStory) -> None:
+    story = make_story(notifications__feeds_per_project=1)
+    feed(story, "project", "lab")
+    refused = story.problem(
+        403, "POST", "/v2/feeds", {"scope": "project", "id": "lab"}, token=ALICE
+    )
+    assert refused["code"] == "limit_exceeded"
+    feed(story, "project", "office", BOB)
+
+
+def test_an_operator_sees_the_names_on_a_resource(story: Story) -> None:
+    story.ok("POST", "/v2/leases", story.asking(name="mine"), token=ALICE)
+    [entry] = entries(story, feed(story, "resource", "1", "boss:ops:admin")["url"])
+    assert entry.summary.value == "mine"

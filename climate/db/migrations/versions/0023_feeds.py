@@ -7,7 +7,7 @@ from alembic import op
 
 from climate.db.engine.types import MARIADB, UtcDateTime
 
-revision = "0024"
+revision = "0023"
 down_revision = "0022"
 branch_labels = None
 depends_on = None
