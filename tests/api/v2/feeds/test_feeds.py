@@ -110,6 +110,7 @@ def test_a_project_has_a_maximum_number_of_feeds(make_story: MakeStory) -> None:
 
 
 def test_an_operator_sees_the_names_on_a_resource(story: Story) -> None:
-    story.ok("POST", "/v2/leases", story.asking(name="mine"), token=ALICE)
-    [entry] = entries(story, feed(story, "resource", "1", "boss:ops:admin")["url"])
+    lease = story.ok("POST", "/v2/leases", story.asking(name="mine"), token=ALICE)
+    [host] = story.hosts_of(lease["id"])
+    [entry] = entries(story, feed(story, "resource", host, "boss:ops:admin")["url"])
     assert entry.summary.value == "mine"
