@@ -14,8 +14,8 @@ _REFRESH = timedelta(minutes=5)
 _UNPRINTABLE = {"Cc", "Zl", "Zp"}
 
 
-def render(name: str, entries: Iterable[Entry], root_url: str) -> str:
-    """Return the file of a calendar with this name; ``root_url`` is that of the service."""
+def render(name: str, entries: Iterable[Entry]) -> str:
+    """Return the file of a calendar with this name."""
     calendar = Calendar()
     calendar.add("prodid", "-//climate//leases//EN")
     calendar.add("version", "2.0")
@@ -24,12 +24,12 @@ def render(name: str, entries: Iterable[Entry], root_url: str) -> str:
     calendar.add("refresh-interval", _REFRESH, parameters={"VALUE": "DURATION"})
     calendar.add("x-published-ttl", "PT5M")
     for entry in entries:
-        calendar.add_component(_event(entry, root_url))
+        calendar.add_component(_event(entry))
     content: bytes = calendar.to_ical()
     return content.decode()
 
 
-def _event(entry: Entry, root_url: str) -> Event:
+def _event(entry: Entry) -> Event:
     event = Event()
     event.add("uid", entry.uid)
     event.add("summary", _line(entry.summary))
@@ -46,8 +46,6 @@ def _event(entry: Entry, root_url: str) -> Event:
         event.add("created", entry.created_at)
     if entry.details:
         event.add("description", "\n".join(map(_line, entry.details.split("\n"))))
-    if entry.lease_id is not None:
-        event.add("url", f"{root_url}console/leases/{entry.lease_id}")
     return event
 
 
