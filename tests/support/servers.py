@@ -91,6 +91,13 @@ def clean(backend: str) -> str:
     return _made[backend].url.render_as_string(hide_password=False)
 
 
+def forget(backend: str) -> None:
+    """Let the next ``clean`` create another database: a test has damaged the schema of this one."""
+    engine = _made.pop(backend, None)
+    if engine is not None:
+        engine.dispose()
+
+
 def create(backend: str) -> str:
     """Return the URL of a new, empty database on a server; it is dropped by ``drop_all``."""
     name = f"climate_test_{uuid.uuid4().hex[:12]}"
