@@ -228,7 +228,7 @@ def show(store: Store, settings: Rules, parties: Sequence[Party]) -> list[Accoun
 def accounts(
     session: Session, settings: Rules, parties: Sequence[Party], now: datetime
 ) -> list[Account]:
-    """Return what ``show`` returns, as this session sees it."""
+    """Return what ``show`` returns, with the changes of this transaction."""
     overrides = rows.overrides(session, parties) if parties else rows.all_overrides(session)
     return [
         Account(

@@ -71,8 +71,8 @@ def free_capacity(
 ) -> list[FreeCapacity]:
     """Return the capacity for each reservation that stays; none for a lease that ends now.
 
-    The lease has no allocations in this session. ``held`` is what it had, by reservation id: the
-    reservation can keep it, even if it fails.
+    The caller has released the allocations of the lease. ``held`` is what it had, by reservation
+    id: the reservation can keep it, even if it fails.
     """
     if lease.window.end <= now:
         return []
