@@ -202,7 +202,7 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
     def __init__(self, app: Any, conf: ConfigOpts, open_paths: Collection[str]) -> None:  # noqa: ANN401
         # delay_auth_decision=True would report an unreachable Keystone as an invalid token.
         super().__init__(app, {"oslo_config_config": conf, "delay_auth_decision": False})
-        patterns = (re.sub(r"<path:\w+>", ".+", re.sub(r"<\w+>", "[^/]+", p)) for p in open_paths)
+        patterns = (re.sub(r"<\w+>", "[^/]+", re.escape(path)) for path in open_paths)
         self._open_path = re.compile("|".join(patterns))
         section = conf[conf[TOKEN_CHECKER].auth_section or TOKEN_CHECKER]
         if not section.auth_type:

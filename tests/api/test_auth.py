@@ -191,7 +191,11 @@ class TestTokens:
                 path: story.call("GET", path, token=token).status_code for _, path, *_ in app.OPEN
             }
             assert found == {path: STATUSES.get(path, 200) for _, path, *_ in app.OPEN}
-        for method, path in (("GET", "/no/route"), ("DELETE", LEASES), ("OPTIONS", LEASES)):
+        closed = ("/no/route", "/v2/openapi-json", "/v2/docs/a/b", "/feeds/a/b.ics", "/feeds/a-ics")
+        for method, path in (
+            *(("GET", path) for path in closed),
+            *(("DELETE", LEASES), ("OPTIONS", LEASES)),
+        ):
             assert story.call(method, path).status_code == 401, "a stranger learns no routes"
             assert story.call(method, path, token="alices").status_code != 401
 
