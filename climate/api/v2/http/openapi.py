@@ -39,17 +39,16 @@ _GROUPS = {
     "Leases": ("Windows of time with reserved resources.", {"leases", "past-leases"}),
     "Capacity": (
         "Free and booked resources over time, and limits.",
-        {"availability", "calendar", "utilisation", "limits"},
+        {"availability", "limits"},
     ),
-    "Resources": ("Resources that can be reserved.", {"resources", "resource-types"}),
+    "Resources": ("Resources that can be reserved.", {"resources"}),
     "Notifications": ("The log of changes, and webhooks.", {"notifications", "subscriptions"}),
     "Feeds": ("Calendar feeds (iCalendar) at secret addresses.", {"feeds"}),
     "Provisioning": (
         "Hosts that provisioners prepare and switch off.",
         {"preparations", "shutdowns", "readiness"},
     ),
-    "Operations": ("Managers and overdue events.", {"managers", "events"}),
-    "Service": ("The caller, the version and this document.", {"", "openapi.json", "docs", "me"}),
+    "Service": ("The version and this document.", {"", "openapi.json", "docs"}),
 }
 
 
