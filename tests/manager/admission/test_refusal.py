@@ -55,6 +55,15 @@ def windows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [(offer["differs"], offer["start"][11:16], offer["end"][11:16]) for offer in offers]
 
 
+def test_a_later_lease_from_now_on_lasts_as_long_as_requested(story: Story) -> None:
+    story.clock.advance(0.5)  # the request arrives at the whole second before
+    reserve(story, 0, 60, 4)
+    body = {**story.asking(reservations=[hosts(1, 1)]), "start": "now", "duration": 7200}
+    del body["end"]
+    refused = story.problem(409, "POST", "/v2/leases", body, token=MINE)
+    assert windows(refused)[0] == ("later", "13:00", "15:00")
+
+
 def test_offers_a_later_a_shorter_or_a_smaller_lease_that_would_be_admitted(story: Story) -> None:
     reserve(story, 120, 180, 3)
     found = details(story, 60, 180, host_reservation(2, 2))

@@ -1,5 +1,6 @@
 """Calendar feeds, read by another library."""
 
+import logging
 from typing import Any
 
 import pytest
@@ -62,6 +63,7 @@ def test_a_deleted_lease_is_cancelled_for_a_month(story_everywhere: Story) -> No
 def test_a_revoked_feed_and_an_unknown_one_get_the_same_answer(
     story: Story, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.DEBUG)
     created = feed(story, "project", "lab")
     secret = created["url"].rpartition("/")[2].removesuffix(".ics")
     assert entries(story, created["url"]) == []
