@@ -11,11 +11,13 @@ from flask import Flask, Response, abort, jsonify, request
 from oslo_config.cfg import ConfigOpts
 from oslo_policy.policy import DocumentedRuleDefault, Operation, RuleDefault
 
-from climate.api import auth, discovery, errors, health
+from climate.api import auth, discovery, errors
 from climate.api.call import Answer, Api, Call
-from climate.api.connections import REJECTION
+from climate.api.console import pages
 from climate.api.policy import RULES, Policy
 from climate.api.route import Route
+from climate.api.server import health
+from climate.api.server.connections import MAX_BODY_BYTES, REJECTION
 from climate.api.v1 import microversion
 from climate.api.v1 import routes as v1
 from climate.api.v2 import routes as v2
@@ -30,7 +32,6 @@ from climate.observability import log_context
 
 LOG = logging.getLogger(__name__)
 
-MAX_BODY_BYTES = 1024 * 1024
 # Browsers neither guess types, show responses in frames, nor store them.
 _SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -43,14 +44,14 @@ _ASKED_AT = "climate.asked_at"
 _STARTED = "climate.started"
 
 _SERVICE = [
-    Route("GET", "/", discovery.versions),
+    Route("GET", "/", pages.home),
     Route("GET", "/versions", discovery.versions),
     Route("GET", "/healthz", health.healthz),
     Route("GET", "/readyz", health.readyz),
     Route("GET", "/metrics", health.metrics),
     Route("GET", "/feeds/<secret>.ics", feeds.read),
 ]
-_ALL = [*_SERVICE, *v1.ROUTES, *v2.ROUTES]
+_ALL = [*_SERVICE, *pages.ROUTES, *v1.ROUTES, *v2.ROUTES]
 # Routes without a token.
 OPEN = [route for route in _ALL if route.rule is None]
 # Routes for identified callers. The rule is checked first, for the caller's own project.
