@@ -133,7 +133,7 @@ def test_rejects_a_malformed_sign_in(
     assert keystone.asked == []
 
 
-def test_signing_out_revokes_the_token(browser: Browser, keystone: Keystone) -> None:
+def test_signing_out_revokes_the_tokens(browser: Browser, keystone: Keystone) -> None:
     browser.sign_in(**ALICE, project="lab")
     stolen = browser.cookie
     assert browser.send("DELETE", SESSION).status_code == 204
