@@ -15,6 +15,7 @@ from climate.core.errors import Forbidden
 _READER = "rule:project_reader_or_admin"
 _MEMBER = "rule:project_member_or_admin"
 _ADMIN = "rule:admin"
+_SELF = "rule:project_user_or_admin"
 _PROVISIONER = "rule:provisioner"
 
 _ROLES = [
@@ -33,9 +34,15 @@ _ROLES = [
         " or (role:member and project_id:%(project_id)s)",
         "Callers who may read the objects of their project.",
     ),
+    policy.RuleDefault(
+        "project_user_or_admin",
+        "rule:admin or project_id:%(project_id)s",
+        "Callers in their project, with any role or none.",
+    ),
 ]
 # rule, default, what it allows
 _TABLE = [
+    ("me:get", _SELF, "Read who you are, and what you may do."),
     ("leases:get", _READER, "Read leases."),
     ("leases:get_all", _ADMIN, "Read the leases of all projects."),
     ("leases:post", _MEMBER, "Create a lease."),

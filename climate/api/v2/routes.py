@@ -10,6 +10,7 @@ from marshmallow import Schema
 from climate.api import discovery
 from climate.api.call import Answer, Api
 from climate.api.route import Route
+from climate.api.v2 import me
 from climate.api.v2.capacity import availability
 from climate.api.v2.capacity import schemas as capacity_schemas
 from climate.api.v2.documentation import page
@@ -66,6 +67,8 @@ ROUTES = [
     Route("GET", "/v2/openapi.json", document, answers={200: "application/json"}),
     Route("GET", "/v2/docs", page.page, answers={200: "text/html"}),
     Route("GET", "/v2/docs/<name>", page.file, answers={200: "*/*", 304: None}),
+
+    Route("GET", "/v2/me", me.show, "me:get", answers={200: me.Me}),
 
     Route("GET", "/v2/leases", lease_views.index, "leases:get",
           query=schemas.LeaseQuery, answers={200: schemas.LeasePage}),

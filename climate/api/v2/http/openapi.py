@@ -48,7 +48,7 @@ _GROUPS = {
         "Hosts that provisioners prepare and switch off.",
         {"preparations", "shutdowns", "readiness"},
     ),
-    "Service": ("The version and this document.", {"", "openapi.json", "docs"}),
+    "Service": ("The caller, the version, and this document.", {"", "openapi.json", "docs", "me"}),
 }
 
 
