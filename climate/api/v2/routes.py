@@ -11,7 +11,7 @@ from climate.api import discovery
 from climate.api.call import Answer, Api
 from climate.api.route import Route
 from climate.api.v2 import me
-from climate.api.v2.capacity import availability
+from climate.api.v2.capacity import availability, calendar, calendar_schemas
 from climate.api.v2.capacity import schemas as capacity_schemas
 from climate.api.v2.documentation import page
 from climate.api.v2.documentation.examples import examples
@@ -111,6 +111,10 @@ ROUTES = [
           query=capacity_schemas.AvailabilityQuery, answers={200: capacity_schemas.Availability}),
     Route("POST", "/v2/availability/search", availability.search, "availability:get",
           body=capacity_schemas.WindowSearch, answers={200: capacity_schemas.Offers}),
+    Route("GET", "/v2/calendar", calendar.index, "calendar:get",
+          query=calendar_schemas.CalendarQuery,
+          answers={200: calendar_schemas.Calendar, 304: None},
+          request_headers=("If-None-Match",), response_headers=("ETag",)),
     Route("GET", "/v2/limits", limits.show_limits, "limits:get", answers={200: limits.Limits}),
 
     Route("GET", "/v2/notifications", notification_views.index, "notifications:get",
