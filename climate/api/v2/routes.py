@@ -18,7 +18,7 @@ from climate.api.v2.documentation.examples import examples
 from climate.api.v2.feeds import schemas as feed_schemas
 from climate.api.v2.feeds import views as feed_views
 from climate.api.v2.http import openapi
-from climate.api.v2.leases import dry_run, history, limits, schemas
+from climate.api.v2.leases import dry_run, history, lease_resources, limits, schemas
 from climate.api.v2.leases import views as lease_views
 from climate.api.v2.notifications import schemas as notification_schemas
 from climate.api.v2.notifications import subscriptions
@@ -90,6 +90,9 @@ ROUTES = [
           answers={202: None, 204: None},
           request_headers=("If-Match",), own_errors=(PreconditionFailed,)),
 
+    Route("GET", "/v2/leases/<lease_id>/resources", lease_resources.index, "leases:get",
+          query=lease_resources.LeaseResourceQuery,
+          answers={200: lease_resources.LeaseResourcePage}),
     Route("GET", "/v2/leases/<lease_id>/calendar.ics", feed_views.of_lease, "leases:get",
           answers={200: "text/calendar", 304: None},
           request_headers=("If-None-Match",), response_headers=("ETag",)),

@@ -1,6 +1,7 @@
 """The state of a resource for people, in one word. Pure."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from climate.core.provisioning.preparation import OPEN, PreparationState
@@ -40,7 +41,31 @@ class HostFacts:
     up: bool | None = None
 
 
-_IS_OFF = (ShutdownState.ACCEPTED, ShutdownState.OFF)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostReport:
+    """The facts of a resource with their times; for a resource that is no host, only ``facts``.
+
+    ``needed_at`` and ``ready_at`` are those of the preparation in ``facts``. The cloud reported
+    ``facts.up`` at ``seen_at``. The host has been off since ``off_at``. ``set_aside`` is the reason
+    of its quarantine.
+    """
+
+    facts: HostFacts
+    needed_at: datetime | None = None
+    ready_at: datetime | None = None
+    seen_at: datetime | None = None
+    off_at: datetime | None = None
+    set_aside: str | None = None
+    set_aside_at: datetime | None = None
+
+    @property
+    def state(self) -> HostState:
+        """The state that the facts amount to."""
+        return host_state(self.facts)
+
+
+#: States of a shutdown in which the host has no power, or loses it.
+IS_OFF = (ShutdownState.ACCEPTED, ShutdownState.OFF)
 
 
 def host_state(facts: HostFacts) -> HostState:
@@ -59,5 +84,5 @@ def host_state(facts: HostFacts) -> HostState:
 def _by_power(facts: HostFacts) -> HostState:
     if facts.shutdown is ShutdownState.WAKING:
         return HostState.PREPARING
-    is_off = facts.shutdown in _IS_OFF or facts.up is False
+    is_off = facts.shutdown in IS_OFF or facts.up is False
     return HostState.OFF if is_off else HostState.READY
