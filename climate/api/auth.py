@@ -45,6 +45,9 @@ class Caller(Owner):
     service_roles: tuple[str, ...] = ()
     # When the token expires, if it does.
     expires_at: datetime | None = None
+    # The names of user and project, if they are not the ids.
+    user_name: str | None = None
+    project_name: str | None = None
 
     def credentials(self) -> dict[str, object]:
         """Return the ids and roles of the caller in the form that oslo.policy compares."""
@@ -103,20 +106,29 @@ def by_token_text_on_loopback(bind_host: str, request: Request) -> Caller:
     neither loopback nor ``bind_host``: a web page whose name resolves to this machine (DNS
     rebinding) could read the response.
     """
+    check_local(bind_host, request)
+    return by_token_text(request)
+
+
+def check_local(bind_host: str, request: Request) -> None:
+    """Raise Forbidden or ForeignOrigin as ``by_token_text_on_loopback`` does."""
     if request.remote_addr and not is_loopback(request.remote_addr):
         raise Forbidden(
             "There is no authentication, so only this machine is served (see [api]"
             " serve_unauthenticated_to_the_network)"
         )
     host = request.headers.get("Host", "")
-    name = _hostname(host)
-    is_local = is_loopback(name) or name in _LOCAL_NAMES or name.endswith(".localhost")
-    if host and not is_local and name != bind_host.lower():
+    if host and not names_this_machine(host) and _hostname(host) != bind_host.lower():
         raise ForeignOrigin(
             f"There is no authentication, so the host {host} is rejected: use localhost, a loopback"
             " address, or the name in [DEFAULT] host"
         )
-    return by_token_text(request)
+
+
+def names_this_machine(host: str) -> bool:
+    """Return whether a Host header is a loopback address, or a name for it."""
+    name = _hostname(host)
+    return is_loopback(name) or name in _LOCAL_NAMES or name.endswith(".localhost")
 
 
 def _hostname(host: str) -> str:
@@ -165,6 +177,11 @@ def guard(app: Flask, conf: ConfigOpts, open_paths: Collection[str]) -> Identify
     return by_token
 
 
+def path_pattern(paths: Collection[str]) -> re.Pattern[str]:
+    """Return a pattern of the paths that these route rules match."""
+    return re.compile("|".join(re.sub(r"<\w+>", "[^/]+", re.escape(path)) for path in paths))
+
+
 def by_token(request: Request) -> Caller:
     """Identify the caller by the validated token; raises Forbidden if it has no project."""
     headers = request.headers
@@ -181,6 +198,8 @@ def by_token(request: Request) -> Caller:
         headers["X-Auth-Token"],
         _names(headers.get("X-Service-Roles")),
         _expiry(request.environ.get("keystone.token_info") or {}),
+        headers.get("X-User-Name"),
+        headers.get("X-Project-Name"),
     )
 
 
@@ -202,8 +221,7 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
     def __init__(self, app: Any, conf: ConfigOpts, open_paths: Collection[str]) -> None:  # noqa: ANN401
         # delay_auth_decision=True would report an unreachable Keystone as an invalid token.
         super().__init__(app, {"oslo_config_config": conf, "delay_auth_decision": False})
-        patterns = (re.sub(r"<\w+>", "[^/]+", re.escape(path)) for path in open_paths)
-        self._open_path = re.compile("|".join(patterns))
+        self._open_path = path_pattern(open_paths)
         section = conf[conf[TOKEN_CHECKER].auth_section or TOKEN_CHECKER]
         if not section.auth_type:
             raise Misconfigured(

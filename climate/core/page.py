@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from climate.core.lease.history import PastLease
+from climate.core.lease.holding import LeaseResource
 from climate.core.lease.model import Lease, Resource
 from climate.core.matching.query import Query
 from climate.core.notifications.feed import Feed
@@ -28,6 +29,7 @@ LEASE_SORTS: Sorts[Lease] = {
     "name": lambda lease: lease.name,
 }
 PAST_LEASE_SORTS: Sorts[PastLease] = {"ended": lambda lease: lease.ended_at}
+LEASE_RESOURCE_SORTS: Sorts[LeaseResource] = {"name": lambda item: item.name}
 RESOURCE_SORTS: Sorts[Resource] = {"id": lambda resource: resource.id}
 PREPARATION_SORTS: Sorts[Preparation] = {"needed": lambda task: task.needed_at}
 SHUTDOWN_SORTS: Sorts[Shutdown] = {"wanted": lambda task: task.wanted_at}

@@ -131,6 +131,7 @@ def _count(story: Story, size: int = 4) -> dict[str, list[str]]:
     send("GET", "/v2/leases?limit=1000")
     send("GET", "/v2/leases?limit=2&status=PENDING&resource_type=physical:host&sort=name")
     send("GET", "/v2/leases/{0}")
+    send("GET", "/v2/leases/{0}/resources?limit=1000")
     send("GET", "/v2/resources?limit=1000")
     send("GET", "/v2/resources?limit=2&properties=%5B%22==%22,%22$vcpus%22,16%5D")
     grown = {"id": created["reservations"][0]["id"], "params": {"min": size, "max": 2 * size}}

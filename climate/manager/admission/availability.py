@@ -81,7 +81,7 @@ def free_over(
     windows that fit. ``private``: the requester may name private properties.
     Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
-    _check(span)
+    check_span(span)
     parts = requirements_of(runtime.catalog, request)
     if not parts[0].maximum:
         raise InvalidInput(
@@ -116,7 +116,7 @@ def search(
     Raises InvalidDate, InvalidInput, InvalidQuery, SearchTooLong, UnsupportedResourceType.
     """
     deadline = runtime.clock.elapsed() + runtime.settings.search_timeout
-    _check(within)
+    check_span(within)
     if not timedelta(0) < length <= within.end - within.start:
         raise InvalidDate("The duration must be more than nothing and fit between start and end")
     requirements = needs_of(runtime.catalog, requests)
@@ -230,7 +230,8 @@ def _check_time(runtime: Runtime, query: WindowSearch) -> None:
         )
 
 
-def _check(span: Window) -> None:
+def check_span(span: Window) -> None:
+    """Raise InvalidDate if a span is longer than one query can cover."""
     if span.end - span.start > MAX_SPAN:
         raise InvalidDate(f"A query can cover at most {MAX_SPAN.days} days")
 

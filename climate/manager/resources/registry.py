@@ -149,6 +149,19 @@ def get_resource(runtime: Runtime, resource_id: int, *, private: bool) -> Resour
     return _without(resource, _hidden(extra, private))
 
 
+def find_shown(
+    session: Session, resource_ids: Collection[int], *, private: bool
+) -> dict[int, Resource]:
+    """Return those of the resources that exist, by id.
+
+    Without ``private``, their private properties are left out.
+    """
+    found = resources.find_some(session, resource_ids)
+    types = {resource.type for resource in found.values()}
+    hidden = _hidden(resources.definitions(session, *types), private)
+    return {id_: _without(resource, hidden) for id_, resource in found.items()}
+
+
 def _check_names(
     session: Session,
     catalog: Catalog,
