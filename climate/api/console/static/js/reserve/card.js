@@ -2,7 +2,7 @@
 
 import { button, h, icon, link, name, plain, replace, uid } from "../dom.js";
 import { field, setError, clearErrors } from "../forms.js";
-import { fromInput, toInput, offsetName, zoneName } from "../time.js";
+import { momentField } from "../moment.js";
 import { isUnchanged } from "./selection.js";
 import * as wording from "./wording.js";
 
@@ -111,26 +111,25 @@ export class Card {
   }
 
   #times() {
-    const start = h("input", { type: "datetime-local", "data-field": "start" });
-    const end = h("input", { type: "datetime-local", "data-field": "end" });
+    const changed = () => this.#typedTimes();
+    const start = momentField("Start", { changed });
+    const end = momentField("End", { changed });
+    start.input.dataset.field = "start";
+    end.input.dataset.field = "end";
     const amount = h("input", { type: "number", min: 1, step: 1, inputmode: "numeric", "data-field": "amount" });
-    const changed = () => this.#typedTimes(start, end);
-    start.addEventListener("change", changed);
-    end.addEventListener("change", changed);
     amount.addEventListener("change", () => this.#on.amount(Number(amount.value)));
-    const zone = h("p", { class: "hint" });
     const element = h("details", { class: "times" }, h("summary", {}, "Set times and amount"), h("div", { class: "stack" },
-      field("Start", start), field("End", end), field("Amount", amount), zone));
-    return { element, start, end, amount, zone };
+      start.element, end.element, field("Amount", amount)));
+    return { element, start, end, amount };
   }
 
-  #typedTimes(start, end) {
-    clearErrors(this.#parts.times.element);
-    const [first, last] = [fromInput(start.value), fromInput(end.value)];
-    if (!first) return setError(start, "This time does not exist in your zone. Choose another one.");
-    if (!last) return setError(end, "This time does not exist in your zone. Choose another one.");
-    const problem = this.#on.times(first.getTime(), last.getTime());
-    if (problem) setError(end, problem);
+  // The field itself says when a time is missing or does not exist.
+  #typedTimes() {
+    const { element, start, end } = this.#parts.times;
+    clearErrors(element);
+    const [first, last] = [start.read(), end.read()];
+    const problem = first && last ? this.#on.times(first.getTime(), last.getTime()) : "";
+    if (problem) setError(end.input, problem);
   }
 
   #letter(event, report) {
@@ -169,7 +168,7 @@ export class Card {
   }
 
   #fields(kind, { state, type }) {
-    const { named, name: input, times, form } = this.#parts;
+    const { named, name: input, times } = this.#parts;
     const { selection } = state;
     const isNew = selection.purpose === "new";
     const inTimes = times.element.contains(document.activeElement);
@@ -177,14 +176,12 @@ export class Card {
     times.element.hidden = ["done", "sending", "unknown", "gone"].includes(kind) && !inTimes;
     input.readOnly = kind === "sending" || kind === "unknown";
     const fixed = !isNew && selection.start === selection.lease.start && selection.part === "end";
-    setUnless(times.start, toInput(new Date(selection.start)));
-    setUnless(times.end, toInput(new Date(selection.end)));
-    setUnless(times.amount, String(selection.amount));
-    times.start.disabled = fixed;
+    if (!inTimes) times.start.set(new Date(selection.start));
+    if (!inTimes) times.end.set(new Date(selection.end));
+    if (document.activeElement !== times.amount) times.amount.value = String(selection.amount);
+    times.start.input.disabled = fixed;
     times.amount.closest(".field").hidden = !isNew || selection.place === "rows";
     times.element.querySelector("summary").textContent = times.amount.closest(".field").hidden ? "Set times" : "Set times and amount";
-    times.zone.textContent = `Times are those of ${zoneName()} (${offsetName(new Date(selection.start))}).`;
-    form.hidden = false;
     times.amount.labels?.[0] && (times.amount.labels[0].textContent = `Number of ${wording.noun(type)}`);
   }
 
@@ -360,6 +357,3 @@ function takenLine(milliseconds) {
   return `${text[0].toUpperCase()}${text.slice(1)}.`;
 }
 
-function setUnless(input, value) {
-  if (document.activeElement !== input && input.value !== value) input.value = value;
-}

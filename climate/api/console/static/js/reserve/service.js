@@ -1,21 +1,15 @@
 // The requests of reserving. Each resolves to a plain value; only aborted requests and defects throw.
 
 import { api, get, post, Offline, Problem } from "../api.js";
+import { resourceTypes } from "../request/reservation.js";
 import { serverNow } from "../time.js";
 import { admitted, formAddress, isOutcomeUnknown, leaseChange, leaseOf, newLease, paramsOf, verdictOf, windowSearch } from "./request.js";
 
-const TYPES = "/v2/resource-types";
-
 /** What the service knows and does about reservations of one calendar. */
 export class Service {
-  #types = null;
-
-  /** The entry of the type among the resource types, or null. */
+  /** The entry of the type among the resource types; undefined if there is none. */
   async type(name) {
-    this.#types ??= get(TYPES).catch(() => null);
-    const body = await this.#types;
-    const list = Array.isArray(body) ? body : body?.resource_types ?? body?.types ?? [];
-    return list.find((each) => each.name === name) ?? null;
+    return (await resourceTypes()).get(name);
   }
 
   /** The parameters of a reservation of `selection`; null if only the form can ask for them. */
