@@ -232,7 +232,7 @@ export class CalendarView extends EventTarget {
   #arrived() {
     this.invalidate();
     this.rest();
-    this.dispatchEvent(new CustomEvent("datachange", { detail: { windows: [{ start: this.from, end: this.to }] } }));
+    this.dispatchEvent(new CustomEvent("datachange", { detail: { windows: [{ start: this.from, end: this.to }], loaded: true } }));
   }
 
   // Movement

@@ -120,6 +120,11 @@ export function isSame(a, b) {
     && JSON.stringify(a.properties) === JSON.stringify(b.properties);
 }
 
+/** Whether the selection is where its lease is already. */
+export function isUnchanged({ purpose, start, end, lease }) {
+  return purpose === "change" && start === lease.start && end === lease.end;
+}
+
 /** Whether two windows have an instant in common. */
 export function overlaps(a, b) {
   return a.start < b.end && b.start < a.end;

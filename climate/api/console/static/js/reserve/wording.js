@@ -1,21 +1,15 @@
 // Sentences about selections, refusals and alternatives. Pure but for the chosen time zone.
 
 import { range, shortMoment, utc, fields } from "../time.js";
+import { typeWords } from "../calendar/words.js";
 import { filterText } from "./filter.js";
 
-const NOUNS = {
-  "physical:host": ["host", "hosts"],
-  "virtual:instance": ["instance", "instances"],
-  "flavor:instance": ["instance", "instances"],
-  "virtual:volume": ["volume", "volumes"],
-  "virtual:floatingip": ["address", "addresses"],
-  network: ["network", "networks"],
-};
 const HOUR = 3600_000;
 
 /** "host" or "hosts", by the resource type and the number. */
 export function noun(type, number = 2) {
-  return (NOUNS[type] ?? ["unit", "units"])[number === 1 ? 0 : 1];
+  const { one, many } = typeWords(type);
+  return number === 1 ? one : many;
 }
 
 /** "3 hosts". */
