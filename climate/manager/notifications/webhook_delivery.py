@@ -45,7 +45,7 @@ class Poster(Protocol):
     """Interface of the object that sends a notification to its receiver by HTTP."""
 
     def post(self, delivery: Delivery, payload: Mapping[str, Any]) -> Outcome:
-        """Send the payload within the configured time-out; return a failure as an outcome."""
+        """Send the payload within the configured time-out; return a success or failure."""
 
 
 class WebhookDelivery:

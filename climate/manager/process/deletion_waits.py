@@ -1,4 +1,4 @@
-"""Requests that wait for the deletion of their lease: a limited number, one per lease."""
+"""Limits the requests that wait for the deletion of a lease: one per lease, and a few in all."""
 
 import threading
 from collections.abc import Iterator

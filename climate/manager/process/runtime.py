@@ -61,7 +61,7 @@ class Catalog:
 class Runtime:
     """The objects that the use cases of a process need.
 
-    - ``wakeup`` and ``news`` send hints between processes. A ``wakeup`` means that an event was written,
+    - ``wakeup`` and ``news`` send hints between processes: a ``wakeup`` that an event was written,
       ``news`` that notifications got numbers. A lost hint costs at most one poll interval.
     - ``latest`` wakes requests that wait for new notifications.
     - ``deletions`` limits the requests that wait for the deletion of a lease.
