@@ -192,6 +192,8 @@ class ResourcePlugin(abc.ABC):
     schema: ClassVar[type[RequestSchema]]
     #: The parameters of a request for one unit. Queries of availability use them as defaults.
     unit: ClassVar[Mapping[str, Any]] = {}
+    #: The type of the resources that units are on, if it is another type; calendars show these.
+    resources_type: ClassVar[str | None] = None
     #: Whether users can change the amounts of a unit, and the layout of units, after the lease
     #: began to start. If not, they can still change the number of units. The manager calls
     #: ``start`` again after either change.

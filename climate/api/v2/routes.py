@@ -11,14 +11,14 @@ from climate.api import discovery
 from climate.api.call import Answer, Api
 from climate.api.route import Route
 from climate.api.v2 import me
-from climate.api.v2.capacity import availability
+from climate.api.v2.capacity import availability, calendar, calendar_schemas
 from climate.api.v2.capacity import schemas as capacity_schemas
 from climate.api.v2.documentation import page
 from climate.api.v2.documentation.examples import examples
 from climate.api.v2.feeds import schemas as feed_schemas
 from climate.api.v2.feeds import views as feed_views
 from climate.api.v2.http import openapi
-from climate.api.v2.leases import dry_run, history, limits, schemas
+from climate.api.v2.leases import dry_run, history, lease_resources, limits, schemas
 from climate.api.v2.leases import views as lease_views
 from climate.api.v2.notifications import schemas as notification_schemas
 from climate.api.v2.notifications import subscriptions
@@ -90,6 +90,9 @@ ROUTES = [
           answers={202: None, 204: None},
           request_headers=("If-Match",), own_errors=(PreconditionFailed,)),
 
+    Route("GET", "/v2/leases/<lease_id>/resources", lease_resources.index, "leases:get",
+          query=lease_resources.LeaseResourceQuery,
+          answers={200: lease_resources.LeaseResourcePage}),
     Route("GET", "/v2/leases/<lease_id>/calendar.ics", feed_views.of_lease, "leases:get",
           answers={200: "text/calendar", 304: None},
           request_headers=("If-None-Match",), response_headers=("ETag",)),
@@ -98,12 +101,16 @@ ROUTES = [
           query=history.PastLeaseQuery, answers={200: history.PastLeasePage}),
 
     Route("GET", "/v2/resources", resource_views.index, "resources:get",
-          query=resource_schemas.ResourceQuery, answers={200: resource_schemas.ResourcePage}),
+          query=resource_schemas.ResourceQuery,
+          answers={200: (resource_schemas.ResourcePage, resource_schemas.BookedResourcePage)}),
     Route("POST", "/v2/resources", resource_views.create, "resources:post",
           body=resource_schemas.ResourceRequest, answers={201: resource_schemas.Resource},
           response_headers=("Location",), own_errors=(NotFound, Conflict)),
     Route("GET", "/v2/resources/<resource_id>", resource_views.show, "resources:get",
           answers={200: resource_schemas.Resource}),
+    Route("GET", "/v2/resources/<resource_id>/bookings", resource_views.bookings,
+          "resources:get_bookings", query=resource_schemas.BookingQuery,
+          answers={200: resource_schemas.BookingPage}),
     Route("DELETE", "/v2/resources/<resource_id>", resource_views.delete, "resources:delete",
           answers={204: None}, own_errors=(InvalidInput, Conflict)),
 
@@ -111,6 +118,10 @@ ROUTES = [
           query=capacity_schemas.AvailabilityQuery, answers={200: capacity_schemas.Availability}),
     Route("POST", "/v2/availability/search", availability.search, "availability:get",
           body=capacity_schemas.WindowSearch, answers={200: capacity_schemas.Offers}),
+    Route("GET", "/v2/calendar", calendar.index, "calendar:get",
+          query=calendar_schemas.CalendarQuery,
+          answers={200: calendar_schemas.Calendar, 304: None},
+          request_headers=("If-None-Match",), response_headers=("ETag",)),
     Route("GET", "/v2/limits", limits.show_limits, "limits:get", answers={200: limits.Limits}),
 
     Route("GET", "/v2/notifications", notification_views.index, "notifications:get",

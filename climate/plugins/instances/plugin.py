@@ -94,6 +94,7 @@ class InstancePlugin(ResourcePlugin):
     resource_type: ClassVar[str] = "virtual:instance"
     schema: ClassVar[type[RequestSchema]] = InstanceSchema
     unit: ClassVar[Mapping[str, Any]] = {"amount": 1, "vcpus": 1, "memory_mb": 0, "disk_gb": 0}
+    resources_type: ClassVar[str | None] = HostPlugin.resource_type
     resizes: ClassVar[bool] = False
     native_properties: frozenset[str] = frozenset()
 

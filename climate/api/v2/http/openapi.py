@@ -39,7 +39,7 @@ _GROUPS = {
     "Leases": ("Windows of time with reserved resources.", {"leases", "past-leases"}),
     "Capacity": (
         "Free and booked resources over time, and limits.",
-        {"availability", "limits"},
+        {"availability", "calendar", "utilisation", "limits"},
     ),
     "Resources": ("Resources that can be reserved.", {"resources"}),
     "Notifications": ("The log of changes, and webhooks.", {"notifications", "subscriptions"}),
