@@ -102,6 +102,7 @@ export function entries(me) {
   return [
     ["calendar", "/console/", "Calendar", "calendar", can("calendar:get", "leases:get")],
     ["leases", "/console/leases", "Leases", "list", can("leases:get")],
+    ["new", "/console/new", "Reserve", "plus", can("leases:post")],
     ["resources", "/console/resources", "Resources", "server", can("resources:get")],
     ["limits", "/console/limits", "Limits", "clock", can("limits:get")],
     ["operations", "/console/operations/now", "Operations", "power", can("managers:get", "events:get", "utilisation:get")],
@@ -116,15 +117,12 @@ function navigation(me, section) {
   const isMinor = (key) => key === "subscriptions" || key === "feeds";
   const links = all.filter(([key]) => !isMinor(key) || key === section).map(([key, path, label]) =>
     link(path, label, { "aria-current": current(key) }));
-  const reserve = me.allowed["leases:post"]
-    ? link("/console/new", [icon("plus"), "Reserve"], { class: "reserve", "aria-current": current("new") }) : null;
-  replace(header, brand(), h("nav", { "aria-label": "Main" }, links, reserve),
+  replace(header, brand(), h("nav", { "aria-label": "Main" }, links),
     h("div", { class: "who" },
       h("span", { class: "project" }, "Project ", h("b", {}, name(me.project.name || me.project.id))),
       h("span", { class: "zone" }, zoneName() === "UTC" ? h("b", {}, "UTC") : [`${zoneName()}, `, h("b", {}, offsetName())]),
       accountMenu(session, all, { changed: start })));
-  const few = all.filter(([key]) => ["calendar", "leases", "resources"].includes(key));
-  if (me.allowed["leases:post"]) few.splice(2, 0, ["new", "/console/new", "Reserve", "plus"]);
+  const few = all.filter(([key]) => ["calendar", "leases", "new", "resources"].includes(key));
   replace(tabs, h("nav", { "aria-label": "Main, short" }, few.map(([key, path, label, symbol]) =>
     link(path, [icon(symbol), label], { "aria-current": current(key) }))));
 }

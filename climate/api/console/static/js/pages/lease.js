@@ -1,7 +1,7 @@
 // The page of one lease: what it is, when, its resources, what happened, and what can be done.
 
 import { Problem, api, get, root } from "../api.js";
-import { announce, button, dialog, h, icon, link, name, replace } from "../dom.js";
+import { announce, button, dialog, h, icon, link, name, plain, replace } from "../dom.js";
 import { loading } from "../forms.js";
 import { change, endNow, prolong, remove } from "../lease/actions.js";
 import { history } from "../lease/history.js";
@@ -10,7 +10,7 @@ import { badges, copyable, missing, note, when } from "../lease/parts.js";
 import { resourceTable } from "../lease/resources.js";
 import { timeline } from "../lease/timeline.js";
 import { usage } from "../lease/usage.js";
-import { contents, counted, amounts, eventWords, expressionText, isDelayed, isOver, label, state, summary, typeTitle, unitOf } from "../lease/words.js";
+import { amounts, eventWords, expressionText, isDelayed, isOver, label, state, summary, typeTitle } from "../lease/words.js";
 import { onChange } from "../live.js";
 import { resourceTypes } from "../request/reservation.js";
 import { clock, moment, serverNow, shortMoment } from "../time.js";
@@ -30,13 +30,12 @@ class LeaseView {
     this.context = context;
     this.lease = null;
     this.etag = "";
-    this.extras = { resources: null, next: null, readiness: null, limits: null, notifications: [] };
+    this.extras = { resources: null, readiness: null, limits: null, notifications: [] };
     this.sections = new Map(); // what each part shows, as text
     this.isClosed = false;
   }
 
   async open() {
-    this.context.title("Lease");
     const waiting = h("div", { class: "page" });
     replace(this.element, waiting);
     try {
@@ -151,7 +150,7 @@ class LeaseView {
     const part = (key, tag = "section", className = "card") => h(tag, { class: className, "data-part": key });
     this.message = h("div", { role: "alert" });
     this.parts = Object.fromEntries(["title", "warning", "time", "resources", "use", "past", "next", "asked", "limits"].map((key) =>
-      [key, key === "title" || key === "warning" ? part(key, "div", key) : part(key)]));
+      [key, key === "title" || key === "warning" ? part(key, "div", `lease-${key}`) : part(key)]));
     const { title, warning, time, resources, use, past, next, asked, limits } = this.parts;
     replace(this.element, h("div", { class: "page lease" }, title, this.message, warning,
       h("div", { class: "columns" }, h("div", {}, time, resources, use, past), h("div", {}, asked, next, limits))));
@@ -162,8 +161,7 @@ class LeaseView {
     if (this.isClosed || !this.lease) return;
     const now = serverNow();
     const { lease, extras } = this;
-    this.context.title === this.titled || (this.titled = this.context.title);
-    if (document.title.indexOf(lease.name) !== 0) document.title = `${lease.name} - climate`;
+    this.showTitle();
     this.part("title", [lease.name, lease.status, lease.degraded, summary(lease, now), state(lease, now)], () => this.head(now));
     this.part("warning", [lease.degraded, lease.trust_lost, lease.status, extras, isDelayed(lease, now)], () => warnings(lease, extras, now));
     this.part("time", [lease, Math.floor(now / TICK), extras.readiness], () => [h("h2", {}, "Time"), timeline(lease, { now, ready: preparedFrom(lease, extras) })]);
@@ -173,6 +171,13 @@ class LeaseView {
     this.part("next", [lease.events], () => upcoming(lease));
     this.part("asked", [lease], () => askedFor(lease, () => this.showJson()));
     this.part("limits", [extras.limits], () => limitMeters(extras.limits));
+  }
+
+  /** The name of the lease as the title of the page, announced once. */
+  showTitle() {
+    if (this.titled === this.lease.name) return;
+    this.titled = this.lease.name;
+    this.context.title(plain(this.titled));
   }
 
   /** Draw a part again only if what it shows has changed; the focus stays on the same control. */
@@ -192,10 +197,10 @@ class LeaseView {
     const { lease } = this;
     return [
       h("p", { class: "crumbs" }, link("/console/leases", "Leases", { "data-focus": "leases" }), " / ", name(lease.name)),
-      h("div", { class: "title" }, h("div", { class: "heading" }, h("h1", {}, name(lease.name)),
-        h("div", { class: "badges", id: "status" }, badges(lease, now))),
-      h("div", { class: "actions" }, this.actions())),
-      h("p", { class: "subtitle" }, summary(lease, now)),
+      h("div", { class: "title" }, h("h1", {}, name(lease.name)),
+        h("div", { class: "badges", id: "status" }, badges(lease, now)),
+        h("div", { class: "actions" }, this.actions()),
+        h("p", { class: "subtitle" }, summary(lease, now))),
     ];
   }
 
@@ -312,6 +317,6 @@ function asked(reservation, pair) {
 }
 
 function isTold(key, value) {
-  if (["min", "max", "amount", "before_end", "on_start", "on_end", "template", "files", "server", ...FILTERS].includes(key)) return false;
+  if (["min", "max", "amount", "volume_type_id", "before_end", "on_start", "on_end", "template", "files", "server", ...FILTERS].includes(key)) return false;
   return value !== null && value !== "" && !(typeof value === "object" && !Object.keys(value).length);
 }

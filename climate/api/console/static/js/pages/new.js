@@ -82,13 +82,15 @@ class RequestForm {
 
   build(changed) {
     this.send = h("button", { type: "submit", class: "button primary", id: "reserve" }, "Reserve");
-    const form = h("form", { class: "stack wide", novalidate: true, "aria-label": "New lease", onsubmit: (event) => this.submit(event), oninput: changed, onchange: changed },
-      h("div", { class: "card" }, field("Name", this.name, "1 to 80 characters; it need not be unique.")),
-      this.list, this.adder(), this.when.element, this.reminders.element, this.problem,
-      h("div", { class: "actions" }, this.send, button("Clear the form", () => this.clear(), { kind: "quiet" })));
-    this.form = form;
-    return h("div", { class: "columns" }, h("div", {}, form),
-      h("div", { class: "beside" }, this.checks.result, this.checks.windows, this.checks.limits));
+    const listen = { onsubmit: (event) => this.submit(event), oninput: changed, onchange: changed };
+    this.form = h("form", { class: "columns request", novalidate: true, "aria-label": "New lease", ...listen },
+      h("div", { class: "asked" },
+        h("div", { class: "card" }, field("Name", this.name, "1 to 80 characters; it need not be unique.")),
+        this.list, this.adder(), this.when.element, this.reminders.element),
+      h("div", { class: "beside" }, this.checks.result, this.checks.windows, this.checks.limits),
+      h("div", { class: "send" }, this.problem,
+        h("div", { class: "actions" }, this.send, button("Clear the form", () => this.clear(), { kind: "quiet" }))));
+    return this.form;
   }
 
   adder() {
