@@ -5,11 +5,11 @@ import { announce, button, confirm, debounce, dialog, h, name, replace } from ".
 import { clearErrors, field, filledIn, problemNote } from "../forms.js";
 import { momentField } from "../moment.js";
 import { reservationFields } from "../request/reservation.js";
-import { duration, iso, moment, range } from "../time.js";
+import { duration, iso, moment, range, utc } from "../time.js";
 import { latestEnd } from "./extension.js";
 import { refusal } from "./refusal.js";
 import { note, when } from "./parts.js";
-import { counted, differences } from "./words.js";
+import { differences } from "./words.js";
 
 const HOUR = 3600_000;
 
@@ -103,10 +103,9 @@ function shown(text) {
   return /^\d{4}-\d\d-\d\dT/.test(text) ? moment(new Date(text)) : text;
 }
 
-function fitText({ reservations, lease }) {
-  const parts = reservations.filter((item) => typeof item.free === "number").map((item) =>
-    `${counted(item.free, item.resource_type)} free all through`);
-  return `This fits: ${range(new Date(lease.start), new Date(lease.end))}${parts.length ? `; ${parts.join(", ")}` : ""}.`;
+function fitText({ lease }) {
+  const [start, end] = [new Date(lease.start), new Date(lease.end)];
+  return `This fits: ${range(start, end)}, ${utc(start)} to ${utc(end)}.`;
 }
 
 /** Prolong: a new end, with the latest end that the service would admit. */
@@ -127,17 +126,23 @@ export function prolong(view) {
 }
 
 async function showLatest(view, place, set) {
-  const check = (end) => dryRun(view, { end: iso(end) });
   try {
-    const { end, isBound, reason } = await latestEnd(view.lease, check);
-    if (!end) replace(place, reason || "It cannot be prolonged.");
-    else {
-      replace(place, isBound ? "It can be prolonged until " : "It can be prolonged until at least ", h("b", {}, moment(end)), ". ",
-        button("Take this end", () => set(end), { kind: "link" }));
-    }
+    const found = await latestOf(view);
+    replace(place, latestWords(found), " ", found.end ? button("Take this end", () => set(found.end), { kind: "link" }) : null);
   } catch (error) {
     replace(place, error.detail || "The latest end is not known.");
   }
+}
+
+/** The latest end that the lease can have now; raises Problem. */
+export function latestOf(view) {
+  return latestEnd(view.lease, (end) => dryRun(view, { end: iso(end) }));
+}
+
+/** What `latestOf` found, as a sentence. */
+export function latestWords({ end, isBound, reason }) {
+  if (!end) return reason ? `It cannot be prolonged: ${reason}` : "It cannot be prolonged.";
+  return h("span", {}, isBound ? "It can be prolonged until " : "It can be prolonged until at least ", h("b", {}, moment(end)), ", ", utc(end), ".");
 }
 
 /** Change: name, dates and the amounts of the reservations. */

@@ -3,7 +3,7 @@
 import { Problem, api, get, root } from "../api.js";
 import { announce, button, dialog, h, icon, link, name, plain, replace } from "../dom.js";
 import { loading } from "../forms.js";
-import { change, endNow, prolong, remove } from "../lease/actions.js";
+import { change, endNow, latestOf, latestWords, prolong, remove } from "../lease/actions.js";
 import { history } from "../lease/history.js";
 import { limitMeters } from "../lease/limits.js";
 import { badges, copyable, missing, note, when } from "../lease/parts.js";
@@ -92,6 +92,23 @@ class LeaseView {
       may["limits:get"] ? quietly("limits", get("/v2/limits", options)) : null,
     ]);
     if (!this.isClosed && this.lease) this.render();
+    this.findLatestEnd();
+  }
+
+  /** Find out until when the lease can be prolonged, once for each state of it. */
+  async findLatestEnd() {
+    const { lease, context: { me } } = this;
+    const key = `${this.etag} ${lease.end}`;
+    if (this.latestKey === key || !me.allowed["leases:put"] || !["ACTIVE", "PENDING"].includes(lease.status)) return;
+    this.latestKey = key;
+    try {
+      const found = await latestOf(this);
+      if (this.latestKey !== key || this.isClosed) return;
+      this.extras.latest = found;
+      this.render();
+    } catch {
+      // The dialog says why it is not known.
+    }
   }
 
   /** Fetch again, in the background; says aloud what has changed of the status. */
@@ -170,7 +187,7 @@ class LeaseView {
     this.part("past", [lease, extras.notifications], () => past(lease, extras.notifications));
     this.part("next", [lease.events], () => upcoming(lease));
     this.part("asked", [lease], () => askedFor(lease, () => this.showJson()));
-    this.part("limits", [extras.limits], () => limitMeters(extras.limits));
+    this.part("limits", [extras.limits, extras.latest, isOver(lease)], () => limitPart(lease, extras));
   }
 
   /** The name of the lease as the title of the page, announced once. */
@@ -301,6 +318,14 @@ function askedFor(lease, showJson) {
     h("div", { class: "actions" },
       button("Show as JSON", showJson, { kind: "link", "data-focus": "json" }),
       h("a", { href: root(`/v2/leases/${lease.id}/calendar.ics`), download: "", "data-focus": "ics" }, "Calendar file (.ics)"))];
+}
+
+/** Bars of the limits, and until when the lease can be prolonged. */
+function limitPart(lease, { limits, latest }) {
+  const bars = limitMeters(limits);
+  const text = latest && !isOver(lease) ? h("p", { class: "quiet", id: "latest-end" }, latestWords(latest)) : null;
+  if (!text) return bars;
+  return [bars || h("h2", {}, "Prolonging"), text];
 }
 
 const FILTERS = ["resource_properties", "hypervisor_properties", "network_properties"];
