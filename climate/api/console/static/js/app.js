@@ -30,8 +30,12 @@ let visit = 0;
 let shown = null; // path and query of the page that is shown
 let signedOut = false; // the session is over and the user has closed the sign-in form
 
-/** Load the page that the address names. `focus`: move the focus to its heading. */
-async function show(focus) {
+/**
+ * Load the page that the address names.
+ * @param {boolean} focus whether the focus moves to the page
+ * @param {{keepHeader?: boolean}} [options] leave the header and its open menu as they are
+ */
+async function show(focus, { keepHeader = false } = {}) {
   const me = session.me;
   const path = belowRoot(location.pathname);
   const [match, section, load] = route(path);
@@ -39,7 +43,7 @@ async function show(focus) {
   const mine = visit;
   leavePage();
   shown = location.pathname + location.search;
-  navigation(me, section);
+  if (!keepHeader) navigation(me, section);
   const element = h("div", { class: section });
   replace(main, element);
   if (!load) return notFound(element);
@@ -120,11 +124,16 @@ function navigation(me, section) {
   replace(header, brand(), h("nav", { "aria-label": "Main" }, links),
     h("div", { class: "who" },
       h("span", { class: "project" }, "Project ", h("b", {}, name(me.project.name || me.project.id))),
-      h("span", { class: "zone" }, zoneName() === "UTC" ? h("b", {}, "UTC") : [`${zoneName()}, `, h("b", {}, offsetName())]),
+      h("span", { class: "zone" }, zoneWords()),
       accountMenu(session, all, { changed: start })));
   const few = all.filter(([key]) => ["calendar", "leases", "new", "resources"].includes(key));
   replace(tabs, h("nav", { "aria-label": "Main, short" }, few.map(([key, path, label, symbol]) =>
     link(path, [icon(symbol), label], { "aria-current": current(key) }))));
+}
+
+/** "Berlin, UTC+1". */
+function zoneWords() {
+  return zoneName() === "UTC" ? [h("b", {}, "UTC")] : [`${zoneName()}, `, h("b", {}, offsetName())];
 }
 
 function brand() {
@@ -252,7 +261,11 @@ document.addEventListener("click", (event) => {
 addEventListener("popstate", () => {
   if (session && shown !== location.pathname + location.search) show(true);
 });
-document.addEventListener("zonechange", () => session && show(false));
+document.addEventListener("zonechange", () => {
+  if (!session) return;
+  replace(header.querySelector(".zone"), zoneWords());
+  show(false, { keepHeader: true });
+});
 document.addEventListener("connection", connection);
 onUnauthenticated(signInAgain);
 start();

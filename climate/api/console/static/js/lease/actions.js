@@ -1,7 +1,7 @@
 // What the owner does with a lease: prolong, change, end, delete. Each dialog sends If-Match.
 
 import { api } from "../api.js";
-import { announce, button, confirm, debounce, dialog, h, name, replace } from "../dom.js";
+import { announce, button, confirm, debounce, dialog, h, name, plain, replace } from "../dom.js";
 import { clearErrors, field, filledIn, problemNote } from "../forms.js";
 import { momentField } from "../moment.js";
 import { reservationFields } from "../request/reservation.js";
@@ -130,7 +130,7 @@ async function showLatest(view, place, set) {
     const found = await latestOf(view);
     replace(place, latestWords(found), " ", found.end ? button("Take this end", () => set(found.end), { kind: "link" }) : null);
   } catch (error) {
-    replace(place, error.detail || "The latest end is not known.");
+    replace(place, plain(error.detail || "The latest end is not known."));
   }
 }
 
@@ -141,7 +141,7 @@ export function latestOf(view) {
 
 /** What `latestOf` found, as a sentence. */
 export function latestWords({ end, isBound, reason }) {
-  if (!end) return reason ? `It cannot be prolonged: ${reason}` : "It cannot be prolonged.";
+  if (!end) return `It cannot be prolonged. ${plain(reason)}`;
   return h("span", {}, isBound ? "It can be prolonged until " : "It can be prolonged until at least ", h("b", {}, moment(end)), ", ", utc(end), ".");
 }
 

@@ -2,7 +2,7 @@
 // filled in while one types, and sends it once.
 
 import { get, requestKey } from "../api.js";
-import { announce, button, debounce, h, icon, link, replace } from "../dom.js";
+import { announce, button, debounce, h, icon, link, plain, replace } from "../dom.js";
 import { clearErrors, field, filledIn, loading, problemNote, setError } from "../forms.js";
 import { limitMeters } from "../lease/limits.js";
 import { note } from "../lease/parts.js";
@@ -202,7 +202,7 @@ class RequestForm {
     });
     this.send.textContent = "Reserve";
     replace(this.problem, note("bad", "refused",
-      h("p", {}, h("b", {}, "It is not known whether this was reserved. "), error.detail),
+      h("p", {}, h("b", {}, "It is not known whether this was reserved. "), plain(error.detail)),
       h("p", {}, "Try again: the service carries out the same request only once. Before you change the form, look into ", link("/console/leases", "your leases"), "."),
       h("div", { class: "actions" }, again, discard)));
     again.focus();
