@@ -22,9 +22,13 @@ def find_after(
 ) -> Matches:
     """Return up to ``limit`` notifications with numbers above ``after`` (None: from the oldest).
 
+    With neither ``after`` nor a ``limit``, the result is empty and its ``after`` is the number of
+    the last notification: a position from which a client reads new ones, or a few old ones.
     Raises NotificationsRemoved if notifications above ``after`` have been removed.
     """
     with runtime.database.read() as session:
+        if after is None and limit == 0:
+            return Matches(notifications=[], after=outbox.last_seq(session))
         part = outbox.find_after(session, wanted, after or 0, limit)
         removed = outbox.removed_seq(session)
     if after is not None and after < removed:
