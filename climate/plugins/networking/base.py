@@ -26,6 +26,7 @@ from climate.plugins.base import (
     HeldReservation,
     ResourcePlugin,
     run_all,
+    titled,
 )
 
 
@@ -150,10 +151,16 @@ class EndpointSchema(DefaultingSchema):
     """The parameters for the actions at the start and at the end of a reservation."""
 
     on_start = fields.String(
-        load_default=CREATE, allow_none=True, validate=validate.OneOf([CREATE, NOTHING])
+        load_default=CREATE,
+        allow_none=True,
+        validate=validate.OneOf([CREATE, NOTHING]),
+        metadata=titled("At the start", "nothing: you create it yourself."),
     )
     on_end = fields.String(
-        load_default=DELETE, allow_none=True, validate=validate.OneOf([DELETE, KEEP])
+        load_default=DELETE,
+        allow_none=True,
+        validate=validate.OneOf([DELETE, KEEP]),
+        metadata=titled("At the end", "keep: your project keeps it after the lease."),
     )
 
 
