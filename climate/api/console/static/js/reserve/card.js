@@ -50,16 +50,22 @@ export class Card {
     this.#alternatives(kind, state, type);
     this.#fields(kind, model);
     this.#actions(kind, state, type);
-    if (focused && !this.element.contains(document.activeElement)) this.#refocus(focused);
+    if (focused === this.element && kind !== "unchecked") this.focus();
+    else if (focused && !this.element.contains(document.activeElement)) this.#refocus(focused);
   }
 
-  /** Move the focus into the card: to the name, the first alternative or the first button. */
+  /**
+   * Move the focus into the card: to the name, the first alternative or the first button. Before the first
+   * verdict it waits on the card itself, so that keys typed blindly do not end up in the name.
+   */
   focus() {
     const { element, name: input, list } = this.#parts;
+    if (element.dataset.state === "unchecked") return element.focus({ preventScroll: true });
     const field_ = input.closest(".field");
     const target = !field_.hidden ? input : list.querySelector("button") ?? element.querySelector(".actions button") ?? element;
     target.focus({ preventScroll: true });
     if (target === input) input.select();
+    return undefined;
   }
 
   /** Bring "taken 2 s ago" up to date. */
@@ -143,6 +149,7 @@ export class Card {
       event.stopPropagation();
       return this.#on.discard();
     }
+    if (event.key === "Enter" && event.target === this.element) return this.#on.submit();
     const typing = event.target.closest("input, textarea, select");
     const plainKey = !event.ctrlKey && !event.metaKey && !event.altKey;
     const letter = event.key.toUpperCase();
@@ -172,7 +179,8 @@ export class Card {
     const { selection } = state;
     const isNew = selection.purpose === "new";
     const inTimes = times.element.contains(document.activeElement);
-    named.hidden = !(isNew && ["fits", "unchecked", "down", "signed-out"].includes(kind)) && document.activeElement !== input;
+    const isNamed = isNew && ["fits", "unchecked", "down", "signed-out", "sending", "unknown"].includes(kind);
+    named.hidden = !isNamed && (kind === "done" || document.activeElement !== input);
     times.element.hidden = ["done", "sending", "unknown", "gone"].includes(kind) && !inTimes;
     input.readOnly = kind === "sending" || kind === "unknown";
     const fixed = !isNew && selection.start === selection.lease.start && selection.part === "end";
