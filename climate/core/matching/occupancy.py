@@ -191,3 +191,34 @@ def _common(spans: Iterable[Span], other: Span) -> Iterator[Span]:
 def _cut(interval: Interval, length: int) -> Interval:
     start, end = max(interval.start, 0), min(interval.end, length)
     return Interval(start, end, interval.kind, interval.lease, interval.tenths)
+
+
+@record(frozen=True, slots=True)
+class Bucket:
+    """What happens to a running total in a bucket.
+
+    ``total`` is the sum of its steps, ``highest`` the highest running total after one of them, and
+    ``first`` the second of the first step.
+    """
+
+    number: int
+    total: int
+    highest: int
+    first: int
+
+
+def peaks(buckets: Iterable[Bucket], length: int, resolution: int) -> list[int]:
+    """Return the highest running total of each bucket in ``length`` seconds, from 0 on."""
+    by_number = {bucket.number: bucket for bucket in buckets}
+    level = 0
+    found = []
+    for number in range(-(-length // resolution)):
+        bucket = by_number.get(number)
+        if bucket is None:
+            found.append(level)
+            continue
+        # The total from before lasts into the bucket, unless its first second has a step.
+        lasts = bucket.first > number * resolution
+        found.append(max(level, bucket.highest) if lasts else bucket.highest)
+        level += bucket.total
+    return found

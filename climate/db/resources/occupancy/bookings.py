@@ -25,12 +25,9 @@ from climate.db.tables.leases import (
 )
 from climate.db.tables.provisioning import PreparationRow
 
-_START = sa.bindparam("start", type_=UtcDateTime())
-_END = sa.bindparam("end", type_=UtcDateTime())
-_COLUMNS = columns(
-    ALLOCATIONS, "id resource_id reservation_id start_at busy_until resource_class amount"
-)
-_INTERNAL = {"id", "reservation_id"}
+START = sa.bindparam("start", type_=UtcDateTime())
+END = sa.bindparam("end", type_=UtcDateTime())
+_MORE = columns(ALLOCATIONS, "reservation_id resource_class amount")
 _IS_HELD = LeaseRow.status == LeaseStatus.CREATING.value
 _OPEN = [state.value for state in OPEN]
 
@@ -51,7 +48,9 @@ def find(
     is_visible: sa.ColumnElement[bool] = LeaseRow.status != LeaseStatus.CREATING.value
     if project_id is not None:
         is_visible = sa.and_(is_visible, LeaseRow.project_id == project_id)
-    item = overlapping(resource_ids).subquery("item")
+    of_page = any_of(ResourceRow.id, list(resource_ids))
+    page = sa.select(ResourceRow.id).where(of_page).cte("page")
+    item = sa.union_all(*whole(page, *_MORE), shared(page, *_MORE)).subquery("item")
     names = {"start_at": "lease_start", "end_at": "lease_end"}
     shown = (
         sa.case((is_visible, column), else_=sa.null()).label(names.get(column.name, column.name))
@@ -59,7 +58,7 @@ def find(
     )
     query = (
         sa.select(
-            *(item.c[column.name] for column in _COLUMNS if column.name not in _INTERNAL),
+            *(column for column in item.c if column.name != "reservation_id"),
             _IS_HELD.label("is_held"),
             item.c.reservation_id.is_(None).label("is_deleted"),
             *shown,
@@ -92,32 +91,36 @@ def _span(row: Any, leases: dict[str, VisibleLease]) -> BookedSpan:  # noqa: ANN
     )
 
 
-def overlapping(resource_ids: Collection[int]) -> sa.CompoundSelect[Any]:
-    """Select the allocations of resources that overlap [start, end).
+def whole(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> list[sa.Select[Any]]:
+    """Return two SELECTs of the bookings of whole resources that overlap [start, end).
 
-    Whole bookings of a resource never overlap. So only the last one that begins by ``start`` can
-    reach into the window, and no statement reads the past of a resource.
+    ``rows`` has a column ``id``. Whole bookings of a resource never overlap. So only the last one
+    that begins by ``start`` can reach into the window, and nothing reads the past of a resource.
+    Selects resource id, start, end and ``more``; without more, an index has all of it.
     """
-    row, inner = aliased(ResourceRow), aliased(AllocationRow)
+    inner = aliased(AllocationRow)
     last = (
         sa.select(sa.func.max(inner.start_at))
-        .where(inner.whole_id == row.id, inner.start_at <= _START)
-        .correlate(row)
+        .where(inner.whole_id == rows.c.id, inner.start_at <= START)
+        .correlate(rows)
         .scalar_subquery()
     )
-    of_page = any_of(row.id, list(resource_ids))
-    is_whole = sa.and_(row.id == AllocationRow.whole_id, of_page)
-    present = AllocationRow.busy_until > _START
-    first = sa.select(*_COLUMNS).join(row, is_whole)
-    return sa.union_all(
-        first.where(AllocationRow.start_at == last, present),
-        first.where(AllocationRow.start_at > _START, AllocationRow.start_at < _END),
-        sa.select(*_COLUMNS).where(
-            any_of(AllocationRow.resource_id, list(resource_ids)),
-            AllocationRow.resource_class.is_not(None),
-            present,
-            AllocationRow.start_at < _END,
-        ),
+    of = ALLOCATIONS.c
+    selected = of.whole_id.label("resource_id"), of.start_at, of.busy_until, *more
+    booked = sa.select(*selected).join(rows, rows.c.id == of.whole_id)
+    return [
+        booked.where(of.start_at == last, of.busy_until > START),
+        booked.where(of.start_at > START, of.start_at < END),
+    ]
+
+
+def shared(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select the shares of resources like ``whole``."""
+    of = ALLOCATIONS.c
+    return (
+        sa.select(of.resource_id, of.start_at, of.busy_until, *more)
+        .join(rows, rows.c.id == of.resource_id)
+        .where(of.resource_class.is_not(None), of.busy_until > START, of.start_at < END)
     )
 
 
