@@ -77,7 +77,7 @@ export class Card {
   /** Put a name into its field, unless somebody has typed one. */
   propose(text) {
     const { name: input } = this.#parts;
-    if (!input.dataset.typed) input.value = text;
+    if (!input.dataset.typed && !input.value) input.value = text;
   }
 
   /** Forget the typed name: it belongs to a lease now. */
@@ -106,7 +106,7 @@ export class Card {
     const named = field("Name", input);
     const times = this.#times();
     const actions = h("div", { class: "actions" });
-    const form = h("form", { novalidate: true }, named, times.element, list, actions);
+    const form = h("form", { novalidate: true }, named, list, times.element, actions);
     form.addEventListener("submit", (event) => { event.preventDefault(); on.submit(); });
     const element = h("section", { class: "reserve-card", role: "dialog", "aria-labelledby": heading.id, tabindex: -1 },
       heading, when, facts_, form);
