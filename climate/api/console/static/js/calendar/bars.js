@@ -2,18 +2,20 @@
 
 import { plain } from "../dom.js";
 import { KIND } from "./intervals.js";
-import { fit, widthOf } from "./paint.js";
+import { fit, widthOf } from "./pen.js";
 import { hatch } from "./palette.js";
 import { leaseWords } from "./words.js";
 
-/** Paint the bars of rows: own ones, or all others. */
-export function paintBars(scene, rows, { own }) {
+const WITH_TEXT = [KIND.OWN, KIND.CLOSED, KIND.HELD];
+
+/** Paint the bars of rows: those with a text, which lie over the line of now, or all others. */
+export function paintBars(scene, rows, { texts }) {
   const { size, scrollTop, view } = scene;
   for (const { index, y } of rows) {
     const top = size.top + y - scrollTop;
     const list = view.intervals(index).filter((interval) => interval.end > scene.from && interval.start < scene.to);
-    for (const interval of own ? list : merged(list, scene.scale)) {
-      if ((interval.kind === KIND.OWN) === own) bar(scene, interval, top);
+    for (const interval of texts ? list : merged(list, scene.scale)) {
+      if (WITH_TEXT.includes(interval.kind) === texts) bar(scene, interval, top);
     }
   }
 }

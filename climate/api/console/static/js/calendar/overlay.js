@@ -1,7 +1,7 @@
 // Paints selections, refusals and alternatives over band and rows.
 
 import { itemOfRow } from "./layout.js";
-import { fit, widthOf } from "./paint.js";
+import { fit, widthOf } from "./pen.js";
 import { hatch } from "./palette.js";
 
 /** Paint the overlay's part in the band. */
