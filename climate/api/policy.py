@@ -64,6 +64,7 @@ _TABLE = [
     ("networks:delete", _ADMIN, "Remove a segment."),
     ("resources:get", _READER, "Read resources."),
     ("resources:get_private", _ADMIN, "Read private properties of resources."),
+    ("resources:get_bookings", _ADMIN, "Read who holds a resource, and when."),
     ("resources:post", _ADMIN, "Make a resource reservable."),
     ("resources:delete", _ADMIN, "Remove a resource."),
     ("availability:get", _READER, "Read and search the free capacity."),

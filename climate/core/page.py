@@ -1,4 +1,4 @@
-"""Pages of lists: the order, the position, and the filter.
+"""Pages of lists: their order and position, and filters on the items.
 
 A position is the key of the last item on the previous page, not an offset. So items that are
 created or deleted between two requests neither repeat nor hide other items.
@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from climate.core.lease.history import PastLease
-from climate.core.lease.holding import LeaseResource
+from climate.core.lease.holding import Booking, LeaseResource
 from climate.core.lease.model import Lease, Resource
 from climate.core.matching.query import Query
 from climate.core.notifications.feed import Feed
@@ -30,7 +30,11 @@ LEASE_SORTS: Sorts[Lease] = {
 }
 PAST_LEASE_SORTS: Sorts[PastLease] = {"ended": lambda lease: lease.ended_at}
 LEASE_RESOURCE_SORTS: Sorts[LeaseResource] = {"name": lambda item: item.name}
-RESOURCE_SORTS: Sorts[Resource] = {"id": lambda resource: resource.id}
+RESOURCE_SORTS: Sorts[Resource] = {
+    "id": lambda resource: resource.id,
+    "name": lambda resource: resource.external_id,
+}
+BOOKING_SORTS: Sorts[Booking] = {"start": lambda booking: booking.start}
 PREPARATION_SORTS: Sorts[Preparation] = {"needed": lambda task: task.needed_at}
 SHUTDOWN_SORTS: Sorts[Shutdown] = {"wanted": lambda task: task.wanted_at}
 FEED_SORTS: Sorts[Feed] = {"created": lambda item: item.created_at}
@@ -39,7 +43,10 @@ SUBSCRIPTION_SORTS: Sorts[Subscription] = {"created": lambda item: item.created_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Request for up to ``limit`` items, in the order of ``sort``, after the item ``after``."""
+    """A request for a page of a list: up to ``limit`` items after the item ``after``.
+
+    ``sort`` is the name of the order.
+    """
 
     sort: str
     descending: bool
@@ -57,7 +64,10 @@ class Part(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseFilter:
-    """Which leases to list; None (or no status) means any. All bounds are exclusive."""
+    """Which leases to list. If a field is None or empty, it matches any lease.
+
+    All bounds of times are exclusive.
+    """
 
     project_id: str | None = None
     statuses: tuple[str, ...] = ()
@@ -71,7 +81,10 @@ class LeaseFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastLeaseFilter:
-    """Which removed leases to list; None means any. All bounds are exclusive."""
+    """Which removed leases of the history to list. If a field is None, it matches any.
+
+    All bounds of times are exclusive.
+    """
 
     project_id: str | None = None
     user_id: str | None = None
@@ -81,17 +94,22 @@ class PastLeaseFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceFilter:
-    """Which resources to list: of one of these types, matching ``query``."""
+    """Which resources to list: those of one of these types that match ``query``.
+
+    ``name_part`` is a part of the name; upper and lower case count as equal.
+    """
 
     resource_types: tuple[str, ...]
     query: Query
+    name_part: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFilter:
-    """Which preparations or shutdowns to list; None (or no state) means any.
+    """Which tasks of provisioners (preparations or shutdowns) to list.
 
-    ``claimable_at``: tasks that can be claimed then. Only preparations have a ``lease_id``.
+    If a field is None or empty, it matches any task. ``claimable_at`` matches tasks that a
+    provisioner can claim at that time. Only preparations have a ``lease_id``.
     """
 
     states: tuple[str, ...] = ()

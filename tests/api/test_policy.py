@@ -42,6 +42,7 @@ ALLOWED = {
     "limits:get": ALL_ROLES,
     "availability:get": ALL_ROLES,
     "resources:get_private": {ADMIN},
+    "resources:get_bookings": {ADMIN},
     "plugins:get": ALL_ROLES,
     "notifications:get": ALL_ROLES,
     "notifications:get_all": {ADMIN},

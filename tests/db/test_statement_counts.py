@@ -126,6 +126,8 @@ def _count(story: Story, size: int = 4) -> dict[str, list[str]]:
     send("GET", "/v1/leases/{0}")
     send("POST", "/v1/leases", too_many, 409)
     send("GET", "/v1/leases")
+    with story.runtime.database.read() as session:
+        host = session.scalar(sa.select(sa.func.min(ResourceRow.id)))
     send("GET", "/v1/os-hosts")
     send("GET", "/v1/os-hosts/allocations")
     send("GET", "/v2/leases?limit=1000")
@@ -133,6 +135,8 @@ def _count(story: Story, size: int = 4) -> dict[str, list[str]]:
     send("GET", "/v2/leases/{0}")
     send("GET", "/v2/leases/{0}/resources?limit=1000")
     send("GET", "/v2/resources?limit=1000")
+    send("GET", "/v2/resources?limit=1000&bookings=true&sort=name&q=host&state=ready")
+    send("GET", f"/v2/resources/{host}/bookings?limit=1000")
     send("GET", "/v2/resources?limit=2&properties=%5B%22==%22,%22$vcpus%22,16%5D")
     grown = {"id": created["reservations"][0]["id"], "params": {"min": size, "max": 2 * size}}
     send("PATCH", "/v2/leases/{0}", {"reservations": [grown]})

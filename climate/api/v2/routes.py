@@ -101,12 +101,16 @@ ROUTES = [
           query=history.PastLeaseQuery, answers={200: history.PastLeasePage}),
 
     Route("GET", "/v2/resources", resource_views.index, "resources:get",
-          query=resource_schemas.ResourceQuery, answers={200: resource_schemas.ResourcePage}),
+          query=resource_schemas.ResourceQuery,
+          answers={200: (resource_schemas.ResourcePage, resource_schemas.BookedResourcePage)}),
     Route("POST", "/v2/resources", resource_views.create, "resources:post",
           body=resource_schemas.ResourceRequest, answers={201: resource_schemas.Resource},
           response_headers=("Location",), own_errors=(NotFound, Conflict)),
     Route("GET", "/v2/resources/<resource_id>", resource_views.show, "resources:get",
           answers={200: resource_schemas.Resource}),
+    Route("GET", "/v2/resources/<resource_id>/bookings", resource_views.bookings,
+          "resources:get_bookings", query=resource_schemas.BookingQuery,
+          answers={200: resource_schemas.BookingPage}),
     Route("DELETE", "/v2/resources/<resource_id>", resource_views.delete, "resources:delete",
           answers={204: None}, own_errors=(InvalidInput, Conflict)),
 

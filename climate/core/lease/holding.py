@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.provisioning.host_state import HostState
 
 
@@ -61,7 +62,7 @@ class Booking:
     lease_name: str
     project_id: str
     user_id: str
-    status: str
+    status: LeaseStatus
     reservation_id: str
     resource_id: int
     start: datetime

@@ -69,6 +69,14 @@ def state_of(
     return query.correlate_except(*inner).scalar_subquery()
 
 
+def in_states(states: Collection[HostState], *, provisioning: bool) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions on ResourceRow for these states; no states mean any."""
+    if not states:
+        return []
+    state = state_of(ResourceRow.id, provisioning=provisioning)
+    return [state.in_([state.value for state in states])]
+
+
 def _first(
     row: type[PreparationRow | ShutdownRow], by: str, lease_id: sa.BindParameter[str] | None = None
 ) -> sa.ScalarSelect[str]:

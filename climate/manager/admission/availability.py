@@ -1,8 +1,8 @@
 """Availability: the free capacity over a span, and windows that admission would accept now.
 
-The search for windows locks and reserves nothing, so another request may book an offered window
-first. If a type has very many resources, the search examines only a sample of them. Then admission
-would still accept each offered window, but an earlier window may exist.
+A search for windows locks and reserves nothing, so another request may book an offered window
+first. If a type has very many resources, the search examines only a sample of them. Admission would
+still accept each window that the search offers, but an earlier window may exist.
 """
 
 import math
@@ -54,8 +54,8 @@ _CHUNKS = (timedelta(days=7), timedelta(days=28))
 class Offer:
     """A window that admission would accept now.
 
-    By the calendar, a window of the same length is also free if it starts later, up to
-    ``latest_start``.
+    According to the existing bookings, a lease of the same length may also start at any later time
+    up to ``latest_start``. Admission has checked only ``window``.
     """
 
     window: Window
@@ -64,10 +64,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class WindowSearch:
-    """The parameters of a search: a window of ``length``, in the span ``within``.
+    """The parameters of a search for a window of ``length`` within the span ``within``.
 
-    In the window, all requirements must fit at once. The search ends at ``deadline``, a reading
-    of ``clock.elapsed``.
+    All requirements must fit in the window at once. The search gives up at ``deadline``, a reading
+    of the monotonic clock ``clock.elapsed`` in seconds.
     """
 
     requirements: Sequence[Requirement]
@@ -79,11 +79,13 @@ class WindowSearch:
 def free_over(
     runtime: Runtime, request: ReservationRequest, span: Window, *, private: bool
 ) -> list[Step]:
-    """Return how many units of the request are free over time, in consecutive steps of ``span``.
+    """Return how many units of the requested kind are free over time.
 
-    The unit is a host, an instance, and so on. If two steps have a free unit each, these units may
-    be on different resources, so a lease over both steps may not fit. Call ``search`` to find
-    windows that fit. ``private``: the requester may name private properties.
+    The unit is a host, an instance, and so on, depending on the resource type. The result has
+    consecutive steps that cover ``span``. If two steps have a free unit each, these units may be on
+    different resources, so a lease over both steps may not fit. Call ``search`` to find windows
+    that fit. If ``private`` is set, the query may name private properties.
+
     Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
     parts = _counted_parts(runtime, request, span)
@@ -173,8 +175,9 @@ def search(
 ) -> list[Offer]:
     """Return up to ``limit`` windows of ``length`` in which all requests fit at once.
 
-    The windows lie in ``within``; the earliest is first. ``private``: the requester may name
-    private properties.
+    The windows lie in ``within``; the earliest is first. If ``private`` is set, the queries may
+    name private properties.
+
     Raises InvalidDate, InvalidInput, InvalidQuery, SearchTooLong, UnsupportedResourceType.
     """
     deadline = runtime.clock.elapsed() + runtime.settings.search_timeout
@@ -196,9 +199,9 @@ def search(
 def offers(
     runtime: Runtime, session: Session, query: WindowSearch, sample: int = SAMPLE
 ) -> Iterator[Offer]:
-    """Yield the windows that the search ``query`` finds and admission would accept now.
+    """Yield windows that match the search ``query`` and that admission would accept now.
 
-    The earliest is first. ``sample`` is the number of resources to examine per requirement.
+    The earliest window is first. ``sample`` is the number of resources to examine per requirement.
     Raises SearchTooLong.
     """
     begin = _ceil(max(query.within.start, runtime.clock.now()))
@@ -229,9 +232,10 @@ def offers(
 def matching(
     session: Session, requirement: Requirement, preference: Preference, limit: int | None = None
 ) -> Sequence[int]:
-    """Return the ids of resources that match and pass the operator's filters, free or not.
+    """Return the ids of resources that match a requirement and pass the operator's filters.
 
-    Admission chooses only among these. At most ``limit`` resources are examined (None: all).
+    Admission chooses only among these resources. Some of them may be booked. The function examines
+    at most ``limit`` resources (None: all).
     """
     ids = allocations.matching(session, requirement, limit=limit, rotation=preference.rotation)
     if not preference.selection.filters:
@@ -257,11 +261,12 @@ def _starts(
     occupied: timedelta,
     part: Starts,
 ) -> list[Starts]:
-    """Return the starts in ``part`` at which each requirement would fit on its own.
+    """Return the start times in ``part`` at which each requirement would fit on its own.
 
-    For several requirements, the result has at most ``_TRIES`` single moments: the start of each
-    range in which each requirement would fit, and the ends of allocations in that range, because
-    capacity becomes free only then.
+    For one requirement, the result has ranges of start times. For several requirements, it has at
+    most ``_TRIES`` single moments, because capacity becomes free only when an allocation ends.
+    These moments are the first of each range in which each requirement would fit, and the ends of
+    allocations in that range.
     """
     span = Window(part[0], later(part[1], occupied))
     timelines = [
@@ -299,7 +304,7 @@ def check_span(span: Window) -> None:
 
 
 def _parts(begin: datetime, last: datetime) -> Iterator[Starts]:
-    """Yield the parts, to be searched in turn, of the possible starts ``begin`` to ``last``."""
+    """Yield ranges of start times to search, one after the other, from ``begin`` to ``last``."""
     for length in (*_CHUNKS, MAX_SPAN):
         if begin > last:
             return

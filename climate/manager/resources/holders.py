@@ -1,6 +1,11 @@
-"""Use cases about who holds which resource: the resources of a lease, for its owner."""
+"""Use cases about who holds which resource.
 
-from climate.core.lease.holding import LeaseResource
+The owner of a lease sees its resources, operators see the bookings of resources.
+"""
+
+from datetime import datetime
+
+from climate.core.lease.holding import Booking, LeaseResource
 from climate.core.lease.model import HANDED_OVER, Lease
 from climate.core.page import Page, Part
 from climate.db.provisioning import host_facts
@@ -37,3 +42,15 @@ def of_lease(runtime: Runtime, lease: Lease, page: Page, *, private: bool) -> Pa
         for held in part.items
     ]
     return Part(items=items, more=part.more)
+
+
+def bookings(
+    runtime: Runtime, resource_id: int, start: datetime, end: datetime | None, page: Page
+) -> Part[Booking]:
+    """Return a page of the bookings of a resource that overlap [start, end), by start.
+
+    Without ``end``, all bookings from ``start`` on. Raises NotFound.
+    """
+    resource = registry.get_resource(runtime, resource_id, private=False)
+    with runtime.database.snapshot() as session:
+        return holders.bookings(session, resource.id, start, end, page)

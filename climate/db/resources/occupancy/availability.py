@@ -1,7 +1,7 @@
 """The least free units of a requirement in each bucket of a window, summed up by the database."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -43,7 +43,9 @@ def taken(
     Only the resources ``ids`` count (None: all that match). ``buckets`` has at most one for each
     ``resolution`` seconds. The layout must not be TOGETHER.
     """
-    matching = sa.or_(*(sa.and_(*fitting.conditions(fitting.shape(part))) for part in parts))
+    # Which resources are large enough is a matter of their room.
+    shapes = (fitting.shape(replace(part, amounts={})) for part in parts)
+    matching = sa.or_(*(sa.and_(*fitting.conditions(shape)) for shape in shapes))
     rows = sa.select(ResourceRow.id).where(matching)
     if ids is not None:
         rows = rows.where(any_of(ResourceRow.id, ids))
@@ -67,7 +69,8 @@ def _of_whole(_part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
     parts = sa.select(shares.c.start_at, shares.c.busy_until, before.label("before"))
     part = parts.subquery("parts")
     uncovered = sa.case((part.c.before > part.c.start_at, part.c.before), else_=part.c.start_at)
-    counts = sa.or_(part.c.before.is_(None), part.c.busy_until > part.c.before)
+    is_uncovered = sa.and_(part.c.busy_until > part.c.before, part.c.before < END)
+    counts = sa.or_(part.c.before.is_(None), is_uncovered)
     booked = sa.union_all(*whole(rows)).subquery("booked")
     spans = sa.union_all(
         sa.select(booked.c.start_at.label("begin"), booked.c.busy_until.label("end")),
@@ -81,32 +84,31 @@ def _of_whole(_part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
 
 
 def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.FromClause]:
-    """Select the number of units; and by how many fewer fit on a resource, at each change."""
+    """Select the number of units; and by how many fewer fit on a resource, at each change.
+
+    A whole booking never overlaps a share, so each can be counted by itself.
+    """
     room = _room(part, rows).cte("room")
-    moments = _moments(part.amounts, rows).subquery("moments")
-    of, at = moments.c.resource_id, moments.c.at
-    used = {
-        name: arithmetic.whole(
-            sa.func.sum(moments.c[name]).over(partition_by=of, order_by=at)
-        ).label(name)
-        for name in ("whole", *(f"used_{n}" for n, _ in enumerate(part.amounts)))
-    }
-    levels = sa.select(of, at, *used.values()).subquery("levels")
+    booked = sa.union_all(*whole(room, room.c.units)).cte("booked")
+    levels = _levels(part.amounts, room).subquery("levels")
     left = [
         (room.c[f"capacity_{n}"] - levels.c[f"used_{n}"]) // amount
         for n, amount in enumerate(part.amounts.values())
     ]
-    units = sa.case((levels.c.whole > 0, _ZERO), else_=_counted(part, left)).label("units")
-    fitting_now = (
-        sa.select(levels.c.resource_id, levels.c.at, room.c.units.label("empty"), units)
-        .join(room, room.c.id == levels.c.resource_id)
-        .subquery("fitting_now")
+    used = sa.select(
+        *(levels.c.resource_id, levels.c.at, room.c.units),
+        _counted(part, left).label("present"),
     )
-    before = sa.func.lag(fitting_now.c.units).over(
-        partition_by=fitting_now.c.resource_id, order_by=fitting_now.c.at
+    used_room = used.join(room, room.c.id == levels.c.resource_id).subquery("used_room")
+    before = sa.func.lag(used_room.c.present).over(
+        partition_by=used_room.c.resource_id, order_by=used_room.c.at
     )
-    delta = sa.func.coalesce(before, fitting_now.c.empty) - fitting_now.c.units
-    steps = sa.select(fitting_now.c.at, delta.label("delta")).subquery("steps")
+    delta = sa.func.coalesce(before, used_room.c.units) - used_room.c.present
+    steps = sa.union_all(
+        sa.select(booked.c.start_at.label("at"), booked.c.units.label("delta")),
+        sa.select(booked.c.busy_until, -booked.c.units).where(booked.c.busy_until < END),
+        sa.select(used_room.c.at, delta),
+    ).subquery("steps")
     return sa.select(sa.func.sum(room.c.units)), steps
 
 
@@ -114,53 +116,49 @@ def _room(part: Requirement, rows: sa.CTE) -> sa.Select[Any]:
     """Select the capacity of each resource by class, and the units that fit on it if empty."""
     query = sa.select(rows.c.id)
     capacities: list[sa.ColumnElement[int]] = []
-    for name in part.amounts:
+    for name, amount in part.amounts.items():
         item = InventoryRow.__table__.alias()
         is_of_class = sa.and_(item.c.resource_id == rows.c.id, item.c.resource_class == name)
-        capacities.append(
-            arithmetic.floor((item.c.total - item.c.reserved) * item.c.allocation_ratio)
-        )
         query = query.join(item, is_of_class)
-    left = [
-        capacity // amount
-        for capacity, amount in zip(capacities, part.amounts.values(), strict=True)
-    ]
+        query = query.where(sa.or_(item.c.max_unit.is_(None), item.c.max_unit >= amount))
+        available = item.c.total - item.c.reserved
+        capacities.append(arithmetic.floor(available * item.c.allocation_ratio))
+    amounts = part.amounts.values()
+    left = [capacity // amount for capacity, amount in zip(capacities, amounts, strict=True)]
     labelled = [capacity.label(f"capacity_{n}") for n, capacity in enumerate(capacities)]
     return query.add_columns(*labelled, _counted(part, left).label("units"))
 
 
-def _moments(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
-    """Select by how much the use of each resource changes at each moment."""
+def _levels(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
+    """Select the amounts in use on each resource after each change of its shares."""
     of = ALLOCATIONS.c
     wanted = shared(rows, of.resource_class, of.amount).where(of.resource_class.in_(list(amounts)))
     shares = wanted.cte("shares")
-    booked = sa.union_all(*whole(rows)).cte("booked")
-    names = ["whole", *(f"used_{n}" for n, _ in enumerate(amounts))]
+    names = [f"used_{n}" for n, _ in enumerate(amounts)]
     used = [
-        sa.case((shares.c.resource_class == name, shares.c.amount), else_=_ZERO) for name in amounts
+        # Sums of integers are decimal numbers on PostgreSQL and MariaDB, which is slow.
+        sa.case((shares.c.resource_class == name, sa.cast(shares.c.amount, sa.Double)), else_=0.0)
+        for name in amounts
     ]
-    none = [_ZERO] * len(amounts)
+    begins = [amount.label(name) for name, amount in zip(names, used, strict=True)]
+    ends = [(-amount).label(name) for name, amount in zip(names, used, strict=True)]
     changes = sa.union_all(
-        *_changes(booked, names, [_ONE, *none]), *_changes(shares, names, [_ZERO, *used])
+        sa.select(shares.c.resource_id, shares.c.start_at.label("at"), *begins),
+        sa.select(shares.c.resource_id, shares.c.busy_until, *ends).where(
+            shares.c.busy_until < END
+        ),
     ).subquery("changes")
     key = changes.c.resource_id, changes.c.at
-    sums = (arithmetic.whole(sa.func.sum(changes.c[name])).label(name) for name in names)
-    return sa.select(*key, *sums).group_by(*key)
-
-
-def _changes(
-    booked: sa.FromClause, names: Sequence[str], amounts: Sequence[sa.ColumnElement[int]]
-) -> tuple[sa.Select[Any], sa.Select[Any]]:
-    """Select the changes of use at the starts of bookings, and those at their ends."""
-    labelled = list(zip(names, amounts, strict=True))
-    begins = [amount.label(name) for name, amount in labelled]
-    ends = [(-amount).label(name) for name, amount in labelled]
-    return (
-        sa.select(booked.c.resource_id, booked.c.start_at.label("at"), *begins),
-        sa.select(booked.c.resource_id, booked.c.busy_until, *ends).where(
-            booked.c.busy_until < END
-        ),
+    sums = (sa.func.sum(changes.c[name]).label(name) for name in names)
+    moments = sa.select(*key, *sums).group_by(*key).subquery("moments")
+    of_resource, at = moments.c.resource_id, moments.c.at
+    totals = (
+        sa.func.sum(moments.c[name]).over(partition_by=of_resource, order_by=at) for name in names
     )
+    labelled = (
+        arithmetic.whole(total).label(name) for name, total in zip(names, totals, strict=True)
+    )
+    return sa.select(of_resource, at, *labelled)
 
 
 def _counted(part: Requirement, left: Sequence[sa.ColumnElement[int]]) -> sa.ColumnElement[Any]:

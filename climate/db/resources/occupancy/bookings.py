@@ -91,7 +91,7 @@ def _span(row: Any, leases: dict[str, VisibleLease]) -> BookedSpan:  # noqa: ANN
     )
 
 
-def whole(rows: sa.FromClause, *more: sa.Column[Any]) -> list[sa.Select[Any]]:
+def whole(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> list[sa.Select[Any]]:
     """Return two SELECTs of the bookings of whole resources that overlap [start, end).
 
     ``rows`` has a column ``id``. Whole bookings of a resource never overlap. So only the last one
@@ -114,7 +114,7 @@ def whole(rows: sa.FromClause, *more: sa.Column[Any]) -> list[sa.Select[Any]]:
     ]
 
 
-def shared(rows: sa.FromClause, *more: sa.Column[Any]) -> sa.Select[Any]:
+def shared(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """Select the shares of resources like ``whole``."""
     of = ALLOCATIONS.c
     return (

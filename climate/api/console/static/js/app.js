@@ -233,6 +233,7 @@ function connection({ detail }) {
 function internal(anchor, event) {
   const plainClick = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
   if (!plainClick || event.defaultPrevented || anchor.target || anchor.hasAttribute("download")) return null;
+  if (anchor.getAttribute("href").startsWith("#")) return null;
   const path = anchor.origin === location.origin ? belowRoot(anchor.pathname) : null;
   return route(path)[0] ? path + anchor.search : null;
 }
