@@ -1,0 +1,186 @@
+"""Signs users of Keystone in, with a password or an application credential."""
+
+import hashlib
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from marshmallow import fields, validate
+
+from climate.api.auth import Caller
+from climate.api.session.attempts import Attempts
+from climate.api.session.cookie import Session, new_secret
+from climate.api.session.directory import Outcome, Project, short_text
+from climate.api.session.keystone import Keystone, Token
+from climate.api.v2.http import validation
+from climate.api.v2.http.fields import Strict
+from climate.core.errors import (
+    Conflict,
+    Forbidden,
+    IdentityUnavailable,
+    SignInFailed,
+    Unauthenticated,
+)
+
+LOG = logging.getLogger(__name__)
+
+# How long a user may take to choose a project.
+_CHOICE_TIME = timedelta(minutes=10)
+# Seconds for which lists of projects are kept, and how many of them.
+_KEPT, _MAX_LISTS = 60.0, 1000
+_CREDENTIAL = "application_credential_id"
+
+
+def _secret() -> fields.String:
+    return fields.String(required=True, validate=validate.Length(1, 4096), load_only=True)
+
+
+class _Password(Strict):
+    """A user with a password, and optionally the id of the project."""
+
+    user = short_text(required=True)
+    password = _secret()
+    domain = short_text(load_default=None, allow_none=True)
+    project = short_text(load_default=None, allow_none=True)
+
+
+class _Credential(Strict):
+    """An application credential."""
+
+    application_credential_id = short_text(required=True)
+    application_credential_secret = _secret()
+
+
+_PASSWORD, _CREDENTIALS = _Password(), _Credential()
+
+
+class KeystoneDirectory:
+    """The users of Keystone. A session has the user's token, and no password."""
+
+    def __init__(
+        self,
+        keystone: Keystone,
+        attempts: Attempts,
+        lifetime: timedelta,
+        elapsed: Callable[[], float],
+    ) -> None:
+        """``elapsed`` is a monotonic clock, in seconds."""
+        self._keystone, self._attempts = keystone, attempts
+        self._lifetime, self._elapsed = lifetime, elapsed
+        self._lists: OrderedDict[bytes, tuple[float, Sequence[Project]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def start(self, body: Mapping[str, Any], address: str, now: datetime) -> Outcome:
+        """Get a token from Keystone."""
+        if _CREDENTIAL in body:
+            data = validation.load(_CREDENTIALS, body)
+            name = f"credential {data[_CREDENTIAL]}"
+        else:
+            data = validation.load(_PASSWORD, body)
+            # Keystone compares names of users and domains without case, on most databases.
+            name = f"user {data['user']} {data['domain'] or ''}".casefold()
+        try:
+            with self._attempts.attempt(address, name, self._elapsed()):
+                return self._signed_in(data, now)
+        except SignInFailed:
+            LOG.warning("a sign-in from %s failed", address)
+            raise
+
+    def change(self, session: Session, project_id: str, now: datetime) -> Outcome:
+        """Get a token for the project, and revoke that of the session."""
+        token = _token(session)
+        if session.is_fixed:
+            raise Conflict("An application credential belongs to one project: sign in with another")
+        if project_id not in {project.id for project in self._keystone.projects(token)}:
+            raise Forbidden(f"You have no role in the project {project_id}")
+        return self._moved(token, project_id, now)
+
+    def projects(self, session: Session) -> Sequence[Project]:
+        """Return the projects in which the user has a role."""
+        if session.is_fixed:
+            return ()
+        token = _token(session)
+        key, present = hashlib.sha256(token.encode()).digest(), self._elapsed()
+        with self._lock:
+            kept = self._lists.get(key)
+        if kept is not None and present - kept[0] < _KEPT:
+            return kept[1]
+        found = self._keystone.projects(token)
+        with self._lock:
+            self._lists[key] = (present, found)
+            self._lists.move_to_end(key)
+            while len(self._lists) > _MAX_LISTS:
+                self._lists.popitem(last=False)
+        return found
+
+    def end(self, session: Session) -> None:
+        """Revoke the token. If Keystone does not answer, the token lives until it expires."""
+        self._revoke(_token(session))
+
+    def _signed_in(self, data: Mapping[str, Any], now: datetime) -> Outcome:
+        if _CREDENTIAL in data:
+            secret = data["application_credential_secret"]
+            token = self._keystone.by_credential(data[_CREDENTIAL], secret)
+            return self._outcome(token, now, is_fixed=True)
+        token = self._keystone.by_password(
+            data["user"], data["domain"], data["password"], data["project"]
+        )
+        if data["project"]:
+            return self._outcome(token, now)
+        projects = self._keystone.projects(token.text)
+        if not projects:
+            self._revoke(token.text)
+            raise Forbidden("You have no role in any project: ask an administrator for one")
+        if len(projects) == 1:
+            return self._moved(token.text, projects[0].id, now)
+        session = Session(
+            csrf=new_secret(),
+            expires_at=min(now + _CHOICE_TIME, token.expires_at),
+            token=token.text,
+            is_choosing=True,
+        )
+        return Outcome(session, None, projects)
+
+    def _moved(self, text: str, project_id: str, now: datetime) -> Outcome:
+        try:
+            token = self._keystone.by_token(text, project_id)
+        except SignInFailed:
+            raise Forbidden(f"Keystone gives you no token for the project {project_id}") from None
+        self._revoke(text)
+        return self._outcome(token, now)
+
+    def _outcome(self, token: Token, now: datetime, *, is_fixed: bool = False) -> Outcome:
+        if token.project_id is None:
+            self._revoke(token.text)
+            raise Forbidden("This identity belongs to no project, but reservations do")
+        expires_at = min(now + self._lifetime, token.expires_at)
+        session = Session(
+            csrf=new_secret(), expires_at=expires_at, token=token.text, is_fixed=is_fixed
+        )
+        caller = Caller(
+            token.user_id,
+            token.project_id,
+            token.roles,
+            token.text,
+            expires_at=expires_at,
+            user_name=token.user_name,
+            project_name=token.project_name,
+        )
+        return Outcome(session, caller)
+
+    def _revoke(self, text: str) -> None:
+        try:
+            self._keystone.revoke(text)
+        except Unauthenticated:
+            pass  # it has expired, or was revoked
+        except IdentityUnavailable:
+            LOG.warning("Keystone did not revoke the token of a session")
+
+
+def _token(session: Session) -> str:
+    if session.token is None:
+        raise Unauthenticated("Your session has no token: sign in to the console again")
+    return session.token
