@@ -458,7 +458,7 @@ export class Acts {
 
   #emptyForm() {
     const { context, type } = this.#core;
-    context.navigate(`/console/new?resource_type=${encodeURIComponent(type)}`);
+    context.navigate(`/console/new?type=${encodeURIComponent(type)}`);
   }
 }
 
