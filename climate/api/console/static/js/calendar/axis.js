@@ -1,6 +1,6 @@
 // Paints the time axis: labels, lines, weekends, the past and now.
 
-import { fields } from "../time.js";
+import { clock, zone } from "../time.js";
 import { horizontal, stroke, text, vertical, widthOf } from "./pen.js";
 
 /** Weekends, the past and the lines of the axis. */
@@ -39,15 +39,15 @@ function labels(scene, list, y, px, colour) {
   for (const label of list) {
     const end = Math.min(x(label.end), size.width + 200);
     if (end <= size.left || x(label.time) > size.width) continue;
-    context.font = scene.font(px, label.strong || label.today ? 600 : 400);
+    const font = scene.font(px, label.strong || label.today ? 600 : 400);
     const gap = 6 * size.font;
     const at = Math.max(x(label.time), label.strong ? size.left : -Infinity) + gap;
     const room = end - at - gap;
-    const content = widthOf(context, label.text) <= room ? label.text : label.short ?? label.text;
-    const width = widthOf(context, content);
+    const content = widthOf(context, label.text, font) <= room ? label.text : label.short ?? label.text;
+    const width = widthOf(context, content, font);
     const left = label.center ? (x(label.time) + end - width) / 2 : at;
     if ((label.strong && width > room + gap) || left < free) continue;
-    text(context, content, left, y, context.font, label.today && label.center ? colours.accentText : colour);
+    text(context, content, left, y, font, label.today && label.center ? colours.accentText : colour);
     free = left + width + 4;
     if (label.today && !label.center) free = todayMark(scene, left + width + 8 * size.font, y, end) ?? free;
   }
@@ -55,11 +55,20 @@ function labels(scene, list, y, px, colour) {
 
 function todayMark(scene, left, y, end) {
   const { context, colours } = scene;
-  context.font = scene.font(12.5, 600);
-  const width = widthOf(context, "today");
+  const font = scene.font(12.5, 600);
+  const width = widthOf(context, "today", font);
   if (left + width + 4 > end) return null;
-  text(context, "today", left, y, context.font, colours.accentText);
+  text(context, "today", left, y, font, colours.accentText);
   return left + width + 4;
+}
+
+let lastMinute = { key: "", label: "" };
+
+// Formatting takes longer than drawing, so it is done once a minute.
+function minuteLabel(now) {
+  const key = `${zone()} ${Math.floor(now / 60_000)}`;
+  if (lastMinute.key !== key) lastMinute = { key, label: clock(new Date(now)) };
+  return lastMinute.label;
 }
 
 /** Paint the time of now on the axis. */
@@ -67,15 +76,14 @@ export function paintNow(scene) {
   const { context, size, colours, x, now } = scene;
   const at = x(now);
   if (at < size.left || at > size.width) return;
-  const { hour, minute } = fields(new Date(now));
-  const label = `${String(hour).padStart(2, "0")}:${String(minute).padStart(2, "0")}`;
-  context.font = scene.font(12, 600);
-  const width = widthOf(context, label) + 12 * size.font;
+  const label = minuteLabel(now);
+  const font = scene.font(12, 600);
+  const width = widthOf(context, label, font) + 12 * size.font;
   const height = 18 * size.font;
   const left = Math.min(size.width - width, Math.max(size.left - width / 2, at - width / 2));
   context.fillStyle = colours.text;
   context.beginPath();
   context.roundRect(left, size.axis - height, width, height, 4);
   context.fill();
-  text(context, label, left + 6 * size.font, size.axis - height / 2 + 0.5, context.font, colours.surface);
+  text(context, label, left + 6 * size.font, size.axis - height / 2 + 0.5, font, colours.surface);
 }

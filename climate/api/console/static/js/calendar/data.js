@@ -216,9 +216,11 @@ export class CalendarData extends EventTarget {
 
   /** The intervals of a row over consecutive windows. */
   intervals(index, starts) {
-    const key = `${index} ${starts[0]} ${starts.length}`;
-    if (!this.joined.has(key)) this.joined.set(key, this.#intervals(index, starts));
-    return this.joined.get(key);
+    if (starts !== this.joinedStarts) this.joined.clear();
+    this.joinedStarts = starts;
+    let list = this.joined.get(index);
+    if (!list) this.joined.set(index, (list = this.#intervals(index, starts)));
+    return list;
   }
 
   #intervals(index, starts) {
@@ -247,13 +249,12 @@ export class CalendarData extends EventTarget {
 
   /** The steps of the band in the loaded windows among `starts`. */
   steps(starts) {
-    const key = starts.join(" ");
-    if (!this.bandSteps || this.bandSteps.key !== key) {
+    if (!this.bandSteps || this.bandSteps.starts !== starts) {
       const lists = starts.map((start) => {
         const block = this.blocks.get(`band ${start}`);
         return block?.steps ?? block?.old?.steps ?? this.#earlierSteps(start);
       });
-      this.bandSteps = { key, steps: joinSteps(lists) };
+      this.bandSteps = { starts, steps: joinSteps(lists) };
     }
     return this.bandSteps.steps;
   }

@@ -1,7 +1,7 @@
 // Paints the left column: zones, heading of the band, names of groups and rows.
 
 import { plain } from "../dom.js";
-import { fields, offset, zoneName } from "../time.js";
+import { fields, offset, zone, zoneName } from "../time.js";
 import { clipped, horizontal, stroke, text, vertical, widthOf } from "./pen.js";
 import { HOUR } from "./scale.js";
 import { stateWords } from "./words.js";
@@ -35,15 +35,13 @@ function paintGroupName(scene, { group, height }, y) {
   const left = 18 * size.font;
   const name = plain(group.name === "" || group.name === null ? "none" : group.name);
   const font = scene.font(13.5, 600);
-  context.font = font;
   text(context, name, left, y + height / 2, font, colours.text, size.left - left - 8);
   if (!size.phone || group.free_now === undefined) return;
-  const after = left + widthOf(context, name) + 8;
-  context.font = scene.font(12);
+  const after = left + widthOf(context, name, font) + 8;
   const label = `${group.free_now} of ${group.rows} free`;
   const short = `${group.free_now} of ${group.rows}`;
   const room = size.left - after - 4;
-  const content = [label, short].find((candidate) => widthOf(context, candidate) <= room);
+  const content = [label, short].find((candidate) => widthOf(context, candidate, scene.font(12)) <= room);
   if (content) text(context, content, after, y + height / 2, scene.font(12), colours.text2);
 }
 
@@ -73,8 +71,7 @@ function paintName(scene, row, y) {
   glyph(context, row.state, glyphX, middle, 5 * size.font, colours);
   const left = glyphX + 14 * size.font;
   const words = size.phone ? "" : stateWords(row.state);
-  context.font = scene.font(12);
-  const wordsWidth = words ? widthOf(context, words) : 0;
+  const wordsWidth = words ? widthOf(context, words, scene.font(12)) : 0;
   const right = size.left - 12 * size.font;
   text(context, plain(row.name), left, middle + 0.5, scene.font(13.5), colours.text, right - left - (wordsWidth ? wordsWidth + 8 : 0));
   if (words) text(context, words, right - wordsWidth, middle + 0.5, scene.font(12), colours.text2);
@@ -142,11 +139,22 @@ export function paintHeadings(scene) {
 function corner({ size, ticks: axis, from, now }) {
   const zone = size.phone ? zoneName() : `${zoneName()} time`;
   if (axis.wholeDays) return [zone, daysStart(size, now)];
-  const { weekday, day, monthName } = fields(new Date(from + 0.5 * HOUR));
-  const date = `${weekday} ${day} ${monthName}`;
+  const date = dateLabel(from + 0.5 * HOUR);
   const long = axis.top.some(({ text: label }) => label.includes(":"));
   if (!long) return [zone, "UTC"];
   return [size.phone ? date : `${date}, ${zone}`, "UTC"];
+}
+
+let lastDate = { key: "", label: "" };
+
+// Formatting takes longer than drawing, so it is done once for a quarter of an hour: that holds in each zone.
+function dateLabel(time) {
+  const key = `${zone()} ${Math.floor(time / 900_000)}`;
+  if (lastDate.key !== key) {
+    const { weekday, day, monthName } = fields(new Date(time));
+    lastDate = { key, label: `${weekday} ${day} ${monthName}` };
+  }
+  return lastDate.label;
 }
 
 function daysStart(size, now) {

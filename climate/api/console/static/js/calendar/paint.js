@@ -32,8 +32,14 @@ function sceneOf(context, view) {
   return {
     view, context, size, colours, state, data, now, from, to, scale, windows, x, words: typeWords(state.resourceType),
     items: view.itemsInSight(), scrollTop: view.element.scrollTop, ticks: cachedTicks(view, now), overlay: view.overlay,
-    font: (px, weight = 400) => `${weight} ${Math.max(11, px * size.font)}px ${colours.sans}`,
+    font: (px, weight = 400) => fontOf(colours, Math.max(11, px * size.font), weight),
   };
+}
+
+function fontOf({ fonts, sans }, px, weight) {
+  const key = px * 1000 + weight;
+  if (!fonts.has(key)) fonts.set(key, `${weight} ${px}px ${sans}`);
+  return fonts.get(key);
 }
 
 // Ticks cost a formatter call each, so a screen on either side is made in advance.

@@ -36,25 +36,29 @@ export function text(context, content, x, y, font, colour, room) {
   context.font = font;
   context.fillStyle = colour;
   context.textBaseline = "middle";
-  context.fillText(room === undefined ? content : fit(context, content, room), x, y);
+  context.fillText(room === undefined ? content : fit(context, content, room, font), x, y);
 }
 
-const widths = new Map();
+const widths = new Map(); // by font, then by text: measuring costs more than drawing
 
-/** The width of a text in the current font. */
-export function widthOf(context, content) {
-  const key = `${context.font} ${content}`;
-  if (!widths.has(key)) {
-    if (widths.size > 5000) widths.clear();
-    widths.set(key, context.measureText(content).width);
+/** The width of a text in a font. */
+export function widthOf(context, content, font) {
+  let known = widths.get(font);
+  if (!known || known.size > 5000) widths.set(font, (known = new Map()));
+  let width = known.get(content);
+  if (width === undefined) {
+    context.font = font;
+    width = context.measureText(content).width;
+    known.set(content, width);
   }
-  return widths.get(key);
+  return width;
 }
 
 /** The text, shortened with an ellipsis to `room` px. */
-export function fit(context, content, room) {
-  if (widthOf(context, content) <= room) return content;
-  let length = Math.floor((content.length * room) / widthOf(context, content));
-  while (length > 0 && widthOf(context, `${content.slice(0, length)}\u2026`) > room) length -= 1;
+export function fit(context, content, room, font) {
+  const width = widthOf(context, content, font);
+  if (width <= room) return content;
+  let length = Math.floor((content.length * room) / width);
+  while (length > 0 && widthOf(context, `${content.slice(0, length)}\u2026`, font) > room) length -= 1;
   return length > 0 ? `${content.slice(0, length)}\u2026` : "";
 }

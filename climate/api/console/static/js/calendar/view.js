@@ -248,9 +248,16 @@ export class CalendarView extends EventTarget {
     this.dispatchEvent(new Event("rest"));
   }
 
-  /** The starts of the request windows in sight. */
+  /** The starts of the request windows in sight; the same array as long as they are the same. */
   get windows() {
-    return chunkStarts(this.from, this.to, level(this.state.zoom).chunk, this.shift ?? 0);
+    const { from } = this;
+    const { chunk } = level(this.state.zoom);
+    const starts = chunkStarts(from, from + this.size.body / this.scale, chunk, this.shift ?? 0);
+    const old = this.lastWindows;
+    if (old && old.length === starts.length && old[0] === starts[0] && this.lastChunk === chunk) return old;
+    this.lastChunk = chunk;
+    this.lastWindows = starts;
+    return starts;
   }
 
   /** The group headers and rows in sight, in order. */
