@@ -106,7 +106,10 @@ def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
 
 
 def has_failed(event: Columns, retries: int) -> sa.ColumnElement[bool]:
-    """Return the condition that an event failed in its first attempt and ``retries`` retries."""
+    """Return the SQL condition that the first attempt of an event and its retries have failed.
+
+    ``retries`` is the number of retries.
+    """
     return sa.or_(
         sa.and_(event.status == UNDONE, event.attempt > retries), event.attempt > retries + 1
     )
