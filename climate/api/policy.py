@@ -61,6 +61,8 @@ _TABLE = [
     ("resources:post", _ADMIN, "Make a resource reservable."),
     ("resources:delete", _ADMIN, "Remove a resource."),
     ("availability:get", _READER, "Read and search the free capacity."),
+    ("managers:get", _ADMIN, "Read which managers run, and how late they are."),
+    ("events:get", _ADMIN, "Read the overdue events of all leases, and why they wait."),
     ("limits:get", _READER, "Read your limits."),
     ("notifications:get", _READER, "Read the notifications of your project."),
     ("notifications:get_all", _ADMIN, "Read the notifications of all projects."),

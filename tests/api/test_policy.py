@@ -39,6 +39,8 @@ ALLOWED = {
     "resources:post": {ADMIN},
     "resources:delete": {ADMIN},
     "limits:get": ALL_ROLES,
+    "managers:get": {ADMIN},
+    "events:get": {ADMIN},
     "availability:get": ALL_ROLES,
     "resources:get_private": {ADMIN},
     "resources:get_bookings": {ADMIN},

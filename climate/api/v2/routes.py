@@ -22,6 +22,7 @@ from climate.api.v2.leases import views as lease_views
 from climate.api.v2.notifications import schemas as notification_schemas
 from climate.api.v2.notifications import subscriptions
 from climate.api.v2.notifications import views as notification_views
+from climate.api.v2.operations import managers, overdue_events
 from climate.api.v2.provisioning import readiness, tasks
 from climate.api.v2.provisioning import schemas as provisioning_schemas
 from climate.api.v2.resources import resource_types
@@ -175,6 +176,10 @@ ROUTES = [
     Route("POST", "/v2/shutdowns/<shutdown_id>/report", tasks.report_shutdown, "shutdowns:report",
           body=provisioning_schemas.ShutdownReport, answers={200: provisioning_schemas.Shutdown},
           own_errors=(Conflict,)),
+
+    Route("GET", "/v2/managers", managers.index, "managers:get", answers={200: managers.Managers}),
+    Route("GET", "/v2/overdue-events", overdue_events.index, "events:get",
+          query=overdue_events.OverdueQuery, answers={200: overdue_events.OverduePage}),
 
     Route("GET", "/v2/readiness/energy", readiness.saved, "readiness:get",
           query=provisioning_schemas.SummaryQuery, answers={200: provisioning_schemas.Energy}),

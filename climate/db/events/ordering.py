@@ -70,7 +70,12 @@ def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
 
 
 def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
-    """Return the condition that a lease which held a resource of this lease has not ended yet.
+    """Return the condition that ``previous_holders`` selects a lease."""
+    return previous_holders(stuck=stuck).exists()
+
+
+def previous_holders(*, stuck: bool = False) -> sa.Select[str | None, str]:
+    """Select the leases that held a resource of this lease and have not ended, and the resource.
 
     ``stuck`` counts only ends that have failed: the end of this lease does not wait for a start
     that they block. A failing resource does not count: the lease starts without it.
@@ -83,7 +88,7 @@ def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
         earlier.c.busy_until <= allocation.c.start_at,  # shares that overlap do not precede
     )
     return (
-        sa.select(earlier_end.c.id)
+        sa.select(earlier_end.c.lease_id, RESOURCES.c.external_id.label("resource"))
         .select_from(reservation)
         .join(allocation, allocation.c.reservation_id == reservation.c.id)
         .join(RESOURCES, RESOURCES.c.id == allocation.c.resource_id)
@@ -99,7 +104,6 @@ def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
             RESOURCES.c.reservable.is_(True),
         )
         .correlate(EVENTS)
-        .exists()
     )
 
 
