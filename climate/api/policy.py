@@ -64,6 +64,7 @@ _TABLE = [
     ("managers:get", _ADMIN, "Read which managers run, and how late they are."),
     ("events:get", _ADMIN, "Read the overdue events of all leases, and why they wait."),
     ("limits:get", _READER, "Read your limits."),
+    ("limits:get_all", _ADMIN, "Read the limits of all projects and users."),
     ("notifications:get", _READER, "Read the notifications of your project."),
     ("notifications:get_all", _ADMIN, "Read the notifications of all projects."),
     ("subscriptions:get", _MEMBER, "Read the subscriptions of your project."),

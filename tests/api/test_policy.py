@@ -39,6 +39,7 @@ ALLOWED = {
     "resources:post": {ADMIN},
     "resources:delete": {ADMIN},
     "limits:get": ALL_ROLES,
+    "limits:get_all": {ADMIN},
     "managers:get": {ADMIN},
     "events:get": {ADMIN},
     "availability:get": ALL_ROLES,

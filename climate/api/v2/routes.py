@@ -122,7 +122,8 @@ ROUTES = [
           query=capacity_schemas.AvailabilityQuery, answers={200: capacity_schemas.Availability}),
     Route("POST", "/v2/availability/search", availability.search, "availability:get",
           body=capacity_schemas.WindowSearch, answers={200: capacity_schemas.Offers}),
-    Route("GET", "/v2/limits", limits.show_limits, "limits:get", answers={200: limits.Limits}),
+    Route("GET", "/v2/limits", limits.show_limits, "limits:get", query=limits.LimitsQuery,
+          answers={200: (limits.Limits, limits.LimitsWithLeases)}),
 
     Route("GET", "/v2/notifications", notification_views.index, "notifications:get",
           query=notification_schemas.NotificationQuery,
