@@ -17,8 +17,8 @@ from keystoneauth1.noauth import NoAuth
 from keystoneauth1.session import Session
 from oslo_config.cfg import ConfigOpts
 
-from climate.api import http_server
 from climate.api.app import make_app
+from climate.api.server import http_server
 from climate.clock import Clock, SampledClock
 from climate.config import registry as config_registry
 from climate.config.registry import SERVICE_USER, Misconfigured

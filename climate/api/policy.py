@@ -15,6 +15,7 @@ from climate.core.errors import Forbidden
 _READER = "rule:project_reader_or_admin"
 _MEMBER = "rule:project_member_or_admin"
 _ADMIN = "rule:admin"
+_SELF = "rule:project_user_or_admin"
 _PROVISIONER = "rule:provisioner"
 
 _ROLES = [
@@ -33,9 +34,15 @@ _ROLES = [
         " or (role:member and project_id:%(project_id)s)",
         "Callers who may read the objects of their project.",
     ),
+    policy.RuleDefault(
+        "project_user_or_admin",
+        "rule:admin or project_id:%(project_id)s",
+        "Callers in their project, with any role or none.",
+    ),
 ]
 # rule, default, what it allows
 _TABLE = [
+    ("me:get", _SELF, "Read who you are, and what you may do."),
     ("leases:get", _READER, "Read leases."),
     ("leases:get_all", _ADMIN, "Read the leases of all projects."),
     ("leases:post", _MEMBER, "Create a lease."),
@@ -63,6 +70,9 @@ _TABLE = [
     ("availability:get", _READER, "Read and search the free capacity."),
     ("managers:get", _ADMIN, "Read which managers run, and how late they are."),
     ("events:get", _ADMIN, "Read the overdue events of all leases, and why they wait."),
+    ("calendar:get", _READER, "Read what resources are occupied by, own leases named."),
+    ("calendar:get_all", _ADMIN, "Read the names and projects of all leases in the calendar."),
+    ("utilisation:get", _ADMIN, "Read how much of the capacity leases use."),
     ("limits:get", _READER, "Read your limits."),
     ("limits:get_all", _ADMIN, "Read the limits of all projects and users."),
     ("notifications:get", _READER, "Read the notifications of your project."),

@@ -1,8 +1,8 @@
 """Pure rules: no input or output, no clock, only the standard library.
 
-``lease`` has the model of leases and its state machines. ``matching`` decides which resource serves
-which reservation. ``provisioning`` decides when hosts are switched on and off. ``notifications``
-decides what follows from a failed webhook delivery. ``errors`` has all errors that clients can get,
-``settings`` the operator's settings, ``limits`` the rules of limits. A ``window`` is a half-open
+The packages and modules are: ``lease``, the model of leases and its state machines; ``matching``,
+which resource serves which reservation; ``provisioning``, when hosts are switched on and off;
+``notifications``, the rules of webhooks and calendar feeds; ``errors``, all errors that clients can
+get; ``settings``, the operator's settings; ``limits``, the rules of limits; ``window``, a half-open
 span of time.
 """

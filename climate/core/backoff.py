@@ -10,9 +10,10 @@ _JITTER = 0.1
 
 
 def pause_before(attempt: int, retries: int, rng: random.Random) -> float:
-    """Return the pause (s) after ``attempt`` (from 1): 1, 2, 4 ... 60.
+    """Return the pause in seconds between a failed attempt of an event and the next one.
 
-    Past ``retries``, the pause is about 60 s.
+    ``attempt`` is the number of the failed attempt, from 1. The pause is 1, 2, 4 ... 60 s. After
+    more than ``retries`` attempts, it is about 60 s.
     """
     if attempt > retries:
         return _LONGEST * rng.uniform(1 - _JITTER, 1 + _JITTER)

@@ -1,8 +1,8 @@
 """All errors that climate reports to callers, in one table.
 
-A class has a stable ``code`` for programs and an HTTP ``status``, by default those of its base. The
-function that raises the error writes the message for people. Any other exception is a defect in
-climate and becomes a 500 without details.
+Each class has a stable ``code`` for programs, and an HTTP ``status``, by default that of its base
+class. The function that raises the error writes the message for people. Any other exception is a
+defect in climate: the API answers 500 without details.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class ClimateError(Exception):
-    """The base of all errors that a caller can act on."""
+    """The base class of all errors that a caller can act on."""
 
     code = "error"
     status = 500
@@ -20,7 +20,7 @@ class ClimateError(Exception):
         cls.code, cls.status = code or cls.code, status or cls.status
 
     def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
-        """Keep the message for the caller, and ``details`` for programs (JSON)."""
+        """Store the message for people, and ``details`` for programs (they must be JSON)."""
         super().__init__(message)
         self.message = message
         self.details = dict(details or {})
@@ -32,6 +32,10 @@ class InvalidInput(ClimateError, code="invalid_input", status=400):
 
 class MissingParameter(InvalidInput, code="missing_parameter"):
     """A required parameter is absent."""
+
+
+class SessionTooLarge(InvalidInput, code="session_too_large"):
+    """The session does not fit into a cookie."""
 
 
 class InvalidDate(InvalidInput, code="invalid_date"):
@@ -51,11 +55,23 @@ class UnsupportedResourceType(InvalidInput, code="unsupported_resource_type"):
 
 
 class NotProvisioned(InvalidInput, code="not_provisioned"):
-    """The start should wait for hosts to be ready, but no provisioner prepares them."""
+    """The request has ``start_when`` ready, but no provisioner prepares hosts."""
 
 
 class Unauthenticated(ClimateError, code="unauthenticated", status=401):
     """The request carries no usable identity."""
+
+
+class SignInFailed(ClimateError, code="sign_in_failed", status=401):
+    """Keystone did not accept what the user signed in with."""
+
+
+class TooManySignIns(ClimateError, code="too_many_sign_ins", status=429):
+    """Too many sign-ins failed, or are under way."""
+
+
+class SignInUnavailable(ClimateError, code="sign_in_unavailable", status=503):
+    """The operator has not configured keys for sessions."""
 
 
 class Forbidden(ClimateError, code="forbidden", status=403):
@@ -71,7 +87,14 @@ class EnforcementDenied(Forbidden, code="enforcement_denied"):
 
 
 class ForeignOrigin(Forbidden, code="foreign_origin"):
-    """Without authentication: another site's page sent the request, or its Host is wrong."""
+    """In a service without authentication, a page of another site sent the request.
+
+    Also raised if the request's Host header is wrong, as after DNS rebinding.
+    """
+
+
+class CrossSiteRequest(Forbidden, code="cross_site_request"):
+    """A request with a session came, or may have come, from a page of another site."""
 
 
 class NotFound(ClimateError, code="not_found", status=404):
@@ -111,15 +134,15 @@ class PreparationOver(Conflict, code="preparation_over"):
 
 
 class PreparationClaimed(Conflict, code="preparation_claimed"):
-    """Another provisioner has claimed the preparation, or the reporter did not claim it."""
+    """Another provisioner has claimed the preparation, or the reporter has not claimed it."""
 
 
 class ShutdownOver(Conflict, code="shutdown_over"):
-    """The host of this shutdown stays on, or must have power again."""
+    """The shutdown is over: its host stays on, or must have power again."""
 
 
 class ShutdownClaimed(Conflict, code="shutdown_claimed"):
-    """Another provisioner has claimed the shutdown, or the reporter did not claim it."""
+    """Another provisioner has claimed the shutdown, or the reporter has not claimed it."""
 
 
 class PreconditionFailed(ClimateError, code="precondition_failed", status=412):
@@ -147,7 +170,7 @@ class Contention(ClimateError, code="contention", status=503):
 
 
 class TooManyFollowers(ClimateError, code="too_many_followers", status=503):
-    """The process or the project has the maximum number of waiting requests already."""
+    """The process or the project already has the maximum number of requests waiting for news."""
 
 
 class BackendUnavailable(ClimateError, code="backend_unavailable", status=503):

@@ -1,6 +1,6 @@
-"""The invariants of ARCHITECTURE.md as pure rules on stored rows; each rule returns its violations.
+"""The invariants of ARCHITECTURE.md as pure functions of stored rows, which return violations.
 
-The self-audit, the operator's audit command and the tests share these rules.
+The self-audit, the operator's audit command and the tests share these functions.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ class Due:
 
 
 def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> Iterator[str]:
-    """Yield a text for each moment when a resource is double-booked or exceeds its ``capacity``."""
+    """Yield a text for each moment at which a resource is booked twice or above ``capacity``."""
     # At the same instant, ends come before starts.
     steps = sorted(
         (moment, change, booking.resource_class or "", booking.amount)
@@ -51,9 +51,9 @@ def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> It
 
 
 def wrong_events(status: str, window: Window, events: Sequence[Due], now: datetime) -> str | None:
-    """Return a text on how the events of a lease contradict its status or window, or None.
+    """Return a text if the events of a lease contradict its status or dates, else None.
 
-    After its end a lease needs no open start: a start that came too late has failed.
+    After its end, a lease needs no open start event: a start that came too late has failed.
     """
     if status == LeaseStatus.CREATING.value:
         kinds = [event.kind for event in events]
@@ -87,13 +87,20 @@ def _wrong_start(status: str, window: Window, starts: Sequence[Due]) -> str | No
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The state of an invariant: violated since when, and the violations of the present round."""
+    """The result of checking an invariant: since when it is broken (None: it holds).
+
+    A check of the whole database is a round of several turns. ``violations`` are those that the
+    present round has found so far.
+    """
 
     broken_since: datetime | None
     violations: tuple[str, ...]
 
     def after(self, violations: Sequence[str], now: datetime, *, is_round_over: bool) -> "Verdict":
-        """Return the state after one more turn; a round without findings ends the violation."""
+        """Return the verdict after one more turn, a check of a part of the database.
+
+        If a whole round has found no violations, the invariant holds again.
+        """
         seen = tuple(dict.fromkeys((*self.violations, *violations)))
         since = self.broken_since or (now if seen else None)
         if not is_round_over:

@@ -1,12 +1,12 @@
 """Limits of projects and users, and whether a change of a lease exceeds them. Pure.
 
 A change is rejected only if it increases a use, and that use then exceeds its limit. So a lease can
-be shortened or deleted, even if the operator has since set a limit below the present use.
+be shortened or deleted even if the operator has since set a limit below the present use.
 
-Hosts and vcpus count by their peak, the maximum at one instant. Host-hours count in every time
-window of the configured ``period``, wherever the window begins. The hours in a window are a
-piecewise linear function of its begin. So the maximum is where an edge of the window meets an edge
-of a use; only those windows are examined.
+The use of hosts and vcpus is their peak, the maximum at one instant. Host-hours are summed in each
+time window whose length is the configured ``period``, and the maximum counts. The sum is a
+piecewise linear function of the begin of the window. So its maximum is where an edge of the window
+meets an edge of a use; only those windows are examined.
 """
 
 from bisect import bisect_right
@@ -26,7 +26,10 @@ _HOUR = timedelta(hours=1) // _TICK
 
 
 class Scope(StrEnum):
-    """The kind of owner whose use counts. Transactions lock owners in the order of these values."""
+    """The kind of owner that has a limit: project or user.
+
+    Transactions lock owners in the order of these values.
+    """
 
     PROJECT = "project"
     USER = "user"
@@ -34,7 +37,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of a project or a user; None is unlimited.
+    """The limits of a project or a user. If a value is None, there is no limit.
 
     They limit the number of ``leases`` that are not over, ``hosts`` and ``vcpus`` at any one time,
     and ``host_hours`` in any window of the period. In seconds, they limit the ``duration`` of a
@@ -52,7 +55,10 @@ class Limits:
     extension: int | None = None
 
     def overridden(self, values: Mapping[str, int]) -> "Limits":
-        """Return a copy with the limits in ``values`` replaced; a negative value is unlimited."""
+        """Return these limits with the ``values`` of some of them replaced.
+
+        A negative value means unlimited.
+        """
         changes = {
             name: limit if limit >= 0 else None for name, limit in values.items() if name in NAMES
         }
@@ -60,12 +66,15 @@ class Limits:
 
     @property
     def counts(self) -> bool:
-        """Whether a check must read other leases; limits on dates do not need that."""
+        """Whether a check of these limits must read other leases.
+
+        Limits on the dates of a lease do not require that.
+        """
         return self.leases is not None or self.counts_use
 
     @property
     def counts_use(self) -> bool:
-        """Whether a check must read the resources of other leases."""
+        """Whether a check of these limits must read the resources of other leases."""
         return not (self.hosts is None and self.vcpus is None and self.host_hours is None)
 
 
@@ -75,10 +84,10 @@ _UNITS = {"leases": "leases", "hosts": "hosts", "vcpus": "vcpus", "host_hours": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The operator's defaults, the exemptions from all limits, and the rolling period.
+    """The operator's default limits, who is exempt, and the period for host-hours.
 
-    Unless limits are ``enabled``, only the number of open leases of a project is limited, and that
-    only if it has a default. ``is_active`` says whether any limit is enforced.
+    If limits are not ``enabled``, only the number of open leases of a project is limited, and only
+    if there is a default for it. ``is_active`` states whether any limit is enforced.
     """
 
     enabled: bool = False
@@ -94,9 +103,10 @@ class Rules:
         object.__setattr__(self, "is_active", active)
 
     def effective(self, scope: Scope, overrides: Mapping[str, int]) -> Limits:
-        """Return the limits of an owner with these overrides.
+        """Return the limits of a project or user that has these overrides of the defaults.
 
-        These are the enforced limits if ``is_active``, else all configured and stored limits.
+        If ``is_active``, the result has only the limits that are enforced. Otherwise it has all
+        limits that are configured and stored.
         """
         limits = self.defaults[scope].overridden(overrides)
         if self.enabled or not self.is_active:
@@ -118,7 +128,10 @@ NO_RULES = Rules(defaults={scope: Limits() for scope in Scope})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """Whole hosts used from ``start`` to ``end``, and vcpus of whole hosts and of shares."""
+    """The use of a reservation from ``start`` to ``end``: hosts and vcpus.
+
+    ``hosts`` counts whole hosts. ``vcpus`` counts those of whole hosts and of shares of hosts.
+    """
 
     start: datetime
     end: datetime
@@ -128,7 +141,10 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excess:
-    """A limit that a request would exceed; ``used`` does not include what is ``requested``."""
+    """A limit that a request would exceed, with the numbers for the error message.
+
+    ``used`` is the use without the request, ``requested`` what the request adds.
+    """
 
     limit: str
     allowed: int
@@ -139,7 +155,10 @@ class Excess:
 def excess_of_dates(
     limits: Limits, before: Window | None, after: Window, now: datetime, *, started: bool
 ) -> Excess | None:
-    """Return the first limit that new dates exceed, or None; ``before`` is None for a new lease."""
+    """Return the first limit that the dates ``after`` a request exceed; None if they exceed none.
+
+    ``before`` are the dates of the stored lease (None: a new lease).
+    """
     length = after.end - after.start
     spans = {}
     if before is None or length > before.end - before.start:
@@ -157,7 +176,10 @@ def excess_of_dates(
 
 
 def excess_of_leases(limits: Limits, others: int) -> Excess | None:
-    """Return the limit that one more lease exceeds, or None; the owner has ``others`` leases."""
+    """Return the limit that one more lease exceeds; None if it exceeds none.
+
+    ``others`` is the number of leases that the project or user has.
+    """
     if limits.leases is None or others < limits.leases:
         return None
     return Excess(limit="leases", allowed=limits.leases, used=others, requested=1)
@@ -170,9 +192,10 @@ def excess_of_use(
     before: Sequence[Use],
     after: Sequence[Use],
 ) -> Excess | None:
-    """Return the first limit that a change of a lease's use exceeds, or None.
+    """Return the first limit that the changed use of a lease exceeds; None if it exceeds none.
 
-    The change is from ``before`` to ``after``. ``others`` are the uses by the owner's other leases.
+    The lease uses ``before`` until the change, and ``after`` from then on. ``others`` is the use of
+    other leases of the same project or user.
     """
     for name in ("hosts", "vcpus", "host_hours"):
         if (allowed := getattr(limits, name)) is None:
@@ -189,9 +212,10 @@ def excess_of_use(
 def peak(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], amount: str
 ) -> tuple[float, float]:
-    """Return the peak of total use while the change adds use, and the lease's use at the peak.
+    """Return the peak of the total use in the spans in which a change adds use.
 
-    ``amount`` is "hosts" or "vcpus". Both values are 0 if the change adds no use.
+    The second value is the part of the changed lease in this peak. ``amount`` is "hosts" or
+    "vcpus". Both values are 0 if the change adds no use.
     """
     total, own = _course([*others, *after], amount), _course(after, amount)
     levels = [
@@ -203,9 +227,10 @@ def peak(
 def host_hours(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], period: timedelta
 ) -> tuple[float, float]:
-    """Return the maximum of host-hours over the windows in which the change adds use.
+    """Return the maximum of host-hours in any window of length ``period``.
 
-    The second value is the lease's part of the maximum. Both are 0 if the change adds no use.
+    Only windows in which the change of a lease adds use count. The second value is the part of the
+    changed lease in this maximum. Both values are 0 if the change adds no use.
     """
     length = period // _TICK
     growth = _growth([], before, after, "hosts")
@@ -221,7 +246,10 @@ def host_hours(
 
 
 def most_hours(uses: Sequence[Use], now: datetime, period: timedelta) -> float:
-    """Return the maximum of host-hours in any ``period`` that ends at ``now`` or later."""
+    """Return the maximum of host-hours in any window of length ``period``.
+
+    Windows that end before ``now`` do not count.
+    """
     course, length = _course(uses, "hosts"), period // _TICK
     first = (now - _DAWN) // _TICK - length
     edges = {edge - shift for edge in course.edges for shift in (0, length)} | {first}
@@ -231,14 +259,20 @@ def most_hours(uses: Sequence[Use], now: datetime, period: timedelta) -> float:
 def _growth(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], amount: str
 ) -> list[tuple[int, int]]:
-    """Return the spans in which ``after`` exceeds ``before``, split where any use changes."""
+    """Return the spans in which the use ``after`` a change exceeds the use ``before`` it.
+
+    They are split where the use of any lease changes.
+    """
     old, new = _course(before, amount), _course(after, amount)
     edges = sorted({*old.edges, *new.edges, *_course(others, amount).edges})
     return [(start, end) for start, end in pairwise(edges) if new.at(start) > old.at(start)]
 
 
 class _Course:
-    """An amount over time, constant between edges."""
+    """An amount (hosts or vcpus) as a function of time, constant between ``edges``.
+
+    Times are integers, in ticks of a microsecond.
+    """
 
     def __init__(self, steps: Mapping[int, float]) -> None:
         self.edges = sorted(steps)
@@ -252,7 +286,7 @@ class _Course:
         return self._levels[index - 1] if index else 0
 
     def sum(self, start: int, end: int) -> float:
-        """Return the integral from ``start`` to ``end``: amount times ticks."""
+        """Return the integral over time from ``start`` to ``end``: amount times ticks."""
         return self._until(end) - self._until(start)
 
     def _until(self, when: int) -> float:
@@ -273,7 +307,7 @@ def _course(uses: Iterable[Use], amount: str) -> _Course:
 
 
 def limit_exceeded(scope: Scope, owner_id: str, period: timedelta, excess: Excess) -> LimitExceeded:
-    """Return the error that tells the client which limit an excess violates, and by how much."""
+    """Return the error that tells the client which limit it would exceed, and by how much."""
     unit = _UNITS.get(excess.limit, "seconds")
     allowed, used, asked = excess.allowed, round(excess.used, 2), round(excess.requested, 2)
     hours = f"in {period.total_seconds() / 3600:g} hours"

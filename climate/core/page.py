@@ -1,4 +1,4 @@
-"""Pages of lists: the order, the position, and the filter.
+"""Pages of lists: their order and position, and filters on the items.
 
 A position is the key of the last item on the previous page, not an offset. So items that are
 created or deleted between two requests neither repeat nor hide other items.
@@ -45,7 +45,10 @@ SUBSCRIPTION_SORTS: Sorts[Subscription] = {"created": lambda item: item.created_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Request for up to ``limit`` items, in the order of ``sort``, after the item ``after``."""
+    """A request for a page of a list: up to ``limit`` items after the item ``after``.
+
+    ``sort`` is the name of the order.
+    """
 
     sort: str
     descending: bool
@@ -63,7 +66,10 @@ class Part(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseFilter:
-    """Which leases to list; None (or no status) means any. All bounds are exclusive."""
+    """Which leases to list. If a field is None or empty, it matches any lease.
+
+    All bounds of times are exclusive.
+    """
 
     project_id: str | None = None
     statuses: tuple[str, ...] = ()
@@ -77,7 +83,10 @@ class LeaseFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastLeaseFilter:
-    """Which removed leases to list; None means any. All bounds are exclusive."""
+    """Which removed leases of the history to list. If a field is None, it matches any.
+
+    All bounds of times are exclusive.
+    """
 
     project_id: str | None = None
     user_id: str | None = None
@@ -87,9 +96,9 @@ class PastLeaseFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceFilter:
-    """Which resources to list: of one of these types, matching ``query``.
+    """Which resources to list: those of one of these types that match ``query``.
 
-    ``name_part`` is a part of the name, in any case.
+    ``name_part`` is a part of the name; upper and lower case count as equal.
     """
 
     resource_types: tuple[str, ...]
@@ -99,9 +108,10 @@ class ResourceFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFilter:
-    """Which preparations or shutdowns to list; None (or no state) means any.
+    """Which tasks of provisioners (preparations or shutdowns) to list.
 
-    ``claimable_at``: tasks that can be claimed then. Only preparations have a ``lease_id``.
+    If a field is None or empty, it matches any task. ``claimable_at`` matches tasks that a
+    provisioner can claim at that time. Only preparations have a ``lease_id``.
     """
 
     states: tuple[str, ...] = ()

@@ -1,6 +1,7 @@
-"""Dataclasses for records that climate creates in large numbers: frozen for type checkers only.
+"""Dataclasses for records that climate creates in large numbers.
 
-At run time they are not frozen, because creating a frozen dataclass takes four times as long.
+They are frozen for type checkers, but not at run time, because creating a frozen dataclass takes
+four times as long.
 """
 
 import dataclasses

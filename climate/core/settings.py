@@ -1,4 +1,4 @@
-"""The operator's settings, as use cases and managers receive them."""
+"""The operator's settings, in the form in which use cases and managers receive them."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,12 +12,12 @@ from climate.core.provisioning.energy import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provisioning:
-    """Which hosts are prepared before a lease, and how early.
+    """Which hosts provisioners prepare before a lease, and how early.
 
     ``share`` is the target share of leases whose hosts are all ready in time. ``interval`` is the
-    seconds between two planning runs. Preparations and shutdowns that are over are removed
-    after ``kept``. With ``topics``, each node has a notification topic of its own. Without
-    ``energy``, climate switches no host off.
+    seconds between two planning runs. Preparations and shutdowns are removed when they have been
+    over for ``kept``. If ``topics`` is set, each node has a notification topic of its own. If
+    ``energy`` is None, climate switches no host off.
     """
 
     hosts: Query = field(default_factory=Everything)
@@ -33,17 +33,19 @@ class Provisioning:
 class Settings:
     """The operator's settings for use cases and managers.
 
-    ``before_start_leads``, ``poll_interval``, ``call_timeout``, ``shutdown_timeout``,
-    ``search_timeout``, ``sync_interval`` and ``self_audit_interval`` are seconds. A
-    ``self_audit_interval`` of 0 turns the self-audit off. ``healing_interval`` bounds how far
-    ahead of their start leases get other resources for failed ones; None is no bound.
-    ``hold_timeout`` bounds how long a lease holds capacity while an external service decides.
-    Every ``trust_interval`` managers check the trusts of leases that start within ``trust_ahead``.
-    A stack that cannot be deleted keeps its capacity for ``stack_patience``. Notifications are
-    removed after ``notifications_kept``, ended leases after ``ended_leases_kept``, and the history
-    of removed leases after ``history_kept``; None is never. A project has at most
-    ``feeds_per_project`` calendar feeds. None for ``provisioning`` prepares no
-    hosts.
+    - ``before_start_leads``, ``poll_interval``, ``call_timeout``, ``shutdown_timeout``,
+      ``search_timeout``, ``sync_interval`` and ``self_audit_interval`` are in seconds. If
+      ``self_audit_interval`` is 0, there is no self-audit.
+    - ``healing_interval``: leases get other resources for failed ones this long before their start
+      (None: at any time before it).
+    - ``hold_timeout``: a lease holds capacity at most this long while an external service decides.
+    - ``trust_interval``: how often managers check the trusts of leases that start within
+      ``trust_ahead``.
+    - ``stack_patience``: how long a stack that cannot be deleted keeps its capacity.
+    - ``notifications_kept``, ``ended_leases_kept`` and ``history_kept``: the age at which
+      notifications, ended leases and the history of removed leases are removed (None: never).
+    - ``feeds_per_project``: the maximum number of calendar feeds of a project.
+    - ``provisioning``: None if climate prepares no hosts.
     """
 
     cleaning_time: timedelta

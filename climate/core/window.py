@@ -1,6 +1,6 @@
 """A span of time: half-open ``[start, end)``, in aware UTC.
 
-Windows that touch do not overlap, so one lease can end and the next start at 09:00:00.
+Windows that touch do not overlap. So one lease can end at 09:00:00, and the next can start then.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 @record(frozen=True, slots=True)
 class Window:
-    """A half-open span ``[start, end)`` of aware UTC times; raises InvalidDate if empty."""
+    """A half-open span ``[start, end)`` of aware UTC times; raises InvalidDate if it is empty."""
 
     start: datetime
     end: datetime
@@ -29,14 +29,14 @@ class Window:
         return self.start < other.end and other.start < self.end
 
     def contains(self, other: "Window") -> bool:
-        """Return whether ``other`` lies inside this window, borders included."""
+        """Return whether ``other`` lies inside this window; it may have the same start or end."""
         return self.start <= other.start and other.end <= self.end
 
     def busy(self, cleaning: timedelta) -> "Window":
-        """Return the occupied window: this window plus ``cleaning`` time after it.
+        """Return the occupied window: this window plus the ``cleaning`` time after it.
 
-        Every allocation stores its occupied window. So no lease starts before the cleaning after
-        the previous lease is over, and the cleaning after a lease must fit before the next start.
+        An allocation stores its occupied window. So no lease starts before the cleaning after the
+        previous lease is over. The cleaning after a new lease must also fit before the next start.
         """
         return Window(self.start, later(self.end, cleaning))
 
@@ -47,5 +47,5 @@ def minute_of(moment: datetime) -> datetime:
 
 
 def later(moment: datetime, span: timedelta) -> datetime:
-    """Return ``moment + span``, capped at END_OF_TIME, as datetimes end in the year 9999."""
+    """Return ``moment + span``, but at most END_OF_TIME, because datetimes end in the year 9999."""
     return END_OF_TIME if END_OF_TIME - moment < span else moment + span

@@ -39,11 +39,11 @@ LOG = logging.getLogger(__name__)
 
 @record(frozen=True, slots=True)
 class Work:
-    """A claimed event, its lease, and the resources of each reservation to act on.
+    """A claimed event, its lease, and the resources on which the event acts.
 
-    ``resources`` is by reservation id. ``lease`` is the lease before the work began, ``begun`` the
-    lease that was stored when it began. ``begun`` is None if the same transaction changed the
-    lease's events, too, or if the event is a release.
+    ``resources`` has the resources by reservation id. ``lease`` is the lease before the work began,
+    ``begun`` the lease as stored when it began. ``begun`` is None if that transaction also changed
+    the lease's events, or if the event releases a held lease.
     """
 
     event: Event
@@ -53,7 +53,7 @@ class Work:
 
     @property
     def reservations(self) -> list[Reservation]:
-        """The lease's reservations that have an entry in ``resources``: those to act on."""
+        """The reservations on which the event acts: those with an entry in ``resources``."""
         return [r for r in self.lease.reservations if r.id in self.resources]
 
     def is_leaving(self, reservation_id: str) -> bool:
@@ -64,7 +64,10 @@ class Work:
 
 @record(frozen=True, slots=True)
 class Call:
-    """A plug-in call for one reservation, running since ``clock.elapsed`` was ``since``."""
+    """A plug-in call for one reservation that is running.
+
+    ``since`` is when it began, as a reading of the monotonic clock ``clock.elapsed`` in seconds.
+    """
 
     work: Work
     reservation_id: str
@@ -75,9 +78,10 @@ class Call:
 class Claim:
     """A manager's claim on an event, valid while the event's row has this owner and attempt.
 
-    Finalizers have no lease id, as they outlive their lease. ``types`` are the resource types that
-    the event acts on (none: it calls no plug-in). While ``fencing_token`` is valid, plug-ins may
-    change the cloud for this claim. ``calls`` contains the running plug-in call, if any.
+    If the event is a finalizer, ``lease_id`` is None, because finalizers outlive their lease.
+    ``types`` are the resource types on which the event acts; if it is empty, the event calls no
+    plug-in. While ``fencing_token`` is valid, plug-ins may change the cloud for this claim.
+    ``calls`` has at most one item: the running plug-in call.
     """
 
     event_id: str
@@ -90,15 +94,20 @@ class Claim:
     calls: list[Call] = field(default_factory=list, compare=False)
 
     def call_since_before(self, moment: float) -> Call | None:
-        """Return the running call if it began before ``moment``, a reading of ``clock.elapsed``."""
+        """Return the running plug-in call if it began before ``moment``, else None.
+
+        ``moment`` is a reading of the monotonic clock ``clock.elapsed``.
+        """
         return next((call for call in list(self.calls) if call.since < moment), None)
 
     @contextmanager
     def calling(self, work: Work, reservation: Reservation, since: float) -> Iterator[None]:
-        """Return a context for one plug-in call. Raises Fenced if the token has expired.
+        """Return a context in which to make one plug-in call.
 
-        In the context, the fencing token guards all changes of the cloud. ``calls`` contains the
-        call, so that ``WorkerPool.watch`` finds a call that takes too long.
+        Raises Fenced if the token has expired.
+
+        In the context, climate checks the fencing token before each change of the cloud. ``calls``
+        contains the call, so that ``WorkerPool.watch`` finds a call that takes too long.
         """
         self.fencing_token.check()
         self.calls.append(Call(work, reservation.id, since))
@@ -110,7 +119,7 @@ class Claim:
 
 
 class Seen(NamedTuple):
-    """A claim that this manager holds, with its locked lease and its event."""
+    """A claim that this manager still holds, with its lease, which is locked, and its event."""
 
     claim: Claim
     lease: Lease
@@ -118,7 +127,7 @@ class Seen(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A claim and its work."""
+    """A claim on an event, and the work that the event requires."""
 
     claim: Claim
     work: Work
@@ -126,10 +135,10 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A task, and the results of its plug-in calls by reservation id; they are not stored yet.
+    """The results of a task's plug-in calls by reservation id, before they are stored.
 
-    ``details`` has the details that plug-ins returned, ``failed`` the errors, and ``waiting`` the
-    reasons why a reservation is not done yet although nothing failed.
+    ``details`` has the details that plug-ins returned, and ``failed`` the errors. ``waiting`` has
+    the reasons why a reservation is not done yet although nothing failed.
     """
 
     task: Task
@@ -139,16 +148,16 @@ class Result:
 
     @property
     def undone(self) -> dict[str, str]:
-        """The reasons, by reservation id, why reservations failed or wait."""
+        """The reasons, by reservation id, why reservations failed or must wait."""
         return {**self.failed, **self.waiting}
 
 
 class Batch:
-    """The claims and the progress of one worker. Thread-safe.
+    """The claimed events that one worker thread runs, and its progress. Thread-safe.
 
-    All claims are on the same resource types. If a plug-in call is unexpectedly slow,
-    ``relieve`` removes all other tasks, so that another thread requeues them or stores their
-    results.
+    All claims are on the same resource types. If a plug-in call is unexpectedly slow, another
+    thread calls ``relieve``. It removes the tasks that wait for that call, and then requeues them
+    or stores their results.
     """
 
     def __init__(self, claims: Sequence[Claim]) -> None:
@@ -171,29 +180,32 @@ class Batch:
         return {claim.project_id for claim in self.claims}
 
     def begin(self, tasks: Sequence[Task]) -> None:
-        """Set the tasks that need plug-in calls; forget the claims of all other events."""
+        """Set the tasks that need plug-in calls, and forget the claims of all other events.
+
+        The caller has finished these other events.
+        """
         with self._lock:
             self._claims = {task.claim.event_id: task.claim for task in tasks}
             self._tasks = deque(tasks)
 
     def next(self) -> Task | None:
-        """Remove and return the next task for which to call plug-ins; None if no task is left."""
+        """Remove and return the next task, for which to call plug-ins; None if no task is left."""
         with self._lock:
             return self._tasks.popleft() if self._tasks else None
 
     def add(self, result: Result) -> None:
-        """Add a result, which the worker stores later."""
+        """Add a result, which the worker stores later together with others."""
         with self._lock:
             self._results.append(result)
 
     def take_results(self) -> list[Result]:
-        """Remove and return all results, so that the caller stores them."""
+        """Remove and return all results; the caller must store them."""
         with self._lock:
             results, self._results = self._results, []
             return results
 
     def relieve(self) -> tuple[list[Task], list[Result]]:
-        """Remove and return (tasks that called no plug-in yet, results that are not stored yet).
+        """Remove and return the tasks without a plug-in call yet, and the results not stored yet.
 
         The worker forgets the claims of these tasks and results, so the caller must finish them.
         """
@@ -203,21 +215,21 @@ class Batch:
         return tasks, results
 
     def take_tasks(self) -> list[Task]:
-        """Remove and return the tasks that called no plug-in yet, and forget their claims."""
+        """Remove and return the tasks that have called no plug-in yet, and forget their claims."""
         with self._lock:
             tasks, self._tasks = list(self._tasks), deque()
             self._forget([task.claim for task in tasks])
             return tasks
 
     def discard(self, claim: Claim) -> None:
-        """Forget a claim because ``WorkerPool`` has abandoned its plug-in call."""
+        """Forget a claim, because the worker pool has abandoned its plug-in call."""
         with self._lock:
             self._forget([claim])
 
     def call_since_before(self, moment: float) -> tuple[Claim, Call] | None:
-        """Return the running call and its claim if it began before ``moment``; None otherwise.
+        """Return the running plug-in call and its claim if it began before ``moment``, else None.
 
-        ``moment`` is a reading of ``clock.elapsed``.
+        ``moment`` is a reading of the monotonic clock ``clock.elapsed``.
         """
         calls = ((claim, claim.call_since_before(moment)) for claim in self.claims)
         return next(((claim, call) for claim, call in calls if call is not None), None)
@@ -236,11 +248,12 @@ def lease_of(session: Session, claim: Claim) -> Lease | None:
 def lock_leases(
     session: Session, claims: Sequence[Claim], *, wait: bool
 ) -> tuple[list[Seen], list[Claim]]:
-    """Lock the leases of claims; return (claims still held, claims whose lease is not locked).
+    """Lock the leases of claims, and check that this manager still holds the claims.
 
-    A lease stays unlocked if it is deleted, or if ``wait`` is false and another transaction has the
-    lock. The result omits lost claims. A claim may be lost a moment later, so the statement that
-    stores the outcome checks owner and attempt again.
+    Returns the claims that it still holds, and the claims whose lease could not be locked. A lease
+    cannot be locked if it is deleted, or if ``wait`` is false and another transaction has the lock.
+    Neither list has the claims that this manager has lost. It may lose a claim a moment later, so
+    the statement that stores the outcome checks owner and attempt again.
     """
     ids = {claim.lease_id for claim in claims if claim.lease_id is not None}
     locked = leases.find_some(session, ids, lock=True, patient=wait)
@@ -258,11 +271,11 @@ def lock_leases(
 
 
 def relock_leases(session: Session, tasks: Sequence[Task]) -> tuple[list[Seen], list[Claim]]:
-    """Lock the leases again after the work. Return the same as ``lock_leases``.
+    """Lock the leases of tasks again after their work; return the same as ``lock_leases``.
 
-    The function reads only leases that have changed since the work began. It does not notice the
-    loss of a claim if the lease is unchanged. Then ``close_all`` raises LostRace, and the next
-    attempt of the transaction reads all leases.
+    The function reads only the leases that have changed since the work began. If a lease is
+    unchanged, it does not notice that this manager lost the claim. Then ``close_all`` raises
+    LostRace, and the next attempt of the transaction reads all leases.
     """
     wait = len(tasks) == 1
     if is_retried(session):
@@ -280,7 +293,7 @@ def relock_leases(session: Session, tasks: Sequence[Task]) -> tuple[list[Seen], 
 
 
 def _claimed_event(lease: Lease, claim: Claim) -> Event | None:
-    """Return the claimed event; None if it no longer has the owner and attempt of the claim."""
+    """Return the event of a claim; None if the event has another owner or attempt by now."""
     claimed = (claim.event_id, EventStatus.IN_PROGRESS, claim.owner, claim.attempt)
     matching = (e for e in lease.events if (e.id, e.status, e.owner, e.attempt) == claimed)
     return next(matching, None)
@@ -289,7 +302,10 @@ def _claimed_event(lease: Lease, claim: Claim) -> Event | None:
 def close_all(
     session: Session, claims: Sequence[Claim], now: datetime, status: EventStatus
 ) -> None:
-    """Store the new ``status`` of one manager's claimed events; raises LostRace if it lost any."""
+    """Store the new ``status`` of events that one manager has claimed.
+
+    Raises LostRace if the manager has lost any of the claims.
+    """
     if claims:
         attempts = [(claim.event_id, claim.attempt) for claim in claims]
         event_queue.finish_all(session, claims[0].owner, attempts, now, status.value)
@@ -298,9 +314,10 @@ def close_all(
 def close(
     session: Session, claim: Claim, now: datetime, status: EventStatus, **outcome: Any
 ) -> bool:
-    """Store a claimed event's new ``status``; return False, storing nothing, if the claim is lost.
+    """Store the new ``status`` of a claimed event; return whether this manager still had the claim.
 
-    ``outcome`` has other columns of the event to set (``last_error``, ``run_at``).
+    If the claim is lost, nothing is stored. ``outcome`` has other columns of the event to set
+    (``last_error``, ``run_at``).
     """
     return event_queue.finish(
         session, claim.event_id, claim.owner, claim.attempt, now, status=status.value, **outcome
@@ -308,9 +325,10 @@ def close(
 
 
 def retry_later(runtime: Runtime, claim: Claim, error: str) -> None:
-    """Store a failed attempt of an event without retry limit, and the time of the next attempt.
+    """Store that an attempt of an event failed, and when to retry it; such a retry has no limit.
 
-    Opens a transaction. Stores nothing if the claim is lost.
+    The pause before the retry grows with the number of attempts. Opens a transaction. Stores
+    nothing if this manager has lost the claim.
     """
     now = runtime.clock.now()
     pause = pause_before(claim.attempt, runtime.settings.max_retries, runtime.rng)
@@ -319,21 +337,25 @@ def retry_later(runtime: Runtime, claim: Claim, error: str) -> None:
 
 
 def requeue(session: Session, claim: Claim, **again: datetime) -> None:
-    """Release a claim without counting the attempt. Do nothing if the claim is lost.
+    """Release a claim, so that any manager can claim the event, without counting the attempt.
 
-    ``again`` has columns of the event to set (``run_at``, ``updated_at``).
+    Does nothing if this manager has lost the claim. ``again`` has columns of the event to set
+    (``run_at``, ``updated_at``).
     """
     event_queue.requeue(session, claim.event_id, claim.owner, claim.attempt, **again)
 
 
 def remove(session: Session, claim: Claim) -> None:
-    """Delete a finished event that needs no record. Do nothing if its claim is lost."""
+    """Delete a finished event that needs no record.
+
+    Does nothing if this manager has lost the claim on it.
+    """
     if event_queue.is_mine(session, claim.event_id, claim.owner, claim.attempt):
         event_queue.remove(session, [claim.event_id])
 
 
 class ClaimKeeper:
-    """Renews the claims of one manager, and reclaims claims that other managers do not renew.
+    """Renews the claims of one manager, and reclaims claims that other managers no longer renew.
 
     A claim expires ``timeout`` after its last renewal.
     """
@@ -349,7 +371,7 @@ class ClaimKeeper:
     def renew(self, claims: Mapping[str, Claim]) -> None:
         """Renew ``claims``, a mapping by event id, and extend their fencing tokens.
 
-        A lost claim is not renewed, so its fencing token expires.
+        If this manager has lost a claim, that claim is not renewed, and its fencing token expires.
         """
         if not claims:
             return
@@ -363,10 +385,11 @@ class ClaimKeeper:
                 claim.fencing_token.extend(expires)
 
     def reclaim(self, own: Collection[str]) -> int:
-        """Requeue events whose claims expired; return how many. The attempts stay counted.
+        """Requeue events whose claims other managers have stopped renewing; return how many.
 
-        A claim expires if this manager has seen no renewal of it for the time-out. ``own`` are the
-        ids of the events that this manager runs; it does not reclaim these.
+        A claim has expired if this manager has seen no renewal of it for the time-out. The failed
+        attempts stay counted. ``own`` are the ids of the events that this manager runs itself; it
+        does not reclaim these.
         """
         with self._store.database.read() as session:
             claimed = event_queue.claimed(session)

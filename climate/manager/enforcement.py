@@ -1,10 +1,10 @@
 """Client of the operator's enforcement service, which implements Blazar's HTTP protocol.
 
-climate sends a POST request before it creates a lease (``check-create``), before it changes a
-lease (``check-update``), and after a lease ends (``on-end``). The answer HTTP 204 allows the lease.
-HTTP 403 denies it, with a reason in the key ``message`` of the JSON body. In a check, any other
-answer, or none, allows the lease if ``[enforcement] fail_open`` is set, and rejects it otherwise.
-During a call, no transaction is open.
+climate sends a POST request before it creates a lease (``check-create``), before it changes a lease
+(``check-update``), and after a lease ends (``on-end``). The answer HTTP 204 allows the lease. HTTP
+403 denies it, with a reason in the key ``message`` of the JSON body. Any other answer to a check,
+or no answer, rejects the lease, unless the option ``[enforcement] fail_open`` is set. During a
+call, no transaction is open.
 """
 
 import json
@@ -36,14 +36,17 @@ _PARALLEL_REPORTS = 2
 
 
 class Busy(EnforcementUnavailable):
-    """climate did not send a report: two are on their way, or the service was just unavailable."""
+    """Raised if climate sends no report to the enforcement service for now.
+
+    Either two reports are on their way, or the service was unavailable a moment ago.
+    """
 
 
 class Enforcer:
-    """Calls the enforcement service. Thread-safe.
+    """Calls the operator's enforcement service. Thread-safe.
 
-    ``checks_create`` and ``checks_update`` state whether the service checks new leases and changes,
-    ``reports_ends`` whether climate reports the ends of leases to it.
+    ``checks_create`` and ``checks_update`` state whether the service checks new leases and changes.
+    ``reports_ends`` states whether climate reports the ends of leases to the service.
     """
 
     def __init__(self, conf: ConfigOpts) -> None:
@@ -67,18 +70,23 @@ class Enforcer:
         self._unavailable_until = 0.0
 
     def check_create(self, lease: Mapping[str, Any]) -> None:
-        """Return if the service allows a new lease.
+        """Return if the enforcement service allows a new lease; otherwise raise.
 
-        Raises EnforcementDenied and, unless ``fail_open`` is set, EnforcementUnavailable.
+        Raises EnforcementDenied if the service denies the lease. Raises EnforcementUnavailable if
+        it gives no valid answer and the option ``fail_open`` is not set.
         """
         self._check("check_create", {"lease": lease})
 
     def check_update(self, current: Mapping[str, Any], lease: Mapping[str, Any]) -> None:
-        """Return if ``current`` may become ``lease``; raises what ``check_create`` raises."""
+        """Return if the enforcement service allows a change of a lease; otherwise raise.
+
+        ``current`` is the lease before the change, ``lease`` after it. Raises the errors of
+        ``check_create``.
+        """
         self._check("check_update", {"current_lease": current, "lease": lease})
 
     def on_end(self, lease: Mapping[str, Any]) -> None:
-        """Report the end of a lease.
+        """Report the end of a lease to the enforcement service.
 
         Raises Busy if nothing was sent and the caller should retry soon. Raises
         EnforcementUnavailable if the service gave no valid answer. A denial counts as a delivered
@@ -125,9 +133,10 @@ class Enforcer:
         )
 
     def _post(self, url: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
-        """Send ``body``; return the status and start of the answer. Raises OSError, ValueError.
+        """Send ``body``; return the status and the first bytes of the answer.
 
-        A deadline limits the whole exchange, as the time-outs of ``requests`` limit each read only.
+        A deadline limits the whole exchange, because the time-outs of ``requests`` limit only each
+        read. Raises OSError, ValueError.
         """
         connect, read = self._timeouts
         deadline = time.monotonic() + connect + read
@@ -151,7 +160,7 @@ class Enforcer:
 
 
 def _reason(text: bytes) -> str:
-    """Return the service's ``message``, or a default text if there is none."""
+    """Return the ``message`` in the service's answer; a default text if there is none."""
     try:
         message = json.loads(text)["message"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -162,9 +171,9 @@ def _reason(text: bytes) -> str:
 
 
 def for_config(conf: ConfigOpts) -> Enforcer | None:
-    """Return the client; None if no address of the service is configured.
+    """Return the client of the enforcement service; None if no address is configured.
 
-    Raises Misconfigured if ``hold_timeout`` is too short for a call.
+    Raises Misconfigured if the option ``hold_timeout`` is too short for a call.
     """
     options = conf.enforcement
     if not any(options[name] for name in _ADDRESSES):

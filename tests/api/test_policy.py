@@ -17,6 +17,7 @@ ALL_ROLES = {READER, MEMBER, ADMIN}
 # The callers that each rule allows in the project lab. All but those about resources and
 # notifications, and leases:get_all, are Blazar's.
 ALLOWED = {
+    "me:get": ALL_ROLES,
     "leases:get": ALL_ROLES,
     "leases:post": {MEMBER, ADMIN},
     "leases:put": {MEMBER, ADMIN},

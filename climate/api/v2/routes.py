@@ -10,7 +10,8 @@ from marshmallow import Schema
 from climate.api import discovery
 from climate.api.call import Answer, Api
 from climate.api.route import Route
-from climate.api.v2.capacity import availability
+from climate.api.v2 import me
+from climate.api.v2.capacity import availability, calendar, calendar_schemas
 from climate.api.v2.capacity import schemas as capacity_schemas
 from climate.api.v2.documentation import page
 from climate.api.v2.documentation.examples import examples
@@ -69,6 +70,8 @@ ROUTES = [
     Route("GET", "/v2/docs", page.page, answers={200: "text/html"}),
     Route("GET", "/v2/docs/<name>", page.file, answers={200: "*/*", 304: None}),
 
+    Route("GET", "/v2/me", me.show, "me:get", answers={200: me.Me}),
+
     Route("GET", "/v2/leases", lease_views.index, "leases:get",
           query=schemas.LeaseQuery, answers={200: schemas.LeasePage}),
     Route("POST", "/v2/leases", lease_views.create, "leases:post",
@@ -122,6 +125,10 @@ ROUTES = [
           query=capacity_schemas.AvailabilityQuery, answers={200: capacity_schemas.Availability}),
     Route("POST", "/v2/availability/search", availability.search, "availability:get",
           body=capacity_schemas.WindowSearch, answers={200: capacity_schemas.Offers}),
+    Route("GET", "/v2/calendar", calendar.index, "calendar:get",
+          query=calendar_schemas.CalendarQuery,
+          answers={200: calendar_schemas.Calendar, 304: None},
+          request_headers=("If-None-Match",), response_headers=("ETag",)),
     Route("GET", "/v2/limits", limits.show_limits, "limits:get", query=limits.LimitsQuery,
           answers={200: (limits.Limits, limits.LimitsWithLeases)}),
 

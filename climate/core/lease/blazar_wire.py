@@ -1,9 +1,9 @@
 """JSON forms of a lease in Blazar's v1 API, notifications, and enforcement protocol.
 
-Several parts of climate need these forms, so the module belongs to core. Dates of the lease have
-microseconds and no zone, because clients parse exactly that format. Record timestamps have a space
-instead of the ``T``. The enforcement protocol uses ISO 8601 in UTC without a zone; each reservation
-lists the ``allocations`` that it has or would get.
+Several parts of climate need these forms, so the module belongs to core. A lease's dates have
+microseconds and no zone, because clients parse exactly that format. The times ``created_at`` and
+``updated_at`` have a space instead of the ``T``. The enforcement protocol uses ISO 8601 in UTC
+without a zone. There, each reservation lists the ``allocations`` that it has or would get.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,18 +21,24 @@ _cached = lru_cache(maxsize=1024)
 
 @_cached
 def date(moment: datetime) -> str:
-    """Return a lease's date as clients parse it; ``strftime`` would not pad years below 1000."""
+    """Return a date of a lease in the format that Blazar's clients parse.
+
+    (``strftime`` would not pad years below 1000.)
+    """
     return moment.replace(tzinfo=None).isoformat(timespec="microseconds")
 
 
 @_cached
 def stamp(moment: datetime | None) -> str | None:
-    """Return the text of the time at which a record was created or changed; None if never."""
+    """Return ``created_at`` or ``updated_at`` of a record as text; None if it is not set."""
     return moment.replace(tzinfo=None).isoformat(sep=" ", timespec="seconds") if moment else None
 
 
 def lease_body(lease: Lease) -> dict[str, Any]:
-    """Return a lease as v1 answers contain it; ``trust_id`` is null, as trusts are internal."""
+    """Return a lease in the form of v1 answers.
+
+    ``trust_id`` is always null, because trusts are internal.
+    """
     return {
         "id": lease.id,
         "name": lease.name,
@@ -51,7 +57,7 @@ def lease_body(lease: Lease) -> dict[str, Any]:
 
 
 def reservation_body(reservation: Reservation) -> dict[str, Any]:
-    """Return a reservation as v1 answers contain it, with the keys of its resource type."""
+    """Return a reservation in the form of v1 answers, with the keys of its resource type."""
     return {
         **reservation.shown_params,
         **{key: value for key, value in reservation.details.items() if key not in NOT_SHOWN},
@@ -68,7 +74,7 @@ def reservation_body(reservation: Reservation) -> dict[str, Any]:
 
 
 def event_body(event: Event) -> dict[str, Any]:
-    """Return an event as v1 answers contain it."""
+    """Return an event in the form of v1 answers."""
     return {
         "id": event.id,
         "lease_id": event.lease_id,
@@ -81,7 +87,10 @@ def event_body(event: Event) -> dict[str, Any]:
 
 
 def _shown(lease: Lease, event: Event) -> Event:
-    """Return the event as v1 shows it: ERROR while a failed lease waits for the next retry."""
+    """Return the event with the status that v1 answers show.
+
+    If a lease has failed, its event has the status ERROR until the next retry.
+    """
     waits = event.status is EventStatus.UNDONE and event.last_error is not None
     if waits and lease.status is LeaseStatus.ERROR:
         return replace(event, status=EventStatus.ERROR)
@@ -89,7 +98,7 @@ def _shown(lease: Lease, event: Event) -> Event:
 
 
 def floatingip_body(resource: Resource) -> dict[str, Any]:
-    """Return a reservable floating IP as v1 answers contain it."""
+    """Return a reservable floating IP in the form of v1 answers."""
     return {
         "id": str(resource.id),
         "floating_network_id": resource.properties["network_id"],
@@ -102,9 +111,10 @@ def floatingip_body(resource: Resource) -> dict[str, Any]:
 
 
 def payload(lease: Lease, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a notification's payload: the lease with ``id`` as ``lease_id``, and ``extra``.
+    """Return the payload of a notification about a lease, with the additional keys ``extra``.
 
-    Parameters that may be secret are left out.
+    It is the lease as in v1 answers, but its id has the key ``lease_id``, and parameters that may
+    be secret are left out.
     """
     body = lease_body(lease)
     for reservation in body["reservations"]:
@@ -114,7 +124,10 @@ def payload(lease: Lease, extra: Mapping[str, Any] | None = None) -> dict[str, A
 
 
 def enforcement_body(lease: Lease, resources: Mapping[str, Sequence[Resource]]) -> dict[str, Any]:
-    """Return a lease as the enforcement service receives it, with ``resources`` by reservation."""
+    """Return a lease in the form that the enforcement service receives.
+
+    ``resources`` has the resources of the lease by reservation id.
+    """
     return {
         "id": lease.id,
         "name": lease.name,

@@ -1,7 +1,7 @@
-"""Rules for changes of a lease: its new window, notices and start condition. Pure.
+"""Rules for changes of a lease: its new window, reminders and start condition. Pure.
 
-A lease that has started keeps its start. If its new end is past, but in the
-current minute, the lease ends now. An earlier end is an error.
+A lease that has started keeps its start date. If its new end date is in the past but in the current
+minute, the lease ends now. An earlier end date is an error.
 """
 
 from dataclasses import dataclass, field, replace
@@ -16,9 +16,10 @@ from climate.core.window import Window, minute_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """New dates for a lease; None keeps the present date.
+    """New dates for a lease. If a date is None, the present one stays.
 
-    ``asked_at`` is when the request arrived (None: now). Dates are compared with that time.
+    ``asked_at`` is when the request arrived (None: now). Dates count as past if they are before
+    that time.
     """
 
     start: datetime | None = None
@@ -28,10 +29,10 @@ class Change:
 
 
 def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False) -> None:
-    """Raise LeaseBusy, Conflict or InvalidDate unless the lease can be changed now.
+    """Raise LeaseBusy, Conflict or InvalidDate if the status of the lease does not allow a change.
 
-    ``only_name``: the request changes neither dates nor reservations. ``wants_more``: it changes
-    reservations.
+    ``only_name``: the request changes neither dates nor reservations. ``wants_more``: the request
+    changes reservations.
     """
     if lease.status not in STABLE_LEASE:
         raise LeaseBusy(
@@ -53,12 +54,12 @@ def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False)
 
 
 def has_started(lease: Lease, now: datetime) -> bool:
-    """Return whether the lease has begun to start, or its start time has passed."""
+    """Return whether a manager has begun to start the lease, or its start date has passed."""
     return lease.status is not LeaseStatus.PENDING or lease.window.start <= now
 
 
 def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
-    """Return the lease's window after ``change``; raises InvalidDate for an impossible date."""
+    """Return the window of the lease after ``change``; raises InvalidDate if it is impossible."""
     asked_at = change.asked_at or now
     if lease.window.end < minute_of(now):
         raise InvalidDate(f"Lease {lease.id} has ended: only its name can be changed")
@@ -85,7 +86,10 @@ def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
 
 
 def changed_notices(lease: Lease, change: Change, window: Window) -> tuple[Notice, ...]:
-    """Return the lease's notices after ``change``; only ``change.before_end`` changes them."""
+    """Return the reminders and other timed events (notices) of the lease after ``change``.
+
+    Only ``change.before_end`` changes them.
+    """
     if change.before_end is None:
         return lease.notices
     others = tuple(notice for notice in lease.notices if notice.kind != BEFORE_END)
@@ -93,7 +97,10 @@ def changed_notices(lease: Lease, change: Change, window: Window) -> tuple[Notic
 
 
 def changed_start(lease: Lease, when: StartWhen | None) -> Start:
-    """Return the lease's start with the condition ``when``; raises Conflict after the start."""
+    """Return the start of the lease with the condition ``when`` (scheduled or ready).
+
+    Raises Conflict if the condition changes after the start.
+    """
     if when is None or when is lease.start.when:
         return lease.start
     if lease.status is not LeaseStatus.PENDING:
@@ -102,13 +109,16 @@ def changed_start(lease: Lease, when: StartWhen | None) -> Start:
 
 
 def check_resource_type(present: str, wanted: str | None) -> None:
-    """Raise Conflict if the request changes the type of a reservation."""
+    """Raise Conflict if a request would change the resource type of a reservation."""
     if wanted is not None and wanted != present:
         raise Conflict(f"Cannot change the resource type of a reservation from {present}")
 
 
 def moved(lease: Lease, window: Window, notices: tuple[Notice, ...], now: datetime) -> Lease:
-    """Return the lease with these dates. If its start changed, its hosts are not ready any more."""
+    """Return the lease with these dates and reminders.
+
+    If its start date changed, its hosts do not count as ready any more.
+    """
     start = lease.start
     if window.start != lease.window.start:
         start = replace(start, ready_at=None)

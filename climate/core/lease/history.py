@@ -1,4 +1,4 @@
-"""The history of leases: what remains of a lease that had started and was removed."""
+"""The history of leases: records of removed leases that had started."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -12,9 +12,9 @@ from climate.core.record import record
 
 @record(frozen=True, slots=True, kw_only=True)
 class PastLease:
-    """A removed lease: its planned and actual times, and the resources that it held last.
+    """A removed lease in the history: its planned and actual times, and its last resources.
 
-    ``status`` is DELETING if the lease was deleted before its end, else TERMINATED. ``started_at``
+    If the lease was deleted before its end, ``status`` is DELETING, else TERMINATED. ``started_at``
     is None if its resources were never handed over. ``reservations`` are JSON objects.
     """
 
@@ -33,7 +33,10 @@ class PastLease:
 
 
 def past(lease: Lease, granted: Mapping[str, Sequence[Granted]], now: datetime) -> PastLease:
-    """Return the history's record of a lease; ``granted`` are its resources by reservation id."""
+    """Return the record of a lease for the history.
+
+    ``granted`` has the resources of the lease by reservation id.
+    """
     end = lease.event(END)
     ended_at = end.updated_at if end and end.status is EventStatus.DONE else None
     return PastLease(
@@ -61,6 +64,9 @@ def past(lease: Lease, granted: Mapping[str, Sequence[Granted]], now: datetime) 
 
 
 def _shown(resource: Granted) -> dict[str, Any]:
-    """Return a resource with its amounts by resource class; a whole resource has no amounts."""
+    """Return a resource with the reserved amount of each resource class, as a JSON object.
+
+    If the whole resource was reserved, it has no amounts.
+    """
     id_, amounts = str(resource.id), dict(resource.amounts)
     return {"id": id_, "name": resource.external_id, "amounts": amounts}

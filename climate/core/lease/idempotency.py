@@ -1,4 +1,4 @@
-"""Idempotency keys: the service executes a request once, however often the client sends it."""
+"""Idempotency keys: climate executes a request only once, even if the client sends it again."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotencyKey:
-    """The key with which a client identifies a request, and a fingerprint of the content."""
+    """The key by which a client identifies a request, and a fingerprint of its content."""
 
     project_id: str
     user_id: str
@@ -16,7 +16,7 @@ class IdempotencyKey:
 
 
 class AlreadyProcessed(Exception):
-    """An earlier request with the same key succeeded; ``answer`` is its answer."""
+    """Raised if an earlier request with the same key succeeded; ``answer`` is its answer."""
 
     code = "already_answered"
 

@@ -26,7 +26,7 @@ _INTERNAL = frozenset({RELEASE, TELL_END})
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """An event that is late by ``seconds``, and whether it still runs."""
+    """A late event, by how many seconds it is late, and whether a manager still runs it."""
 
     event: Event
     seconds: float
@@ -43,7 +43,10 @@ class Late:
 
 
 def late_events(lease: Lease, now: datetime, after: timedelta) -> tuple[Late, ...]:
-    """Return the untried events of a lease that are late by more than ``after``, in order."""
+    """Return, in order, the events of a lease that are late by more than ``after``.
+
+    Events that a manager has already attempted do not count.
+    """
     return tuple(
         Late(event, (now - lease.due(event, now)).total_seconds(), _still_runs(lease, event, now))
         for event in lease.events
@@ -55,7 +58,7 @@ def late_events(lease: Lease, now: datetime, after: timedelta) -> tuple[Late, ..
 
 
 def is_overtaken(lease: Lease, heads_up: Event, now: datetime) -> bool:
-    """Return whether a later reminder is due by now, so that ``heads_up`` is redundant."""
+    """Return whether the reminder ``heads_up`` is redundant: a later one is due by now."""
     return any(
         other.kind == BEFORE_START
         and other.status in OPEN_EVENT

@@ -1,8 +1,9 @@
-"""The statuses of leases, reservations and events; transitions of leases and reservations.
+"""The statuses of leases, reservations and events, and the allowed transitions of the first two.
 
 Statuses and transitions are Blazar's v1 contract. climate writes a lease with its reservations in
-one transaction, so UPDATING is never visible, and CREATING only while an enforcement service
-decides. In Blazar, only a change leads from ERROR to active; climate also retries a failed start.
+one transaction. So UPDATING is never visible, and CREATING is visible only in the database, while a
+held lease waits for another service. In Blazar, only a change of the lease leads from ERROR to
+ACTIVE; climate also retries a failed start.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from climate.core.errors import InvalidTransition
 
 
 class LeaseStatus(StrEnum):
-    """The status of a lease; upper case on the wire."""
+    """The status of a lease; upper case in the API."""
 
     CREATING = "CREATING"
     PENDING = "PENDING"
@@ -27,7 +28,7 @@ class LeaseStatus(StrEnum):
 
 
 class ReservationStatus(StrEnum):
-    """The status of a reservation; lower case on the wire."""
+    """The status of a reservation; lower case in the API."""
 
     PENDING = "pending"
     ACTIVE = "active"
@@ -36,7 +37,7 @@ class ReservationStatus(StrEnum):
 
 
 class EventStatus(StrEnum):
-    """The status of an event; upper case on the wire."""
+    """The status of an event; upper case in the API."""
 
     UNDONE = "UNDONE"
     IN_PROGRESS = "IN_PROGRESS"
@@ -73,7 +74,11 @@ Status = TypeVar("Status", LeaseStatus, ReservationStatus)
 
 
 def step(machine: Mapping[Status, frozenset[Status]], present: Status, wanted: Status) -> Status:
-    """Return ``wanted`` if it is ``present`` or ``machine`` allows it; raises InvalidTransition."""
+    """Return the status ``wanted`` if it may follow ``present``; else raise InvalidTransition.
+
+    ``machine`` is LEASE or RESERVATION, which list the allowed transitions. The same status is
+    always allowed.
+    """
     if wanted == present or wanted in machine[present]:
         return wanted
     raise InvalidTransition(f"{present.value} cannot become {wanted.value}")

@@ -1,6 +1,6 @@
-"""Records of a lease, its reservations, resources, allocations and events. All are immutable.
+"""The data model: leases, reservations, resources, allocations and events. All are immutable.
 
-The database returns them, decisions depend on them, and plug-ins receive them. Times are aware
+The functions of ``climate.db`` return these records, and plug-ins receive them. Times are aware
 UTC. Ids of leases, reservations and events are UUIDs as text. A resource's id is a number, which
 clients receive as text.
 """
@@ -22,7 +22,7 @@ HOST = "physical:host"
 
 
 class StartWhen(StrEnum):
-    """What the start of a lease waits for: only its time, or also until its hosts are ready."""
+    """The condition for the start of a lease: only its date, or also that its hosts are ready."""
 
     SCHEDULED = "scheduled"
     READY = "ready"
@@ -30,10 +30,11 @@ class StartWhen(StrEnum):
 
 @record(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The start of a lease; each time is None until it has come.
+    """The condition and the progress of the start of a lease.
 
-    At ``ready_at`` the last host was ready. At ``delayed_at`` a notification announced that the
-    start waits for hosts. At ``started_at`` all resources were handed over.
+    Each time is None until it has come. At ``ready_at``, the last host was ready. At
+    ``delayed_at``, a notification announced that the start waits for hosts. At ``started_at``, all
+    resources were handed over.
     """
 
     when: StartWhen = StartWhen.SCHEDULED
@@ -62,7 +63,10 @@ HIDDEN = frozenset({"template", "files", "parameters", "environment"})
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """A resource's inventory of one class, as in Placement; one unit takes ``max_unit`` at most."""
+    """The inventory of a resource for one resource class, as in OpenStack Placement.
+
+    A single unit can take at most ``max_unit``.
+    """
 
     total: int
     reserved: int = 0
@@ -77,10 +81,10 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A resource that can be reserved, as the database stores it.
+    """A resource that can be reserved, for example a host, as the database stores it.
 
-    ``external_id`` is its identity in the cloud. Expressions can compare its ``properties``. The
-    properties named in ``native`` come from the cloud, the others from an operator.
+    ``external_id`` identifies it in the cloud. Users can compare its ``properties`` in expressions.
+    The properties named in ``native`` come from the cloud, the others from an operator.
     """
 
     id: int
@@ -95,20 +99,26 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted(Resource):
-    """A resource with the ``amounts`` by class that a reservation has of it; none: the whole."""
+    """A resource of a reservation, with the amounts that the reservation has of it.
+
+    ``amounts`` is by resource class. If it is empty, the reservation has the whole resource.
+    """
 
     amounts: Mapping[str, int]
 
     @classmethod
     def of(cls, resource: Resource, amounts: Mapping[str, int]) -> Self:
-        """Return ``resource`` as granted to a reservation, with these ``amounts`` of it."""
+        """Return a copy of ``resource`` with the ``amounts`` that a reservation has of it."""
         values = {entry.name: getattr(resource, entry.name) for entry in fields(Resource)}
         return cls(**values, amounts=amounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """A resource held over the lease's ``window``; ``busy_until`` includes the cleaning time."""
+    """The booking of a resource for a reservation of a lease.
+
+    ``window`` is the window of the lease. ``busy_until`` is its end plus the cleaning time.
+    """
 
     resource_id: int
     reservation_id: str
@@ -119,9 +129,10 @@ class Allocation:
 
 @record(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An event of a lease; ``owner`` is the manager process that has claimed it.
+    """A step in the life of a lease that a manager runs when it is due: start, end, reminder, ...
 
-    A moved event counts as new: ``created_at`` is when it was moved.
+    ``owner`` is the manager process that has claimed the event. If a change of the lease moves the
+    event, it counts as new: ``created_at`` is when it was moved.
     """
 
     id: str
@@ -137,32 +148,32 @@ class Event:
 
     @classmethod
     def planned(cls, planned: Planned, lease_id: str, id_: str, now: datetime) -> Self:
-        """Return a new event, created ``now``, from its entry in the event plan of a lease."""
+        """Return a new event, created at ``now``, for an item of a lease's event plan."""
         kind, due_at = planned.kind, planned.due_at
         return cls(id=id_, lease_id=lease_id, kind=kind, due_at=due_at, created_at=now)
 
     @property
     def is_untried(self) -> bool:
-        """Whether no attempt of the event has ended yet; one may be in progress.
+        """Whether no attempt of the event has ended yet. One may be in progress.
 
-        ``attempt`` does not count an attempt after which the cloud needed more time. Only
-        ``updated_at`` shows that such an attempt ended.
+        ``attempt`` does not count an attempt that ended because the cloud needed more time. Only
+        ``updated_at`` shows that there was such an attempt.
         """
         is_noted = self.updated_at is not None and self.updated_at > self.promised_at
         return self.attempt <= 1 and not is_noted
 
     @property
     def promised_at(self) -> datetime:
-        """The time from which the event can run: its due time, or if later its creation."""
+        """The time from which the event can run: its due time, or its creation if that is later."""
         return max(self.due_at, self.created_at)
 
 
 @record(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """The request of a lease for resources of one type, and its state.
+    """A part of a lease: the request for resources of one type, and its state.
 
-    ``params`` are the user's parameters, checked by the plug-in. ``details`` are what the plug-in
-    reported when it started the reservation, and internal notes such as ``HANDED_OVER``.
+    ``params`` are the user's parameters, which the plug-in has validated. ``details`` are what the
+    plug-in reported when it started the reservation, and internal notes such as ``HANDED_OVER``.
     """
 
     id: str
@@ -178,17 +189,17 @@ class Reservation:
 
     @property
     def stays(self) -> bool:
-        """Whether the reservation stays in its lease: it is neither DELETED nor ``LEAVING``."""
+        """Whether the reservation is neither DELETED nor being removed (``LEAVING``)."""
         return self.status is not ReservationStatus.DELETED and LEAVING not in self.details
 
     @property
     def stack_id(self) -> str | None:
-        """The id of the stack's reservation; None if this reservation is no member of a stack."""
+        """The id of the stack's reservation; None if this reservation is not a part of a stack."""
         return self.params.get(STACK)
 
     @property
     def shown_params(self) -> Mapping[str, Any]:
-        """The parameters without secrets and, as in Nova's answers, without user data."""
+        """The parameters that answers may contain: no secrets and, as in Nova, no user data."""
         shown = {name: value for name, value in self.params.items() if name not in HIDDEN}
         if isinstance(server := self.params.get("server"), Mapping):
             shown["server"] = {key: value for key, value in server.items() if key != "user_data"}
@@ -197,12 +208,12 @@ class Reservation:
 
 @record(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A window of time, an owner, and reservations.
+    """A lease: resources that belong to a user for a window of time.
 
-    Plug-ins can act as the lease's user with the trust ``trust_id``, which no answer contains.
-    ``trust_lost`` is the reason why the trust does not work now. ``caught_up_at`` is when a manager
-    last found events of the lease late. ``version`` grows with each change except the progress of
-    events.
+    Plug-ins can act as the lease's user with the Keystone trust ``trust_id``, which no answer
+    contains. ``trust_lost`` is the reason why the trust does not work now. ``caught_up_at`` is when
+    a manager last found events of the lease late. ``version`` grows with each change, except the
+    progress of events.
     """
 
     id: str
@@ -225,7 +236,7 @@ class Lease:
 
     @property
     def is_degraded(self) -> bool:
-        """Whether any resource of the lease fails, or its trust is lost."""
+        """Whether a resource of the lease fails, or its Keystone trust does not work."""
         return self.degraded or self.trust_lost is not None
 
     @property
@@ -241,13 +252,14 @@ class Lease:
         return may_wait and self.window.start <= now < self.window.end
 
     def event(self, kind: str) -> Event | None:
-        """Return the first event of ``kind``, or None."""
+        """Return the first event with this ``kind``; None if there is none."""
         return next((event for event in self.events if event.kind == kind), None)
 
     def due(self, event: Event, now: datetime) -> datetime:
-        """Return the time from which an event can run; ``now`` if the event still waits for hosts.
+        """Return the time from which a manager could run an event.
 
-        A start may have waited for hosts, and an end for the ``before_end_lease`` event.
+        A start may have waited for hosts, and an end for the ``before_end_lease`` event. If the
+        event still waits for hosts, the result is ``now``.
         """
         due = event.promised_at
         if event.kind == END:
@@ -260,8 +272,9 @@ class Lease:
     def tried_since(self, event: Event, now: datetime) -> datetime:
         """Return when the first attempt of an event ended, or ``now`` if no attempt has ended.
 
-        After several attempts that time is not stored. Then the result is the time from which the
-        event could run, or if later, when a manager found events of the lease late.
+        After several attempts, that time is not stored. Then the result is the time from which a
+        manager could run the event, or the time at which a manager found events of the lease late,
+        if that is later.
         """
         if event.is_untried:
             return now
@@ -277,12 +290,18 @@ _LONGEST = 255
 
 
 def hardware(host: Resource) -> str:
-    """Return the hardware class of a host: ``hardware``, ``hypervisor_type``, or an empty text."""
+    """Return the hardware class of a host, as its properties name it.
+
+    It is the property ``hardware``, or else ``hypervisor_type``, or else an empty text.
+    """
     values = (host.properties[name] for name in _CLASS if host.properties.get(name))
     return next(values, "")[:_LONGEST]
 
 
 def node(host: Resource) -> str:
-    """Return the name of the node: ``node_name``, ``hypervisor_hostname``, or the external id."""
+    """Return the name of a host for provisioners.
+
+    It is the property ``node_name``, or else ``hypervisor_hostname``, or else the external id.
+    """
     names = (host.properties.get(name) for name in ("node_name", "hypervisor_hostname"))
     return next(filter(None, names), host.external_id)[:_LONGEST]

@@ -1,7 +1,8 @@
 """The event plan of a lease: which events it has and when they are due. Pure.
 
-A lease stores its *notices* as offsets from its start or end, so they move with the lease.
-A plan always has ``start_lease`` and ``end_lease``; its other events are notices.
+A plan always has ``start_lease`` and ``end_lease``. Its other events come from *notices*:
+reminders, and events that the user defined. A lease stores its notices as offsets from its start or
+end, so they move with the lease.
 """
 
 from collections.abc import Iterable
@@ -39,7 +40,7 @@ _DAWN = datetime.min.replace(tzinfo=UTC)
 
 
 class Anchor(StrEnum):
-    """The edge of the lease's window to which the offset of a notice is added."""
+    """The end of the lease's window to which the offset of a notice is added: start or end."""
 
     START = "start"
     END = "end"
@@ -47,7 +48,10 @@ class Anchor(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """An event ``offset`` seconds after (negative: before) the start or end of the lease."""
+    """A planned event, such as a reminder, relative to the start or end of the lease.
+
+    ``offset`` is in seconds; it is negative if the event is before the ``anchor``.
+    """
 
     kind: str
     anchor: Anchor
@@ -56,29 +60,32 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A future event: its kind and due time (aware UTC)."""
+    """An item of an event plan: the kind of the event and its due time (aware UTC)."""
 
     kind: str
     due_at: datetime
 
 
 def before_end_notice(window: Window, before_end: datetime) -> Notice:
-    """Return the notice for the time ``before_end``; raises InvalidDate if outside ``window``."""
+    """Return the notice for the reminder at ``before_end``.
+
+    Raises InvalidDate if this time is not inside ``window``.
+    """
     if not window.start < before_end < window.end:
         raise InvalidDate("before_end_date must be after the start and before the end of the lease")
     return Notice(BEFORE_END, Anchor.END, (before_end - window.end).total_seconds())
 
 
 def rank(kind: str) -> int:
-    """Return the order of ``kind`` among events that are due at the same instant."""
+    """Return the order of an event of this ``kind`` among events that are due at the same time."""
     return _RANKS.get(kind, _USER_RANK)
 
 
 def plan(window: Window, notices: Iterable[Notice], now: datetime) -> tuple[Planned, ...]:
-    """Return the events of a lease over ``window`` as planned at ``now``, in order.
+    """Return the events of a lease over ``window``, in the order of their due times.
 
-    Overdue ``before_start_lease`` events are combined into one that is due now. After the start,
-    none is planned. No event is due after the end.
+    If reminders of the start (``before_start_lease``) are overdue at ``now``, they are combined
+    into one that is due now. After the start, there is none. No event is due after the end.
     """
     planned = {Planned(START, window.start), Planned(END, window.end)}
     for notice in notices:

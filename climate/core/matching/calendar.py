@@ -1,11 +1,13 @@
 """Free windows of a requirement, computed from the bookings of resources. Pure.
 
-A start at ``t`` is possible for ``length`` if nothing blocks any instant of ``[t, t + length)``.
-A block during ``[x, y)`` rules out the starts in the open interval ``(x - length, y)``, so the
-possible starts form closed intervals. The number of units that fit on a resource changes with its
-bookings. A *run* is a set of units that become free and become booked at the same times; so there
-are at most as many runs as bookings, however small a unit is. The number of units that can start
-at an instant is the sum of the runs whose possible starts include it.
+A lease of a given ``length`` can start at ``t`` if nothing is booked at any instant of ``[t, t +
+length)``. A booking during ``[x, y)`` rules out the starts in the open interval ``(x - length,
+y)``. So the possible starts form closed intervals.
+
+If resources are shared, the number of units that fit on a resource changes with its bookings. A
+*run* is a set of units that become free and become booked at the same times. So there are at most
+as many runs as bookings, however small a unit is. The number of units that can start at an instant
+is the sum of the units of the runs in which that instant is a possible start.
 """
 
 import itertools
@@ -25,7 +27,10 @@ Starts = tuple[datetime, datetime]
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """A booking of a whole resource (no class), or of an amount of one resource class."""
+    """A booking of a resource.
+
+    If ``resource_class`` is None, the whole resource is booked, else an ``amount`` of this class.
+    """
 
     start: datetime
     end: datetime
@@ -43,7 +48,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The number of units that fit at every instant of a window."""
+    """A window of time during which the number of free units stays the same."""
 
     window: Window
     free: int
@@ -52,7 +57,11 @@ class Step:
 def starts(
     requirement: Requirement, timelines: Iterable[Timeline], length: timedelta, within: Starts
 ) -> list[Starts]:
-    """Return, in order, the starts in ``within`` from which the minimum is free for ``length``."""
+    """Return the times in ``within`` at which a lease of this ``length`` could start.
+
+    The result is a sorted list of intervals. At each time in them, the minimum number of units of
+    the requirement is free, and stays free for ``length``.
+    """
     if requirement.minimum <= 0:
         return [within]
     openings = [
@@ -66,9 +75,10 @@ def starts(
 def lasting(
     requirement: Requirement, timelines: Iterable[Timeline], start: datetime, horizon: datetime
 ) -> datetime | None:
-    """Return until when ``requirement.minimum`` units stay free from ``start`` on.
+    """Return until when the minimum number of units stays free, from ``start`` on.
 
-    None if fewer are free at ``start``; at most ``horizon``, as later bookings are unknown.
+    Returns None if fewer units are free at ``start``. The result is at most ``horizon``, because
+    later bookings are unknown.
     """
     present = [run for run in _runs(requirement, timelines) if run.begin <= start < run.end]
     missing = 1 if _is_together(requirement) else requirement.minimum
@@ -80,13 +90,17 @@ def lasting(
 
 
 def both(left: Sequence[Starts], right: Sequence[Starts]) -> list[Starts]:
-    """Return, in order, the intervals of starts that ``left`` and ``right`` have in common."""
+    """Return the intervals of start times that ``left`` and ``right`` have in common, in order."""
     overlaps = ((max(a[0], b[0]), min(a[1], b[1])) for a in left for b in right)
     return sorted(pair for pair in overlaps if pair[0] <= pair[1])
 
 
 def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Window) -> list[Step]:
-    """Return how many units fit over ``span``, in steps; if TOGETHER, on the best resource."""
+    """Return how many units of the requirement are free during ``span``, in steps.
+
+    If the units must be TOGETHER on one resource, each step has the number on the resource with the
+    most free units.
+    """
     # By moment: the number of units that fit on a resource before and after it.
     changes: dict[datetime, list[tuple[int, int]]] = defaultdict(list)
     changes.update({span.start: [], span.end: []})
@@ -116,7 +130,11 @@ def _is_together(requirement: Requirement) -> bool:
 
 
 def _units(requirement: Requirement, timeline: Timeline) -> Iterator[tuple[datetime, int]]:
-    """Yield since when how many units fit on a resource, in order, from the earliest datetime."""
+    """Yield pairs (time, number of units that fit on the resource from then on), in order.
+
+    The first pair has the earliest possible datetime. Each other pair is a time at which the number
+    may change.
+    """
     taken: dict[str | None, int] = defaultdict(int)
     yield _DAWN, _room(requirement, timeline, taken)
     steps: dict[datetime, list[tuple[str | None, int]]] = defaultdict(list)
@@ -132,7 +150,10 @@ def _units(requirement: Requirement, timeline: Timeline) -> Iterator[tuple[datet
 
 
 def _room(requirement: Requirement, timeline: Timeline, taken: Mapping[str | None, int]) -> int:
-    """Return how many units fit; ``taken`` is by class, with key None for whole bookings."""
+    """Return how many units of the requirement fit on a resource in addition to what is ``taken``.
+
+    ``taken`` is by resource class. Bookings of the whole resource have the key None.
+    """
     if taken.get(None):
         return 0
     if requirement.is_whole:
@@ -155,7 +176,11 @@ class _Run:
 
 
 def _runs(requirement: Requirement, timelines: Iterable[Timeline]) -> Iterator[_Run]:
-    """Yield the runs; if TOGETHER, a run has 1 unit if the minimum fits on one resource."""
+    """Yield the runs: units of a resource that become free and become booked at the same times.
+
+    If the units must be TOGETHER on one resource, a run has one unit, which stands for the whole
+    minimum: it is free while the minimum fits on the resource.
+    """
     for timeline in timelines:
         levels = _units(requirement, timeline)
         if _is_together(requirement):
@@ -178,7 +203,10 @@ def _runs_of(levels: Iterable[tuple[datetime, int]]) -> Iterator[_Run]:
 
 
 def _opening(run: _Run, length: timedelta, within: Starts) -> tuple[datetime, datetime, int] | None:
-    """Return the first and last possible start in a run, and its number of units."""
+    """Return the first and last possible start in a run of free units, and the number of units.
+
+    Returns None if no start is possible.
+    """
     first, last = max(run.begin, within[0]), within[1]
     if run.end < END_OF_TIME:
         last = min(run.end - length, last)
@@ -186,7 +214,10 @@ def _opening(run: _Run, length: timedelta, within: Starts) -> tuple[datetime, da
 
 
 def _covered(intervals: Sequence[tuple[datetime, datetime, int]], needed: int) -> list[Starts]:
-    """Return the spans in which the intervals have at least ``needed`` units in total."""
+    """Return the spans during which the intervals together have at least ``needed`` units.
+
+    Each interval is a tuple of begin, end and number of units.
+    """
     # Intervals are closed: at the same instant, begins come before ends.
     begins = ((begin, 0, units) for begin, _, units in intervals)
     ends = ((end, 1, -units) for _, end, units in intervals)

@@ -1,7 +1,8 @@
-"""Parser of property expressions; the result is a ``climate.core.matching.query.Query``.
+"""Parser of property expressions, which returns a ``climate.core.matching.query.Query``.
 
-An expression is ``[op, "$name", value]``, ``["in", "$name", value, ...]``, or expressions combined
-by ``and``, ``or`` and ``not``. A malformed expression is rejected with the position of the error.
+An expression is ``[op, "$name", value]``, or ``["in", "$name", value, ...]``. Expressions can be
+combined with ``and``, ``or`` and ``not``. If an expression is malformed, the error names the
+position.
 """
 
 import json
@@ -36,13 +37,14 @@ _Path = tuple[int, ...]
 
 
 class Malformed(Exception):
-    """Part of an expression or extra spec is invalid; the message says which part and why."""
+    """Raised if a part of an expression or extra spec is invalid; the message names the part."""
 
 
 def parse(source: object) -> Query:
-    """Parse an expression, as JSON text or decoded; None, ``""`` and ``[]`` match everything.
+    """Parse an expression, which may be JSON text or decoded JSON.
 
-    Raises InvalidQuery, which quotes the input and names the position of the error.
+    None, ``""`` and ``[]`` match every resource. Raises InvalidQuery, which quotes the input and
+    names the position of the error.
     """
     if source is None or source == "":
         return Everything()

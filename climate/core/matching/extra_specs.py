@@ -1,10 +1,10 @@
-"""Parser of Nova flavor extra specs into a query on hosts.
+"""Parser of the extra specs of a Nova flavor, which returns a query on hosts.
 
-The keys are Nova's ("Extra Specs" in its documentation), the operators those of its scheduler
-(nova/scheduler/filters/extra_specs_ops.py). Nova ignores some mistakes (an operator without a
-space after it or without a value, an extra word) and fails on others (a malformed number); this
-parser rejects all of them. It ignores specs that do not concern the choice of hosts, so that
-callers can pass all extra specs of a flavor.
+The keys are Nova's ("Extra Specs" in its documentation). The operators are those of its scheduler
+(nova/scheduler/filters/extra_specs_ops.py). Nova ignores some mistakes (an operator without a space
+after it or without a value, an extra word) and fails on others (a malformed number); this parser
+rejects all of them. Specs that do not concern the choice of hosts are ignored, so callers can pass
+all extra specs of a flavor.
 """
 
 import difflib
@@ -73,16 +73,20 @@ _LIKE_AN_OPERATOR = re.compile(r"s?(==|!=|<|>)|=")
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A query on resources, and amounts of Placement's resource classes (at least 1 each)."""
+    """A query on resources, and the required amounts of Placement's resource classes.
+
+    Each amount is at least 1.
+    """
 
     query: Query
     amounts: Mapping[str, int] = field(default_factory=dict)
 
 
 def read(source: object) -> Selector:
-    """Parse extra specs (a JSON object) or an expression, as JSON text or decoded.
+    """Parse requirements, which may be extra specs (a JSON object) or a property expression.
 
-    Raises InvalidQuery, which quotes the input and names the position of the error.
+    They may be JSON text or decoded JSON. Raises InvalidQuery, which quotes the input and names the
+    position of the error.
     """
     specs = _object(source)
     if specs is None:
@@ -129,7 +133,10 @@ def _selector(specs: Mapping[str, object]) -> Selector:
 
 
 def _condition(key: str, value: str) -> Query | None:
-    """Return the condition of one spec on a property; None if the spec restricts no hosts."""
+    """Return the condition that one extra spec sets on a property of hosts.
+
+    Returns None if the spec does not concern the choice of hosts.
+    """
     scope, scoped, name = key.partition(":")
     if not scoped:
         return None if key in _NO_CAPABILITY else _capability(key, key, value)

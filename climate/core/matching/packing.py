@@ -1,12 +1,13 @@
 """Assignment of resources to the reservations of a lease, which are admitted together. Pure.
 
-``assign`` assigns whole resources and misses no solution. A lease may request "any two hosts" and
-"one host with a GPU" at once, and a greedy assignment could give the only GPU host to the first.
-Augmenting paths (Kuhn, 1955) find an assignment if any exists. All resources that can take the same
-path take it at once, so the work grows with the number of candidates and not with its square.
+``assign`` assigns whole resources, and finds a solution if there is one. A lease may request "any
+two hosts" and "one host with a GPU" at once. A greedy assignment could give the only GPU host to
+the first of these. So ``assign`` uses augmenting paths (Kuhn, 1955). All resources that can take
+the same path take it at once, so the work grows with the number of candidates and not with its
+square.
 
-``choose`` also packs shares: first-fit, largest first, then in other orders. For one reservation,
-``choose`` finds a packing whenever one exists. For several reservations with different shares it
+``choose`` also packs shares of resources: first-fit, largest first, then in other orders. For one
+reservation, it finds a packing if there is one. For several reservations with different shares it
 may miss a packing, because that problem is bin packing. A result never conflicts with existing
 bookings.
 """
@@ -29,11 +30,12 @@ Free = Mapping[int, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """``minimum``..``maximum`` units on ``candidates`` (resource ids, the preferred ones first).
+    """What one reservation needs: from ``minimum`` to ``maximum`` units on the ``candidates``.
 
-    With ``amounts`` a unit takes that much of each resource class, without it a whole resource.
-    ``kept`` are units that the reservation has already, not counted in ``minimum``. The layouts
-    TOGETHER and APART apply to them, too.
+    ``candidates`` are resource ids, the preferred ones first. If ``amounts`` is empty, a unit is a
+    whole resource. Otherwise it is that amount of each resource class. ``kept`` are units that the
+    reservation has already. ``minimum`` and ``maximum`` do not count them, but the layouts TOGETHER
+    and APART apply to them, too.
     """
 
     minimum: int
@@ -45,9 +47,9 @@ class Demand:
 
 
 def assign(demands: Sequence[Demand]) -> tuple[tuple[int, ...], ...] | None:
-    """Return the ids of whole resources for each demand, no id twice; None if it is not possible.
+    """Return the ids of whole resources for each demand; None if there are not enough.
 
-    Every minimum is met before any demand gets more, up to its maximum.
+    Each id is assigned once. Every demand gets its minimum before any gets more, up to its maximum.
     """
     search = _Search(demands)
     for index, demand in enumerate(demands):
@@ -62,7 +64,10 @@ def assign(demands: Sequence[Demand]) -> tuple[tuple[int, ...], ...] | None:
 
 
 class _Search:
-    """A partial assignment. An assigned id stays assigned, but may move to another demand."""
+    """A partial assignment of resource ids to demands, to which ``fill`` adds.
+
+    An assigned id stays assigned, but may move to another demand.
+    """
 
     def __init__(self, demands: Sequence[Demand]) -> None:
         self.holder: dict[int, int] = {}
@@ -72,7 +77,7 @@ class _Search:
         self._closed: set[int] = set()
 
     def fill(self, index: int, wanted: int) -> int:
-        """Assign up to ``wanted`` more ids to demand ``index``; return how many it received."""
+        """Assign up to ``wanted`` more ids to the demand number ``index``; return how many."""
         got = 0
         while got < wanted:
             free = next((id_ for id_ in self._fresh[index] if id_ not in self.holder), None)
@@ -85,10 +90,11 @@ class _Search:
         return got
 
     def _augment(self, index: int, wanted: int) -> int:
-        """Assign up to ``wanted`` more ids by moving other demands to their alternatives.
+        """Assign up to ``wanted`` more ids to a demand by taking ids from other demands.
 
-        Returns how many. The first taker on the path takes free ids; each other taker takes ids
-        from the one before it.
+        Returns how many. The other demands get different ids instead. The demands on the path (see
+        ``_path``) pass ids on: the first demand takes free ids, and each further demand takes ids
+        from the demand before it.
         """
         path = self._path(index)
         if not path:
@@ -103,7 +109,11 @@ class _Search:
         return count
 
     def _path(self, index: int) -> list[tuple[int, int | None]]:
-        """Return the shortest path of (taker, loser or None) from free ids to ``index``, or []."""
+        """Return the shortest augmenting path by which the demand ``index`` can get a free id.
+
+        The path is a list of (demand that takes an id, demand that loses it). In the first pair,
+        the id is free, and the loser is None. The list is empty if there is no path.
+        """
         if index in self._closed:
             return []
         taker: dict[int | None, int] = {}
@@ -129,9 +139,10 @@ def _chain(taker: dict[int | None, int], index: int) -> list[tuple[int, int | No
 
 
 def choose(demands: Sequence[Demand], free: Free) -> tuple[Units, ...] | None:
-    """Return the units of each demand by resource id; None if no packing is found.
+    """Return one mapping per demand, from resource id to number of units.
 
-    ``free`` is by resource id and class. Every minimum is met before any demand gets more.
+    Returns None if it finds no packing. ``free`` has the free amounts by resource id and resource
+    class. Every demand gets its minimum before any gets more.
     """
     shares = [index for index, demand in enumerate(demands) if demand.amounts]
     if not shares:
@@ -147,7 +158,10 @@ def choose(demands: Sequence[Demand], free: Free) -> tuple[Units, ...] | None:
 def _attempts(
     demands: Sequence[Demand], free: Free, shares: Sequence[int]
 ) -> Iterator[tuple[Sequence[Demand], Sequence[int], bool]]:
-    """Yield arguments of ``_pack``: demands, the order of share demands, ``wholes_first``."""
+    """Yield the arguments of the calls of ``_pack`` to try, the most promising first.
+
+    These are the demands, the order in which to pack demands for shares, and ``wholes_first``.
+    """
     examined = sum(len(demands[index].candidates) for index in shares)
     orders = min(_ORDERS, max(1, _MOST_EXAMINED // max(1, examined)))
     mixed = len(shares) < len(demands)
@@ -159,7 +173,11 @@ def _attempts(
 
 
 def _roomiest(demands: Sequence[Demand], free: Free) -> Sequence[Demand]:
-    """Return the demands with candidates sorted by room: most first for shares, last for wholes."""
+    """Return the demands with their candidates sorted by free room.
+
+    A demand for shares tries the resources with the most room first, a demand for whole resources
+    last.
+    """
     sizes = {tuple(demand.amounts.items()) for demand in demands if demand.amounts}
     fitting = {
         id_: sum(room(free.get(id_, {}), dict(size)) for size in sizes)
@@ -171,7 +189,7 @@ def _roomiest(demands: Sequence[Demand], free: Free) -> Sequence[Demand]:
 
 
 def most(demand: Demand, free: Free) -> int:
-    """Return how many units a demand could get if it were alone and had no maximum."""
+    """Return how many units a demand could get if it were the only one and had no maximum."""
     if not demand.amounts:
         return len(demand.candidates)
     fitting = [room(free[id_], demand.amounts) for id_ in demand.candidates]
@@ -181,12 +199,12 @@ def most(demand: Demand, free: Free) -> int:
 
 
 def room(free: Mapping[str, int], amounts: Mapping[str, int]) -> int:
-    """Return how many units of ``amounts`` fit into ``free``."""
+    """Return how many units, of ``amounts`` each, fit into the amounts ``free`` of a resource."""
     return max(0, min(free.get(name, 0) // amount for name, amount in amounts.items()))
 
 
 def first(units: Units, count: int) -> Units:
-    """Return the first ``count`` of ``units``, in the order of the mapping."""
+    """Return the first ``count`` units of the mapping ``units`` (from resource id to number)."""
     kept: dict[int, int] = {}
     for id_, has in units.items():
         if count > 0:
@@ -196,7 +214,11 @@ def first(units: Units, count: int) -> Units:
 
 
 def laid_out(units: Units, layout: Layout) -> Units:
-    """Return the units that the layout permits; if TOGETHER, those on the resource with most."""
+    """Return as many of the units as the layout permits, as a mapping from resource id to number.
+
+    If the layout is APART, there is one unit per resource. If it is TOGETHER, only the resource
+    with the most units remains.
+    """
     if layout is Layout.APART:
         return dict.fromkeys(units, 1)
     if layout is Layout.TOGETHER and units:
@@ -208,9 +230,10 @@ def laid_out(units: Units, layout: Layout) -> Units:
 def _pack(
     demands: Sequence[Demand], free: Free, order: Sequence[int], *, wholes_first: bool
 ) -> tuple[Units, ...] | None:
-    """Return the units of each demand, with shares packed in ``order``; None if they do not fit.
+    """Return one mapping per demand, from resource id to number of units; None if they do not fit.
 
-    Shares take candidates of whole demands last. ``wholes_first`` first sets those aside.
+    Demands for shares are packed in ``order``. They take the candidates of demands for whole
+    resources last. If ``wholes_first`` is set, whole resources are set aside before that.
     """
     wholes = [index for index in range(len(demands)) if index not in order]
     packing = _Packing(free)
@@ -242,7 +265,11 @@ def _whole(
     spared: AbstractSet[int] = frozenset(),
     closed: AbstractSet[int] = frozenset(),
 ) -> tuple[Units, ...] | None:
-    """Return whole resources for the demands: none of ``closed``, those of ``spared`` last."""
+    """Assign whole resources to the demands; None if there are not enough.
+
+    Resources in ``closed`` are not assigned, and resources in ``spared`` only if no others are
+    left.
+    """
     usable = []
     for demand in (_last(demands[index], spared) for index in indexes):
         candidates = tuple(id_ for id_ in demand.candidates if id_ not in closed)
@@ -252,7 +279,7 @@ def _whole(
 
 
 def _last(demand: Demand, spared: AbstractSet[int]) -> Demand:
-    """Return the demand with its candidates that are in ``spared`` at the end."""
+    """Return the demand with those of its candidates that are in ``spared`` moved to the end."""
     return _sorted(demand, spared.__contains__) if spared else demand
 
 
@@ -262,7 +289,7 @@ def _sorted(demand: Demand, key: Callable[[int], int], *, reverse: bool = False)
 
 
 class _Packing:
-    """A partial packing of shares: free amounts by resource, and units by demand."""
+    """A partial packing of shares: the free amounts of resources, and the units of each demand."""
 
     def __init__(self, free: Free) -> None:
         self._left = {id_: dict(amounts) for id_, amounts in free.items()}
@@ -272,16 +299,16 @@ class _Packing:
         return self._taken.get(index, {})
 
     def used(self) -> set[int]:
-        """Return the resources with at least one share."""
+        """Return the ids of resources of which a share is packed."""
         return {id_ for units in self._taken.values() for id_ in units}
 
     def close(self, taken: Sequence[Units]) -> None:
-        """Exclude the resources of ``taken`` from shares: they are assigned as a whole."""
+        """Exclude the resources in ``taken`` from the packing, as they are assigned as a whole."""
         for id_ in itertools.chain(*taken):
             self._left.pop(id_, None)
 
     def fill(self, index: int, demand: Demand, wanted: int) -> bool:
-        """Give demand ``index`` up to ``wanted`` units; return whether the demand has that many."""
+        """Pack units of the demand ``index`` until it has ``wanted``; return whether it has."""
         has = self._taken.setdefault(index, {})
         for id_ in self._order(demand, has):
             missing = wanted - sum(has.values())
@@ -295,7 +322,11 @@ class _Packing:
         return sum(has.values()) >= wanted
 
     def _order(self, demand: Demand, has: Units) -> Sequence[int]:
-        """Return the resources to try; if TOGETHER, those with units already, else the roomiest."""
+        """Return the ids of the resources on which to try to pack units of the demand.
+
+        If the units must be TOGETHER, that is the resource that has units of the demand. If there
+        is none yet, it is the resource with the most room.
+        """
         if demand.layout is not Layout.TOGETHER:
             return demand.candidates
         if has or demand.kept:

@@ -51,16 +51,16 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Everything:
-    """Matches every resource."""
+    """A query that matches every resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """One comparison; ``at`` is the position of the name in the expression.
+    """A comparison of a property with a value; ``at`` is the position in the user's expression.
 
-    Kind "text" compares by code point, even if both values look like numbers. Kind "number"
-    requires a number in ``value``; a property that is not a number never matches. Only with
-    kind "either" does the value ``null`` mean absence.
+    The kind "text" compares by code point, even if both values look like numbers. The kind "number"
+    requires a number in ``value``; a property that is not a number never matches. With the kind
+    "either", the value ``null`` means that the property is absent.
     """
 
     op: Op
@@ -72,7 +72,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """Matches if ``==`` matches with any of ``values``."""
+    """A condition that matches if the property equals (``==``) one of ``values``."""
 
     name: str
     values: tuple[Operand, ...]
@@ -81,7 +81,7 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """Matches if the property exists and contains ``text``, which is not empty."""
+    """A condition that matches if the property exists and contains ``text``, which is not empty."""
 
     name: str
     text: str
@@ -90,21 +90,21 @@ class Contains:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """Matches if all ``parts`` match."""
+    """A query that matches if all ``parts`` match."""
 
     parts: tuple["Query", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Matches if any of ``parts`` matches."""
+    """A query that matches if at least one of ``parts`` matches."""
 
     parts: tuple["Query", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Matches if ``part`` does not."""
+    """A query that matches if ``part`` does not match."""
 
     part: "Query"
 
@@ -137,17 +137,20 @@ def names(query: Query) -> frozenset[str]:
 
 
 def size(query: Query) -> int:
-    """Return the number of conditions; each value of ``in`` is one."""
+    """Return the number of conditions in the query; each value of ``in`` counts as one."""
     return sum(len(leaf.values) if isinstance(leaf, In) else 1 for leaf in _leaves(query))
 
 
 def written(query: Query) -> int:
-    """Return the number of conditions that a user wrote, without those that plug-ins added."""
+    """Return the number of conditions in the query that a user wrote.
+
+    Conditions that plug-ins added do not count.
+    """
     return size(And(tuple(leaf for leaf in _leaves(query) if getattr(leaf, "at", ""))))
 
 
 def check_names(query: Query, known: Collection[str]) -> None:
-    """Raise InvalidQuery if the query names a property that is not ``known``."""
+    """Raise InvalidQuery if the query names a property that is not in ``known``."""
     for leaf in _leaves(query):
         if not isinstance(leaf, Everything) and leaf.name not in known:
             hint = _suggestion(leaf.name, known)
@@ -162,9 +165,10 @@ def both(a: Query, b: Query) -> Query:
 
 
 def as_number(text: str) -> float | None:
-    """Return ``text`` as a number, None if it is not a finite double.
+    """Return ``text`` as a number; None if it is not a finite double.
 
-    Stricter than ``float``: no spaces, no underscores, no foreign digits, no ``.5`` and no ``5.``.
+    The function is stricter than ``float``: no spaces, no underscores, no digits outside ASCII, no
+    ``.5`` and no ``5.``.
     """
     if not _NUMBER.fullmatch(text):
         return None

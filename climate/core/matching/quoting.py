@@ -1,4 +1,4 @@
-"""Input from clients: whether it can be stored, and how error messages quote it.
+"""Text from clients: whether databases can store it, and how error messages quote it.
 
 A quotation contains only the beginning of long input.
 """
@@ -10,12 +10,12 @@ _ECHO = 200
 
 
 def is_storable(text: str) -> bool:
-    """Return whether every database can store ``text``: no NUL, no lone surrogate."""
+    """Return whether every database can store ``text``: it has no NUL and no lone surrogate."""
     return "\x00" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def check_storable(value: object) -> None:
-    """Raise ValueError for decoded JSON that contains a text that ``is_storable`` rejects."""
+    """Raise ValueError if decoded JSON contains a text that a database cannot store."""
     rest = [value]
     while rest:
         value = rest.pop()
@@ -26,7 +26,7 @@ def check_storable(value: object) -> None:
 
 
 def quoted(source: object) -> str:
-    """Return the beginning of ``source`` as JSON; a text counts as JSON already."""
+    """Return the beginning of ``source`` as JSON; if ``source`` is a text, it counts as JSON."""
     return cut(source) if isinstance(source, str) else show(source)
 
 

@@ -1,4 +1,4 @@
-"""The resources that admission must find for a reservation, in terms common to all types."""
+"""A requirement: the resources that a reservation needs, in a form common to all resource types."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ from climate.core.matching.query import Query
 
 
 class Layout(StrEnum):
-    """Where the units of one reservation may be, relative to each other."""
+    """Whether the units of a reservation must be on one resource, or on different ones."""
 
     ANYWHERE = "anywhere"
     TOGETHER = "together"
@@ -17,10 +17,11 @@ class Layout(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """``minimum``..``maximum`` units on resources of a type that match ``query``.
+    """What a reservation needs: from ``minimum`` to ``maximum`` units.
 
-    A unit is a whole resource or, with ``amounts``, that much of each resource class (``VCPU``,
-    ``MEMORY_MB``, ``DISK_GB``, ``CUSTOM_...``) of one resource, which others may share.
+    The units must be on resources of one type that match ``query``. If ``amounts`` is empty, a unit
+    is a whole resource. Otherwise it is a share of one resource: that amount of each resource class
+    (``VCPU``, ``MEMORY_MB``, ``DISK_GB``, ``CUSTOM_...``).
     """
 
     resource_type: str
@@ -36,7 +37,7 @@ class Requirement:
 
     @property
     def parts(self) -> "tuple[Requirement, ...]":
-        """The parts of the requirement, each without ``besides``."""
+        """The requirement and the further requirements that it links by ``besides``, as a tuple."""
         if self.besides is None:
             return (self,)
         return (replace(self, besides=None), *self.besides.parts)
@@ -47,10 +48,10 @@ class Requirement:
         return not self.amounts
 
     def units(self, amounts: Mapping[str, int]) -> int:
-        """Return how many units an allocation of ``amounts`` has; one if it is of a whole resource.
+        """Return how many units an allocation of ``amounts`` has; 1 if it is of a whole resource.
 
-        The allocation may have other resource classes: a lease that ends now keeps its
-        allocations, whatever its parameters become.
+        The allocation may have other resource classes than this requirement: a lease that ends now
+        keeps its allocations, whatever its parameters become.
         """
         common = amounts.keys() & self.amounts.keys()
         return min((amounts[name] // self.amounts[name] for name in common), default=1)

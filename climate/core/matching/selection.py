@@ -1,4 +1,4 @@
-"""Choice among the candidates of a reservation: filters, then weighers.
+"""The choice among the candidates of a reservation: filters, then weighers.
 
 Filters and weighers are plug-ins (docs/plugins.md). They are pure functions, without clock, input
 or output, because they run inside the transaction that books the resources.
@@ -14,7 +14,11 @@ from climate.core.matching.requirement import Requirement
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A matching resource; ``free``: its capacity by class, empty if it is reserved whole."""
+    """A resource that matches a requirement.
+
+    ``free`` is its free capacity by resource class. It is empty if the whole resource is to be
+    reserved.
+    """
 
     resource: Resource
     free: Mapping[str, int] = field(default_factory=dict)
@@ -28,7 +32,7 @@ Weigher = Callable[[Candidate, Requirement], float]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The operator's filters, and weighers with their multipliers."""
+    """The operator's filters, and the operator's weighers with their multipliers."""
 
     filters: tuple[Filter, ...] = ()
     weighers: tuple[tuple[Weigher, float], ...] = ()
@@ -39,10 +43,11 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """Which candidates a request prefers.
+    """Which of the possible resources a request prefers.
 
-    ``rotation`` (0..1) is where in the order of ids the search begins, so that parallel requests
-    try different resources first. ``selection`` takes precedence over this order.
+    The search begins at the position ``rotation`` (0..1) in the order of ids, so that parallel
+    requests try different resources first. The filters and weighers in ``selection`` take
+    precedence over this order.
     """
 
     rotation: float = 0.0
@@ -55,11 +60,12 @@ def rank(
     filters: Sequence[Filter],
     weighers: Sequence[tuple[Weigher, float]],
 ) -> list[Candidate]:
-    """Return the candidates that pass all filters, the best first; ties keep the given order.
+    """Return the candidates that pass all filters, the best first.
 
-    As in Nova's scheduler, the weights of each weigher are scaled from 0 (its worst candidate) to
-    1 (its best), so that only the multipliers decide how much a weigher counts. A negative
-    multiplier reverses its order. Raises ValueError for a weight that is not finite.
+    Equally good candidates keep their order. As in Nova's scheduler, the weights of each weigher
+    are scaled from 0 (its worst candidate) to 1 (its best). So only the multipliers decide how much
+    a weigher counts. A negative multiplier reverses its order. Raises ValueError if a weight is not
+    finite.
     """
     passing = [c for c in candidates if all(passes(c, requirement) for passes in filters)]
     scores = [0.0] * len(passing)
@@ -80,7 +86,7 @@ def _weight(weigher: Weigher, candidate: Candidate, requirement: Requirement) ->
 
 
 def _scaled(weights: Sequence[float]) -> list[float]:
-    """Return the weights scaled to 0..1; all 0 if they are equal."""
+    """Return the weights scaled to the range from 0 to 1. If all are equal, all are 0."""
     if not weights:
         return []
     # Halves, so that the difference of the largest floats does not overflow.

@@ -1,1 +1,1 @@
-"""A notification, and the rules of webhook delivery."""
+"""Notifications and filters on them, and the rules of webhook delivery and calendar feeds."""

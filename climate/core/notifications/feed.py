@@ -1,6 +1,7 @@
 """Calendar feeds: which leases a feed shows, and how a lease becomes a calendar entry.
 
-A feed is read at a secret address, without a token. It shows what its project may see.
+Calendar programs read a feed at a secret address, without a token. A feed shows what its project
+may see.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ _SECOND = timedelta(seconds=1)
 
 
 class FeedScope(StrEnum):
-    """What a feed shows: one lease, the leases of a project, or the bookings of a resource."""
+    """The contents of a feed: one lease, the leases of a project, or the bookings of a resource."""
 
     LEASE = "lease"
     PROJECT = "project"
@@ -44,9 +45,10 @@ class EntryStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """A feed. ``sees_all``: its maker may read the leases of all projects.
+    """A calendar feed: which leases it shows, and who created it.
 
-    ``target_id`` is the id of the lease, project or resource. ``last_read_at`` is exact to an hour.
+    ``target_id`` is the id of the lease, project or resource. ``sees_all`` means that the user who
+    created it may read the leases of all projects. ``last_read_at`` is exact to an hour.
     """
 
     id: str
@@ -62,7 +64,7 @@ class Feed:
 
 @record(frozen=True, slots=True, kw_only=True)
 class ListedLease:
-    """The columns of a lease that its calendar entry needs."""
+    """The attributes of a lease that its calendar entry needs."""
 
     id: str
     name: str
@@ -81,7 +83,7 @@ class ListedLease:
 class Entry:
     """A calendar entry. ``sequence`` grows whenever the window or the status changes.
 
-    ``lease_id`` is None for bookings that the reader may not see in detail.
+    ``lease_id`` is None if the reader may know only that a resource is booked.
     """
 
     uid: str
@@ -108,7 +110,10 @@ def secret_hash(secret: str) -> str | None:
 
 
 def uid(lease_id: str, feed_scope: FeedScope, target_id: str) -> str:
-    """Return the stable identifier of a lease in the feeds of a scope."""
+    """Return the identifier of a lease's calendar entry, which stays the same in all versions.
+
+    In the feed of a resource, the entry has a different identifier than in other feeds.
+    """
     suffix = f"-{target_id}" if feed_scope is FeedScope.RESOURCE else ""
     return f"{lease_id}{suffix}@climate"
 
@@ -135,9 +140,9 @@ def entry(lease: ListedLease, uid: str) -> Entry:
 
 
 def removed(window: Window, ended_at: datetime, *, begun: bool) -> tuple[EntryStatus, Window]:
-    """Return the status and the window of the entry of a lease that is deleted.
+    """Return the status and the window of the calendar entry of a deleted lease.
 
-    A lease that had begun took place until ``ended_at``; any other is cancelled.
+    If the lease had begun, its entry ends at ``ended_at``. Otherwise its entry is cancelled.
     """
     end = min(window.end, ended_at).replace(microsecond=0)
     if not begun or end - window.start < _SECOND:
@@ -146,10 +151,11 @@ def removed(window: Window, ended_at: datetime, *, begun: bool) -> tuple[EntrySt
 
 
 def taken(feed: Feed, bookings: Iterable[tuple[Window, bool]]) -> list[Entry]:
-    """Return anonymous entries for the bookings of others: windows, and whether each is a share.
+    """Return anonymous calendar entries for bookings of other projects.
 
-    Bookings that touch are merged, so that nobody can tell leases apart. The windows are sorted by
-    start.
+    ``bookings`` has the window of each booking, and whether it is for a share of the resource. The
+    windows must be sorted by start. Bookings that touch are merged, so that a reader cannot tell
+    leases apart.
     """
     merged: list[tuple[Window, bool]] = []
     for is_share in (False, True):

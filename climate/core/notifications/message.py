@@ -1,4 +1,4 @@
-"""A notification, usually about a lease, and filters on notifications."""
+"""Notifications, which are usually about a lease, and filters on notifications."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,10 @@ PATTERN = re.compile(r"(?:[\w.:-]{1,128}\*?|\*)\Z", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """A notification. ``seq`` is its place in the log; repetitions have equal ``message_id``."""
+    """A notification in the log; ``seq`` is its number there.
+
+    If climate sends a notification twice, both have the same ``message_id``.
+    """
 
     seq: int
     message_id: str
@@ -27,7 +30,10 @@ class Notification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationFilter:
-    """Conditions on notifications; None (or no pattern) matches any. Patterns: see ``PATTERN``."""
+    """Conditions on notifications. If a field is None or empty, it matches any notification.
+
+    ``event_types`` has event types, or prefixes of event types that end with ``*``.
+    """
 
     project_id: str | None = None
     lease_id: str | None = None
@@ -37,14 +43,21 @@ class NotificationFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matches:
-    """Matching notifications, oldest first; the next search begins after the number ``after``."""
+    """The notifications that a search found, oldest first.
+
+    The next search must begin after the number ``after``.
+    """
 
     notifications: list[Notification]
     after: int
 
 
 def payload_when_sent(notification: Notification, now: datetime) -> dict[str, Any]:
-    """Return the payload with ``seq``, ``message_id`` and, in a reminder, ``starts_in`` (s)."""
+    """Return the payload of a notification that is sent at ``now``.
+
+    It also has ``seq`` and ``message_id``. If the notification is a reminder of the start, it has
+    ``starts_in``, the seconds until the start.
+    """
     payload = {
         **notification.payload,
         "seq": notification.seq,

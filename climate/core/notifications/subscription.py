@@ -1,8 +1,9 @@
-"""Webhook subscriptions: allowed URLs, and what follows from a failed delivery.
+"""Webhook subscriptions: which URLs are allowed, and what climate does after a failed delivery.
 
-A subscription delivers one notification at a time, so its receiver gets them in order. A failed
-delivery is retried with growing pauses and then becomes a dead letter. After several dead letters
-in a row the subscription is suspended until its owner resumes it.
+A subscription delivers one notification at a time, so its receiver gets them in order. climate
+retries a failed delivery with growing pauses. When all attempts have failed, the notification
+becomes a dead letter. After several dead letters in a row, the subscription is suspended until its
+owner resumes it.
 """
 
 import base64
@@ -56,13 +57,14 @@ class SubscriptionStatus(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookRules:
-    """The operator's rules for webhooks. ``timeout`` is the seconds for a whole delivery.
+    """The operator's rules for webhooks.
 
-    ``networks`` are allowed in addition to the public Internet, ``plain`` allows http. A delivery
-    has ``attempts`` attempts; ``given_up`` dead letters in a row suspend a subscription.
-    ``largest`` is the maximum size of a body in bytes. A manager serves ``parallel`` subscriptions
-    at once. A project has at most ``per_project`` subscriptions. ``secret_keys`` are Fernet keys
-    for stored secrets: the first encrypts, all decrypt.
+    ``timeout`` is the seconds for a whole delivery. Webhooks may go to the public Internet and to
+    ``networks``. If ``plain`` is set, URLs may be http. A delivery has ``attempts`` attempts. After
+    ``given_up`` dead letters in a row, the subscription is suspended. ``largest`` is the maximum
+    size of a body in bytes. A manager serves ``parallel`` subscriptions at once. A project has at
+    most ``per_project`` subscriptions. ``secret_keys`` are Fernet keys for stored secrets: the
+    first encrypts, all decrypt.
     """
 
     networks: tuple[Network, ...] = ()
@@ -82,11 +84,12 @@ NO_WEBHOOK_RULES = WebhookRules()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """A subscription and its progress; all notifications up to ``done_seq`` are processed.
+    """A subscription to notifications, and the progress of its deliveries.
 
-    ``attempts`` is the failed attempts of the present notification, ``given_up`` the number of dead
-    letters in a row. ``reason`` is why the subscription is suspended. ``slow``: its receiver was
-    slow or failed last time.
+    All notifications up to the number ``done_seq`` are processed: delivered, given up, or not
+    wanted. ``attempts`` is the number of failed attempts to deliver the next one. ``given_up`` is
+    the number of dead letters in a row. ``reason`` is why the subscription is suspended. ``slow``
+    means that its receiver was slow or failed last time.
     """
 
     id: str
@@ -108,7 +111,10 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A notification that could not be delivered; if ``wanted``, climate will send it again."""
+    """A notification that climate gave up delivering to a subscription.
+
+    If ``wanted`` is set, climate will try to deliver it again.
+    """
 
     subscription_id: str
     seq: int
@@ -120,9 +126,10 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One attempt to deliver a notification; ``letter`` is the dead letter that it repeats, if any.
+    """An attempt to deliver a notification.
 
-    ``secret`` is in its stored form, which may be encrypted.
+    ``letter`` is the dead letter that the attempt repeats, if any. ``secret`` is in its stored
+    form, which may be encrypted.
     """
 
     subscription: Subscription
@@ -134,9 +141,10 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of a delivery: success if there is no ``reason``.
+    """The result of an attempt to deliver a notification. If ``reason`` is None, it succeeded.
 
-    ``gone``: the receiver answered 410. ``retry_after``: it requested this pause (seconds).
+    ``gone`` means that the receiver answered 410. ``retry_after`` is the pause in seconds that the
+    receiver requested.
     """
 
     reason: str | None = None
@@ -147,9 +155,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What follows from a failure: retry after ``pause`` seconds, or give up this notification.
+    """What climate does after a failed delivery.
 
-    ``suspend`` is the reason to suspend the subscription.
+    It retries after ``pause`` seconds. If ``give_up`` is set, it instead makes the notification a
+    dead letter. ``suspend`` is the reason to suspend the subscription (None: do not suspend it).
     """
 
     pause: float
@@ -158,7 +167,7 @@ class Verdict:
 
 
 def judge(failed: Subscription, outcome: Outcome, rules: WebhookRules, jitter: float) -> Verdict:
-    """Return what follows from a failed delivery; ``jitter`` is random in [0, 1)."""
+    """Return what climate does after a failed delivery. ``jitter`` is a random number in [0, 1)."""
     reason = (outcome.reason or "")[:_LONGEST_REASON]
     if outcome.gone:
         return Verdict(pause=0.0, suspend=reason)
@@ -173,7 +182,10 @@ def judge(failed: Subscription, outcome: Outcome, rules: WebhookRules, jitter: f
 
 
 def key_of(secret: str) -> bytes:
-    """Return the key that a secret encodes; raises InvalidInput for a wrong format."""
+    """Return the key that the secret of a subscription encodes.
+
+    Raises InvalidInput if the secret has a wrong format.
+    """
     try:
         key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     except (binascii.Error, ValueError):
@@ -187,7 +199,10 @@ def key_of(secret: str) -> bytes:
 
 
 def check_url(url: str, rules: WebhookRules) -> None:
-    """Raise InvalidInput for a URL that is invalid or not allowed, without resolving its name."""
+    """Raise InvalidInput if a URL is invalid, or webhooks may not go to it.
+
+    The function does not resolve the name in the URL.
+    """
     host, _ = where(url)
     scheme = url.partition(":")[0].lower()
     if scheme != "https" and not (rules.plain and scheme == "http"):
@@ -217,7 +232,7 @@ def where(url: str) -> tuple[str, int]:
 
 
 def check_address(text: str, rules: WebhookRules) -> None:
-    """Raise InvalidInput unless ``text`` is an IP address to which webhooks may go."""
+    """Raise InvalidInput if ``text`` is not an IP address, or webhooks may not go to it."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -232,7 +247,7 @@ def check_address(text: str, rules: WebhookRules) -> None:
 
 
 def _effective(address: Address) -> Address:
-    """Return the IPv4 address inside an IPv6 address, or the address itself."""
+    """Return the IPv4 address inside an IPv6 address; the address itself if there is none."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
         if inner is None and address in _NAT64:

@@ -1,1 +1,1 @@
-"""When hosts are prepared and shut down, and how ready they are."""
+"""The rules for preparing hosts and shutting them down, and the readiness of hosts."""

@@ -1,7 +1,7 @@
 """Power saving: which idle hosts to switch off, and how long they were off. Pure.
 
-A spare pool of each hardware class stays on. climate switches a host off only if the host can stay
-off for a while and be ready again in time for its next booking.
+Of each hardware class, some spare hosts stay on. climate switches a host off only if the host can
+stay off for a while and be ready again in time for its next booking.
 """
 
 from collections import Counter
@@ -15,9 +15,10 @@ from climate.core.provisioning.shutdown import Shutdown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Hosts go off after ``idle_time`` seconds without a lease, if they can stay off as long again.
+    """The operator's settings of power saving.
 
-    ``spare`` hosts of each class stay on.
+    A host is switched off after ``idle_time`` seconds without a lease, if it can then stay off for
+    at least as long. ``spare`` hosts of each hardware class stay on.
     """
 
     idle_time: float = 1800.0
@@ -26,9 +27,10 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeHost:
-    """A host that works, has power, and has neither a lease nor a task since ``idle_since``.
+    """A host that works, has power, and has had no lease and no task since ``idle_since``.
 
-    Its next booking begins at ``next_start``; ``lead`` is its lead time in seconds.
+    A task is a preparation or a shutdown. The next booking of the host begins at ``next_start``.
+    ``lead`` is the time in seconds that a provisioner needs to get the host ready.
     """
 
     id: int
@@ -40,7 +42,10 @@ class FreeHost:
 
 @dataclass(slots=True, kw_only=True)
 class Saved:
-    """Host-hours off, and number of shutdowns, of a class in the period that begins ``since``."""
+    """For how many host-hours the hosts of a class were off in a period.
+
+    ``shutdowns`` is how often they went off. The period begins at ``since``.
+    """
 
     hardware: str
     since: datetime | None
@@ -49,15 +54,16 @@ class Saved:
 
 
 def ahead(host: FreeHost, policy: Policy) -> timedelta:
-    """Return how far off the next booking of a host must be for the host to be switched off."""
+    """Return how long before its next booking a host must be idle for climate to switch it off."""
     return timedelta(seconds=host.lead + policy.idle_time)
 
 
 def to_switch_off(hosts: Iterable[FreeHost], policy: Policy, now: datetime) -> list[FreeHost]:
-    """Return the hosts to switch off, from all free hosts that are on.
+    """Return the hosts to switch off. ``hosts`` are all free hosts that are on.
 
-    Hosts without a booking go first, then those with the latest next booking, then those idle
-    the longest. A host whose next booking is sooner than ``ahead`` does not count as a spare.
+    Hosts without a booking come first, then hosts with the latest next booking, then hosts that
+    have been idle the longest. A host whose next booking begins within the time ``ahead`` does not
+    count as a spare.
     """
     by_class: dict[str, list[FreeHost]] = {}
     for host in hosts:
@@ -73,10 +79,10 @@ def to_wake(
     policy: Policy,
     now: datetime,
 ) -> list[Shutdown]:
-    """Return the shutdowns whose hosts climate must switch on as spares, the longest off first.
+    """Return the shutdowns whose hosts must be switched on as spares, the longest off first.
 
-    ``hosts`` are free and on. ``coming`` has the class of each booting host, ``resting`` the
-    shutdowns to choose from.
+    ``hosts`` are free and on. ``coming`` has the hardware class of each host that is booting. The
+    function chooses among the shutdowns in ``resting``.
     """
     warm = Counter(coming)
     warm.update(host.hardware for host in hosts if _is_spare(host, policy, now))
@@ -106,10 +112,10 @@ def _order(host: FreeHost) -> tuple[bool, float, datetime, int]:
 def saved(
     shutdowns: Iterable[Shutdown], since: datetime, until: datetime, period: Period
 ) -> list[Saved]:
-    """Return the host-hours off from ``since`` to ``until``, by class and period, in this order.
+    """Return for how many host-hours hosts were off from ``since`` to ``until``.
 
-    A shutdown counts in the period in which the host went off; its hours count in each period
-    during which the host was off.
+    The result is sorted by hardware class and period. A shutdown counts in the period in which the
+    host went off. Its hours count in each period during which the host was off.
     """
     shares: dict[tuple[str, datetime | None], Saved] = {}
     for task in sorted(shutdowns, key=lambda task: (task.hardware, task.off_at or until)):
@@ -124,7 +130,7 @@ def saved(
 def _parts(
     task: Shutdown, since: datetime, until: datetime, period: Period
 ) -> Iterator[tuple[datetime, datetime]]:
-    """Split the time that a host was off at the begins of periods."""
+    """Yield the spans during which a host was off, divided at the borders of periods."""
     if task.off_at is None:
         return
     begin, end = max(task.off_at, since), min(task.over_at or until, until)

@@ -1,11 +1,13 @@
 """Lead time: how long before a lease the preparation of a host must start. Pure.
 
-climate learns it from the durations (seconds) of earlier preparations. It compares logarithms, as
-a slow host is slower by a factor, and a boot sometimes takes several times as long. The usual
-duration of a host is the weighted median of its recent ones; while there are few, the median of its
-class counts, too. The spread comes from the whole class, as a single host has too few durations to
-show an event of one in five hundred. The spread is the distribution of each duration divided by
-its prediction at that time (its *surprise*).
+climate learns it from the durations (in seconds) of earlier preparations. It compares logarithms,
+because a slow host is slower by a factor, and a boot sometimes takes several times as long.
+
+The usual duration of a host is the weighted median of its recent durations. While there are few of
+these, the median of its hardware class counts, too. The spread of the durations comes from the
+whole class, as a single host has too few durations to show an event of one in five hundred. It is
+the distribution of each duration divided by the duration that was predicted at that time (its
+*surprise*).
 """
 
 import math
@@ -30,7 +32,10 @@ _PRIOR_EXCESS, _PRIOR_COUNT = 0.35, 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The operator's settings: seconds, and a safety factor on the learned duration."""
+    """The operator's settings for lead times: bounds in seconds, and a safety factor (``margin``).
+
+    ``prior`` is the duration in seconds that is assumed before any is known.
+    """
 
     prior: float = 1800.0
     margin: float = 1.1
@@ -40,10 +45,12 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What climate has learned of a hardware class; without durations there are no ``surprises``.
+    """What climate has learned about the preparation of hosts of a hardware class.
 
-    ``usual`` is the logarithm of seconds. ``surprises`` are the sorted logarithms of duration
-    divided by prediction, by the number of earlier durations of the host (0, 1, or 2 for more).
+    ``usual`` is the logarithm of the usual duration in seconds. ``surprises`` are the sorted
+    logarithms of duration divided by predicted duration. They are in three groups, by the number of
+    durations that were known of the host before: 0, 1, or more. Without durations, the groups are
+    empty.
     """
 
     usual: float
@@ -52,7 +59,12 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lead:
-    """A lead time in seconds, from the ``usual`` duration and the factor ``allowance`` on it."""
+    """The lead time of a host in seconds, and how it was computed.
+
+    ``usual`` is the usual duration of a preparation, ``allowance`` a factor on it for slow cases.
+    ``own_times`` and ``class_times`` are the numbers of known durations of the host and its
+    hardware class.
+    """
 
     seconds: float
     usual: float
@@ -62,7 +74,10 @@ class Lead:
 
 
 def profile(times: Iterable[Sequence[float]], policy: Policy) -> Profile:
-    """Return the profile of a class; ``times`` are the durations per host, the oldest first."""
+    """Return the profile of a hardware class, from the durations of preparations.
+
+    ``times`` has the durations of each host, the oldest first.
+    """
     known = [[math.log(value) for value in own[-REMEMBERED:]] for own in times if own]
     if not known:
         return Profile(math.log(policy.prior))
@@ -75,9 +90,10 @@ def profile(times: Iterable[Sequence[float]], policy: Policy) -> Profile:
 
 
 def lead(times: Sequence[float], like: Profile, quantile: float, policy: Policy) -> Lead:
-    """Return the lead time with which a host is ready in ``quantile`` (0..1) of all cases.
+    """Return the lead time that suffices to get a host ready in the share ``quantile`` of cases.
 
-    ``times`` are the durations of the host, the oldest first; ``like`` is the profile of its class.
+    ``times`` are the durations of the host, the oldest first. ``like`` is the profile of its
+    hardware class.
     """
     own = [math.log(value) for value in times[-REMEMBERED:]]
     known = like.surprises[min(len(own), 2)]
@@ -95,15 +111,18 @@ def lead(times: Sequence[float], like: Profile, quantile: float, policy: Policy)
 
 
 def of_all(share: float, hosts: int) -> float:
-    """Return the quantile per host with which all ``hosts`` are ready in ``share`` of all cases."""
+    """Return how likely each host must be ready, so that all are ready in ``share`` of all cases.
+
+    ``hosts`` is the number of hosts. The result is a probability (0..1).
+    """
     return float(share ** (1 / max(hosts, 1)))
 
 
 def surprise(known: Sequence[float], quantile: float) -> float:
-    """Return the logarithm of the surprise at a quantile; ``known`` is sorted.
+    """Return the logarithm of (duration / predicted duration) at a quantile; ``known`` is sorted.
 
-    With too few values, assume a Pareto tail with the exponent of Hill's estimator, and extrapolate
-    the tail with Weissman's estimator (1978).
+    If there are too few values, assume a Pareto tail with the exponent of Hill's estimator, and
+    extrapolate the tail with Weissman's estimator (1978).
     """
     count = len(known)
     if count * (1 - quantile) >= _NEEDED:
@@ -116,14 +135,17 @@ def surprise(known: Sequence[float], quantile: float) -> float:
 
 
 def _usual(own: Sequence[float], in_class: float) -> float:
-    """Return the weighted median of a host's durations (recent ones weigh more) and its class's."""
+    """Return the weighted median of a host's durations and the median of its hardware class.
+
+    Recent durations of the host weigh more.
+    """
     newest = len(own) - 1
     weighted = [(value, 0.5 ** ((newest - age) / _HALF_LIFE)) for age, value in enumerate(own)]
     return _middle([*weighted, (in_class, _CLASS_WEIGHT)])
 
 
 def _has_drifted(own: Sequence[float], like: Profile) -> bool:
-    """Return whether the last durations were all far longer than predicted."""
+    """Return whether the last durations of a host were all far longer than predicted."""
     before, last = own[:-_DRIFT], own[-_DRIFT:]
     if not before:
         return False
@@ -141,7 +163,10 @@ def _middle(weighted: Sequence[tuple[float, float]]) -> float:
 def profiles(
     times: Mapping[str, Sequence[float]], classes: Mapping[str, str], policy: Policy
 ) -> Mapping[str, Profile]:
-    """Return the profile of each class, from the durations and the class of each host."""
+    """Return the profile of each hardware class.
+
+    ``times`` has the durations of preparations by host, ``classes`` the hardware class by host.
+    """
     by_class: dict[str, list[Sequence[float]]] = {name: [] for name in set(classes.values())}
     for host, name in classes.items():
         by_class[name].append(times.get(host, ()))

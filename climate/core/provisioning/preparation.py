@@ -1,4 +1,4 @@
-"""Preparations: tasks to get a host of a reservation ready by a certain time. Pure.
+"""Preparations: tasks for provisioners to get a host ready for a lease in time. Pure.
 
 The functions of this module return the changed task.
 """
@@ -29,11 +29,11 @@ OPEN = (PreparationState.WANTED, PreparationState.ACCEPTED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation(Task[PreparationState]):
-    """A host that must be ready by ``needed_at``.
+    """A task to get a host ready for a lease by ``needed_at``.
 
     ``lead`` is the planned duration in seconds. If the host is not ready at ``replace_at``, climate
-    allocates another host; None if there is no time for that. ``seconds`` is the measured
-    duration of each phase.
+    replaces it by another host. If there is no time for that, ``replace_at`` is None. ``seconds``
+    is the measured duration of each phase.
     """
 
     noun: ClassVar = "Preparation"
@@ -52,7 +52,7 @@ class Preparation(Task[PreparationState]):
 
     @property
     def early(self) -> float | None:
-        """Seconds from ``ready_at`` to ``needed_at``; negative if the host was late."""
+        """The seconds from ``ready_at`` to ``needed_at``; negative if the host was late."""
         return None if self.ready_at is None else (self.needed_at - self.ready_at).total_seconds()
 
     @property
@@ -62,7 +62,10 @@ class Preparation(Task[PreparationState]):
 
 
 def accept(task: Preparation, owner: str, now: datetime, until: datetime) -> Preparation:
-    """Claim the task for ``owner``, or extend its claim; raises as ``check_claimable``."""
+    """Claim the task for the provisioner ``owner`` until ``until``, or extend its claim.
+
+    Raises the errors of ``check_claimable``.
+    """
     task.check_claimable(owner, now)
     return replace(
         task,
@@ -77,9 +80,9 @@ def accept(task: Preparation, owner: str, now: datetime, until: datetime) -> Pre
 def ready(
     task: Preparation, owner: str, now: datetime, seconds: Mapping[str, float]
 ) -> Preparation:
-    """Store that the host became ready at ``now``, unless stored already.
+    """Store that the host became ready at ``now``, unless an earlier report has said so.
 
-    Raises as ``check_owner``.
+    Raises the errors of ``check_owner``.
     """
     task.check_owner(owner)
     if task.progress is PreparationState.READY:
@@ -89,7 +92,10 @@ def ready(
 
 
 def failed(task: Preparation, owner: str, seconds: Mapping[str, float], reason: str) -> Preparation:
-    """Store that an accepted preparation failed, and the ``reason``; raises as ``check_owner``."""
+    """Store that an accepted preparation failed, and the ``reason``.
+
+    Raises the errors of ``check_owner``.
+    """
     task.check_owner(owner)
     if task.progress is not PreparationState.ACCEPTED:
         return task
@@ -98,7 +104,10 @@ def failed(task: Preparation, owner: str, seconds: Mapping[str, float], reason: 
 
 
 def released(task: Preparation, owner: str) -> Preparation:
-    """Release the claim, so that any provisioner can claim the task; raises as ``check_owner``."""
+    """Release the claim of ``owner``, so that any provisioner can claim the task.
+
+    Raises the errors of ``check_owner``.
+    """
     task.check_owner(owner)
     if task.progress is not PreparationState.ACCEPTED:
         return task

@@ -1,4 +1,4 @@
-"""Readiness of the hosts of a lease now, and of all leases in a period. Pure."""
+"""The readiness of a lease's hosts now, and a summary of the readiness of all leases. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from climate.core.provisioning.preparation import Preparation, PreparationState
 
 
 class Readiness(StrEnum):
-    """The readiness of a lease or a host."""
+    """Whether a host, or all hosts of a lease, are ready for use."""
 
     PREPARING = "preparing"
     READY = "ready"
@@ -27,7 +27,11 @@ class Period(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Whether the hosts of a lease were ready at its start. ``never``: the lease did not start."""
+    """Whether the hosts of a lease were ready at its start.
+
+    ``short_notice`` means that the lease was created too late for that. ``never`` means that the
+    lease did not start.
+    """
 
     READY = "ready"
     LATE = "late"
@@ -41,10 +45,11 @@ _SHORT_NOTICE = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """The readiness of a lease or a host; state None: there is no preparation yet.
+    """The readiness of a lease or a host, as the API shows it.
 
-    ``early`` is the seconds from ready to needed, negative if a host was late; of several hosts
-    it is the minimum. The lease cannot start before the hosts in ``waiting_for`` are ready.
+    ``state`` is None if there is no preparation yet. ``early`` is how many seconds the host was
+    ready before it was needed; it is negative if the host was late. Of several hosts, the minimum
+    counts. The lease cannot start before the hosts in ``waiting_for`` are ready.
     """
 
     state: Readiness | None
@@ -60,7 +65,8 @@ class Shown:
 class Seen:
     """Whether the cloud reports a host as up, and the time of that report.
 
-    A cloud that relies on heartbeats still reports a host as up that has just lost its power.
+    If the cloud relies on heartbeats, it still reports a host as up for some time after the host
+    has lost its power.
     """
 
     up: bool
@@ -69,9 +75,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostKnown:
-    """What climate knows about a host; ``times``: seconds of its preparations, the oldest first.
+    """What climate knows about a host: durations of preparations, quarantine, and whether it is up.
 
-    ``set_aside`` is the reason of its quarantine. ``up`` is what the cloud reported at ``seen_at``.
+    ``times`` are the durations in seconds, the oldest first. ``set_aside`` is the reason of the
+    quarantine. ``up`` is what the cloud reported at ``seen_at``.
     """
 
     resource_id: int
@@ -85,9 +92,9 @@ class HostKnown:
 
 @dataclass(slots=True, kw_only=True)
 class Share:
-    """Counts of leases and hosts, and of the ready ones, by hardware class and period.
+    """The numbers of leases and hosts of a hardware class in a period, and of the ready ones.
 
-    ``short_notice`` counts leases that were created too late for their hosts to be ready.
+    ``short_notice`` is the number of leases that were created too late for their hosts to be ready.
     """
 
     hardware: str
@@ -101,18 +108,24 @@ class Share:
 
     @property
     def ready_share(self) -> float:
-        """The share of ready leases, not counting leases on short notice; 1 if no lease counts."""
+        """The share of leases whose hosts were ready in time; 1 if no lease counts.
+
+        Leases on short notice do not count.
+        """
         possible = self.leases - self.short_notice
         return self.ready_leases / possible if possible else 1.0
 
     @property
     def mean_early(self) -> float | None:
-        """Mean seconds from ready to needed, over the hosts that were ready in time."""
+        """How many seconds hosts were ready before they were needed, on average.
+
+        Only hosts that were ready in time count.
+        """
         return sum(self.early) / len(self.early) if self.early else None
 
 
 def shown(tasks: Sequence[Preparation], now: datetime) -> Shown:
-    """Return the readiness of hosts; ``tasks`` are their preparations that are not over."""
+    """Return the readiness of hosts, from their preparations that are not over (``tasks``)."""
     done = [task.ready_at for task in tasks if task.ready_at is not None]
     all_ready = len(done) == len(tasks)
     earlies = [task.early for task in tasks if task.early is not None]
@@ -140,7 +153,8 @@ def _state(tasks: Sequence[Preparation], now: datetime) -> Readiness | None:
 def summary(preparations: Iterable[Preparation], period: Period) -> list[Share]:
     """Return a ``Share`` per hardware class and period, from preparations that were due.
 
-    A lease counts once per class of its hosts and per time at which it needed hosts.
+    A lease counts once for each class of its hosts, and once more for each further time at which it
+    needed hosts.
     """
     starts: dict[tuple[str, datetime, str], list[Preparation]] = {}
     for task in preparations:
@@ -154,7 +168,7 @@ def summary(preparations: Iterable[Preparation], period: Period) -> list[Share]:
 
 
 def outcomes(preparations: Iterable[Preparation], start: datetime) -> dict[str, Outcome]:
-    """Return the outcome of a lease's start by hardware class, from its preparations."""
+    """Return, by hardware class, whether the hosts of a lease were ready at its start."""
     classes: dict[str, list[Preparation]] = {}
     for task in preparations:
         classes.setdefault(task.hardware, []).append(task)
@@ -185,7 +199,7 @@ def _is_short_notice(task: Preparation) -> bool:
 
 
 def begin_of(period: Period, moment: datetime) -> datetime | None:
-    """Return the begin of the period that contains a moment; None for ``all``."""
+    """Return the begin of the period that contains ``moment``; None for the period ``all``."""
     day = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     begins = {
         Period.DAY: day,
@@ -196,7 +210,7 @@ def begin_of(period: Period, moment: datetime) -> datetime | None:
 
 
 def next_begin(period: Period, moment: datetime) -> datetime | None:
-    """Return the begin of the next period after a moment; None for ``all``."""
+    """Return the begin of the first period after ``moment``; None for the period ``all``."""
     begin = begin_of(period, moment)
     most_days = {Period.DAY: 1, Period.WEEK: 7, Period.MONTH: 31}
     return begin_of(period, begin + timedelta(days=most_days[period])) if begin else None

@@ -1,9 +1,9 @@
-"""Shutdowns: tasks to switch off a host while no lease needs it. Pure.
+"""Shutdowns: tasks for provisioners to switch off a host while no lease needs it. Pure.
 
-Until a provisioner claims a shutdown, climate can cancel it. After that the host may be on its way
-down, even if the provisioner died, so another provisioner must finish the task. climate prepares
-the host only when the shutdown is over: no process powers on a host that another one powers off.
-The functions of this module return the changed task.
+Until a provisioner claims a shutdown, climate can cancel it. After that, the provisioner may
+already be switching the host off, even if it has died since, so another provisioner must finish the
+task. climate prepares the host again only when the shutdown is over. So no process switches a host
+on while another one switches it off. The functions of this module return the changed task.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from climate.core.provisioning.task import Task
 
 
 class ShutdownState(StrEnum):
-    """The state of a shutdown. ``over`` means that the host can be used or prepared again."""
+    """The state of a shutdown. ``over`` means that climate can use or prepare the host again."""
 
     WANTED = "wanted"
     ACCEPTED = "accepted"
@@ -33,11 +33,11 @@ OPEN = (ShutdownState.WANTED, ShutdownState.ACCEPTED, ShutdownState.WAKING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shutdown(Task[ShutdownState]):
-    """A host to be switched off.
+    """A task to switch off a host, and later perhaps to switch it on again.
 
-    A booking that begins in less than ``ahead`` seconds prevents that. The host is off since
-    ``off_at``. A waking host is to be switched on again as a spare. ``kept`` means that climate or
-    the provisioner gave the task up, for a ``reason``.
+    If a booking of the host begins in less than ``ahead`` seconds, the task must not begin. The
+    host is off since ``off_at``. In the state ``waking``, the host is to be switched on again as a
+    spare. In the state ``kept``, climate or the provisioner gave the task up, for a ``reason``.
     """
 
     noun: ClassVar = "Shutdown"
@@ -56,12 +56,15 @@ def is_waking(task: Shutdown) -> bool:
 
 
 def is_held(task: Shutdown, owner: str, now: datetime) -> bool:
-    """Return whether ``owner`` has a claim on the task that has not expired."""
+    """Return whether the provisioner ``owner`` has a claim on the task that has not expired."""
     return task.owner == owner and task.claimed_until is not None and task.claimed_until > now
 
 
 def accept(task: Shutdown, owner: str, now: datetime, until: datetime) -> Shutdown:
-    """Claim the task for ``owner``, or extend its claim; raises as ``check_claimable``."""
+    """Claim the task for the provisioner ``owner`` until ``until``, or extend its claim.
+
+    Raises the errors of ``check_claimable``.
+    """
     task.check_claimable(owner, now)
     return replace(
         task,
@@ -74,7 +77,10 @@ def accept(task: Shutdown, owner: str, now: datetime, until: datetime) -> Shutdo
 
 
 def off(task: Shutdown, owner: str, now: datetime) -> Shutdown:
-    """Store that the host of an accepted task is off since ``now``; raises as ``check_owner``."""
+    """Store that the host of an accepted task is off since ``now``.
+
+    Raises the errors of ``check_owner``.
+    """
     task.check_owner(owner)
     if task.progress is not ShutdownState.ACCEPTED:
         return task
@@ -87,7 +93,11 @@ def waking(task: Shutdown) -> Shutdown:
 
 
 def on(task: Shutdown, owner: str, now: datetime) -> Shutdown:
-    """Store that a waking host has power; raises as ``check_owner``, and InvalidTransition."""
+    """Store that a host that was to be switched on again has power.
+
+    Raises the errors of ``check_owner``. Raises InvalidTransition if the host was not to be
+    switched on.
+    """
     if task.progress is ShutdownState.ON and task.owner == owner:
         return task
     task.check_owner(owner)
@@ -97,9 +107,10 @@ def on(task: Shutdown, owner: str, now: datetime) -> Shutdown:
 
 
 def kept(task: Shutdown, owner: str, reason: str) -> Shutdown:
-    """Store that the provisioner gave the task up, and why; raises as ``check_owner``.
+    """Store that the provisioner gave the task up, and why.
 
-    A host that was to go off stays in use. A waking host is not usable, whether it is on or off.
+    If the host was to be switched off, it stays in use. If it was to be switched on again, it is
+    not usable, whether it is on or off. Raises the errors of ``check_owner``.
     """
     task.check_owner(owner)
     is_begun = task.progress in {ShutdownState.ACCEPTED, ShutdownState.WAKING}
@@ -107,14 +118,15 @@ def kept(task: Shutdown, owner: str, reason: str) -> Shutdown:
 
 
 def given_up(task: Shutdown, reason: str) -> Shutdown:
-    """Store that the task was given up, and why, whichever provisioner has claimed it."""
+    """Store that climate or a provisioner gave the task up, and why."""
     return replace(task, progress=ShutdownState.KEPT, reason=reason, claimed_until=None)
 
 
 def released(task: Shutdown, owner: str) -> Shutdown:
-    """Release the claim, so that any provisioner can claim the task; raises as ``check_owner``.
+    """Release the claim of ``owner``, so that any provisioner can claim the task.
 
-    The task keeps its state, as the host may already be on its way down.
+    The task keeps its state, as the host may already be shutting down. Raises the errors of
+    ``check_owner``.
     """
     task.check_owner(owner)
     if task.progress not in {ShutdownState.ACCEPTED, ShutdownState.WAKING}:

@@ -1,8 +1,8 @@
-"""Tasks of provisioners: what preparations and shutdowns have in common. Pure.
+"""Tasks of provisioners: what preparations and shutdowns of hosts have in common. Pure.
 
-A provisioner claims a task for a limited time and names itself in each report. If another
+A provisioner claims a task for a limited time, and names itself in each report. If another
 provisioner has claimed the task since, the report changes nothing. So exactly one provisioner acts
-on a host. When it dies, its claim expires, and another provisioner takes over. Reports are
+on a host. If it dies, its claim expires, and another provisioner takes over. Reports are
 idempotent.
 """
 
@@ -19,10 +19,11 @@ S = TypeVar("S", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report(Generic[S]):
-    """A provisioner's report: ``owner`` names the process, ``claim`` is how long its claim lasts.
+    """A provisioner's report on a task.
 
-    Only for preparations: ``seconds`` is the duration of each phase, and ``cold`` says that the
-    host had no power at the beginning, so that climate can learn from the duration.
+    ``owner`` names the provisioner's process. ``claim`` is how long its claim lasts from now on.
+    Two fields are only for preparations: ``seconds`` is the duration of each phase. ``cold`` means
+    that the host had no power at the beginning, so that climate can learn from the duration.
     """
 
     state: S
@@ -35,7 +36,10 @@ class Report(Generic[S]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(Generic[S]):
-    """Work on one host. From ``over_at`` on, the state is over; ``progress`` keeps the result."""
+    """A task of a provisioner on one host.
+
+    From ``over_at`` on, the task is over. ``progress`` is the last state before that.
+    """
 
     noun: ClassVar[str]
     over_because: ClassVar[str]
@@ -58,14 +62,14 @@ class Task(Generic[S]):
 
     @property
     def state(self) -> S:
-        """The progress, or ``over`` once ``over_at`` is set."""
+        """The state of the task: ``progress``, or ``over`` if ``over_at`` is set."""
         return self.progress if self.over_at is None else type(self.progress)("over")
 
     def check_claimable(self, owner: str, now: datetime) -> None:
-        """Raise unless ``owner`` can claim the task, or extend its claim.
+        """Raise an error unless the provisioner ``owner`` can claim the task or extend its claim.
 
-        Raises ``over_error``, ``claimed_error`` while another owner's claim lasts, or
-        InvalidTransition if the state is not open.
+        Raises ``over_error`` if the task is over. Raises ``claimed_error`` if another provisioner
+        has a claim that has not expired. Raises InvalidTransition if the task is already finished.
         """
         self.check_not_over()
         if self.progress not in self.open_states:
@@ -74,9 +78,9 @@ class Task(Generic[S]):
             raise self._claimed()
 
     def check_owner(self, owner: str) -> None:
-        """Raise ``over_error`` if the task is over.
+        """Raise an error if ``owner`` is not the provisioner that claimed the task last.
 
-        Raise ``claimed_error`` unless ``owner`` claimed the task last.
+        That is ``claimed_error``. If the task is over, it is ``over_error``.
         """
         self.check_not_over()
         if self.owner != owner:

@@ -2,7 +2,7 @@
 
 1. One statement per requirement finds candidates. It searches from a random position, so that
    parallel requests rarely choose the same resources.
-2. For shares, one more statement reads the free units.
+2. If resources are shared, one more statement reads their free amounts.
 3. A pure function chooses among the candidates.
 4. One statement locks the chosen resources.
 5. Other statements check that no transaction committed since step 1 has booked them.
@@ -12,8 +12,9 @@ resources, without filters or weighers of the operator. A constraint of the sche
 double bookings. The number of statements depends on neither the number of hosts nor the number of
 allocations.
 
-A lease is rejected only because of committed allocations. If it lacks resources because another
-transaction has locked some, LostRace is raised, and its transaction runs again.
+Only committed allocations can cause a rejection. If a lease lacks resources because another
+transaction has locked some, admission raises LostRace, and the database layer runs the lease's
+transaction again.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -46,12 +47,15 @@ def admit(
     preference: Preference,
     locked: Collection[int] = (),
 ) -> tuple[Units, ...]:
-    """Choose and lock resources for all demands over the ``occupied`` window, or for none.
+    """Choose and lock resources for all demands of a lease, or for none of them.
 
-    Returns, for each demand, the number of new units by resource id, without its kept units. Stores
-    nothing. ``locked`` are ids of resources that this transaction has locked already. If ``locked``
-    is not empty, the transaction waits for no other lock, as that would break the lock order.
-    Raises InsufficientResources, LostRace.
+    A demand is what one reservation requires. ``occupied`` is the lease's window plus cleaning
+    time. Returns one mapping per demand, from resource id to the number of new units; units that
+    the demand keeps are not in it. Stores nothing.
+
+    ``locked`` are ids of resources that this transaction has locked already. If ``locked`` is not
+    empty, the transaction waits for no other lock, as that would break the lock order. Raises
+    InsufficientResources, LostRace.
     """
     # A transaction that waits for locks acquires all of them at once, in their order.
     locking = not (locked or is_patient(session))
@@ -79,10 +83,11 @@ def dry_run(
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """The resources that a started reservation must keep.
+    """The resources that a started reservation must keep, because users work on them.
 
-    ``ids`` are the ids of these resources. ``demands_over`` returns the demands of the lease over
-    another window, or raises InsufficientResources if the lease cannot keep its resources in it.
+    ``ids`` are the ids of these resources. ``demands_over(window)`` returns the demands of the
+    lease if its window were ``window``. It raises InsufficientResources if the lease cannot keep
+    its resources in that window.
     """
 
     ids: Collection[int]
@@ -90,11 +95,15 @@ class InUse:
 
 
 class InsufficientResources(NotEnoughResources):
-    """Too few resources for ``demands[index]``, or (index None) for all demands together.
+    """Raised if too few resources are free for a lease.
+
+    ``demands`` states what each reservation of the lease requires, and ``index`` which of them
+    fails. If ``index`` is None, each demand could be met alone, but not all together.
 
     ``details`` has the numbers of required units (``asked``), of ``matching`` resources, and of
-    ``free`` and ``missing`` units; none of them if ``index`` is None. ``in_use`` is set if a
-    started reservation cannot keep its resources. ``refusal`` explains the rejection.
+    ``free`` and ``missing`` units. If ``index`` is None, it has none of them. ``in_use`` is set if
+    a started reservation cannot keep its resources. The module ``refusal`` makes the answer to the
+    user from this error.
     """
 
     def __init__(
@@ -117,9 +126,10 @@ class InsufficientResources(NotEnoughResources):
 def _lock_chosen(
     session: Session, candidates: CandidateSet, held: Collection[int]
 ) -> tuple[CandidateSet, tuple[Units, ...]]:
-    """Choose and lock units; return the last candidates, and the chosen units of each demand.
+    """Choose units for each demand, and lock their resources.
 
-    Candidates that other transactions have locked are replaced. Raises LostRace,
+    Returns the last set of candidates, and the chosen units of each demand. If another transaction
+    has locked a candidate, the function chooses a different one. Raises LostRace,
     InsufficientResources.
     """
     patient = is_patient(session) and not held
@@ -155,7 +165,7 @@ def _lock_chosen(
 
 
 def _insufficient(session: Session, candidates: CandidateSet) -> InsufficientResources:
-    """Return the error that states which requirement fails, and what matches and is free."""
+    """Return the error for the first requirement that fails, or for all requirements together."""
     occupied = candidates.occupied
     for index, demand in enumerate(candidates.demands):
         available = most_units(candidates, index)
@@ -198,9 +208,10 @@ def rows(
 def allocation_rows(
     demand: Demand, resource_id: int, units: int, occupied: Window
 ) -> list[dict[str, object]]:
-    """Return the rows of the allocations table for ``units`` of one resource.
+    """Return the rows of the allocations table that book ``units`` units of one resource.
 
-    A whole resource has one row; shares have one row per resource class.
+    If the demand is for whole resources, this is one row. If it is for shares of resources, there
+    is one row per resource class (``VCPU``, ``MEMORY_MB``, ...).
     """
     row = {
         "resource_id": resource_id,

@@ -1,8 +1,8 @@
 """Availability: the free capacity over a span, and windows that admission would accept now.
 
-The search for windows locks and reserves nothing, so another request may book an offered window
-first. If a type has very many resources, the search examines only a sample of them. Then admission
-would still accept each offered window, but an earlier window may exist.
+A search for windows locks and reserves nothing, so another request may book an offered window
+first. If a type has very many resources, the search examines only a sample of them. Admission would
+still accept each window that the search offers, but an earlier window may exist.
 """
 
 import math
@@ -10,18 +10,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
-from itertools import chain, islice
+from itertools import chain, groupby, islice
+from operator import itemgetter
 
 from sqlalchemy.orm import Session
 
 from climate.core.errors import InvalidDate, InvalidInput, SearchTooLong
 from climate.core.matching import calendar
+from climate.core.matching import occupancy as occupancy_rules
 from climate.core.matching.calendar import Starts, Step
-from climate.core.matching.requirement import Requirement
+from climate.core.matching.requirement import Layout, Requirement
 from climate.core.matching.selection import Candidate, Preference, rank
 from climate.core.window import Window, later
 from climate.db.resources import allocations, capacity, resources
 from climate.db.resources import calendar as bookings
+from climate.db.resources.occupancy import availability as occupancy
 from climate.manager.admission.admission import dry_run
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.requirements import (
@@ -34,6 +37,8 @@ from climate.manager.process.runtime import Runtime
 
 # The longest span of a query.
 MAX_SPAN = timedelta(days=366)
+# The number of buckets of a query: a month of 20 minutes, a week of 5.
+MAX_BUCKETS = 2_200
 # The number of resources of a type that a search for windows examines.
 SAMPLE = 2_000
 # The number of requirements in a search, parts of stacks included: each costs as much as a search.
@@ -49,8 +54,8 @@ _CHUNKS = (timedelta(days=7), timedelta(days=28))
 class Offer:
     """A window that admission would accept now.
 
-    By the calendar, a window of the same length is also free if it starts later, up to
-    ``latest_start``.
+    According to the existing bookings, a lease of the same length may also start at any later time
+    up to ``latest_start``. Admission has checked only ``window``.
     """
 
     window: Window
@@ -59,10 +64,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class WindowSearch:
-    """The parameters of a search: a window of ``length``, in the span ``within``.
+    """The parameters of a search for a window of ``length`` within the span ``within``.
 
-    In the window, all requirements must fit at once. The search ends at ``deadline``, a reading
-    of ``clock.elapsed``.
+    All requirements must fit in the window at once. The search gives up at ``deadline``, a reading
+    of the monotonic clock ``clock.elapsed`` in seconds.
     """
 
     requirements: Sequence[Requirement]
@@ -74,19 +79,16 @@ class WindowSearch:
 def free_over(
     runtime: Runtime, request: ReservationRequest, span: Window, *, private: bool
 ) -> list[Step]:
-    """Return how many units of the request are free over time, in consecutive steps of ``span``.
+    """Return how many units of the requested kind are free over time.
 
-    The unit is a host, an instance, and so on. If two steps have a free unit each, these units may
-    be on different resources, so a lease over both steps may not fit. Call ``search`` to find
-    windows that fit. ``private``: the requester may name private properties.
+    The unit is a host, an instance, and so on, depending on the resource type. The result has
+    consecutive steps that cover ``span``. If two steps have a free unit each, these units may be on
+    different resources, so a lease over both steps may not fit. Call ``search`` to find windows
+    that fit. If ``private`` is set, the query may name private properties.
+
     Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
-    _check(span)
-    parts = requirements_of(runtime.catalog, request)
-    if not parts[0].maximum:
-        raise InvalidInput(
-            f"A {request.resource_type} is no unit of anything: search for windows in which it fits"
-        )
+    parts = _counted_parts(runtime, request, span)
     with runtime.database.read() as session:
         check_queries(session, runtime.catalog, parts, private=private)
         preference = Preference(selection=runtime.selection)
@@ -100,6 +102,68 @@ def free_over(
         return calendar.free_over(parts[0], timelines, span)
 
 
+@dataclass(frozen=True, slots=True)
+class LeastFree:
+    """The units that match, and how many are free at least in each bucket, in steps."""
+
+    units: int
+    steps: Sequence[Step]
+
+
+def least_free(
+    runtime: Runtime, request: ReservationRequest, span: Window, resolution: int, *, private: bool
+) -> LeastFree:
+    """Return what ``free_over`` does as the least in each bucket of ``resolution`` seconds.
+
+    The database computes it, so the number of rows is bounded by the number of buckets. Equal
+    buckets that follow each other are one step. Raises the errors of ``free_over``, and
+    InvalidInput for too many buckets or units that must be on one resource.
+    """
+    parts = _counted_parts(runtime, request, span)
+    _check_buckets(parts[0], span, resolution)
+    with runtime.database.snapshot() as session:
+        check_queries(session, runtime.catalog, parts, private=private)
+        preference = Preference(selection=runtime.selection)
+        ids = None  # the database selects, unless operators' filters do
+        if runtime.selection.filters:
+            ids = [id_ for part in parts for id_ in matching(session, part, preference)]
+        taken = occupancy.taken(session, parts, span, resolution, ids)
+    length, size = int((span.end - span.start).total_seconds()), timedelta(seconds=resolution)
+    peaks = occupancy_rules.peaks(taken.buckets, length, resolution)
+    steps = []
+    for peak, run in groupby(enumerate(peaks), key=itemgetter(1)):
+        numbers = [number for number, _ in run]
+        first, last = (later(span.start, n * size) for n in (numbers[0], numbers[-1] + 1))
+        steps.append(Step(Window(first, min(last, span.end)), taken.units - peak))
+    return LeastFree(taken.units, steps)
+
+
+def _counted_parts(
+    runtime: Runtime, request: ReservationRequest, span: Window
+) -> tuple[Requirement, ...]:
+    """Return the parts of a request's requirement, which has units; raises InvalidInput."""
+    check_span(span)
+    parts = requirements_of(runtime.catalog, request)
+    if not parts[0].maximum:
+        raise InvalidInput(
+            f"A {request.resource_type} is no unit of anything: search for windows in which it fits"
+        )
+    return parts
+
+
+def _check_buckets(part: Requirement, span: Window, resolution: int) -> None:
+    if part.layout is Layout.TOGETHER and not part.is_whole:
+        raise InvalidInput(
+            "Units that must be on one resource cannot be counted in buckets: leave out the"
+            " resolution, or the affinity"
+        )
+    if (span.end - span.start) / timedelta(seconds=resolution) > MAX_BUCKETS:
+        raise InvalidInput(
+            f"The window has more than {MAX_BUCKETS} buckets: request a shorter window or a"
+            " coarser resolution"
+        )
+
+
 def search(
     runtime: Runtime,
     requests: Sequence[ReservationRequest],
@@ -111,12 +175,13 @@ def search(
 ) -> list[Offer]:
     """Return up to ``limit`` windows of ``length`` in which all requests fit at once.
 
-    The windows lie in ``within``; the earliest is first. ``private``: the requester may name
-    private properties.
+    The windows lie in ``within``; the earliest is first. If ``private`` is set, the queries may
+    name private properties.
+
     Raises InvalidDate, InvalidInput, InvalidQuery, SearchTooLong, UnsupportedResourceType.
     """
     deadline = runtime.clock.elapsed() + runtime.settings.search_timeout
-    _check(within)
+    check_span(within)
     if not timedelta(0) < length <= within.end - within.start:
         raise InvalidDate("The duration must be more than nothing and fit between start and end")
     requirements = needs_of(runtime.catalog, requests)
@@ -134,9 +199,9 @@ def search(
 def offers(
     runtime: Runtime, session: Session, query: WindowSearch, sample: int = SAMPLE
 ) -> Iterator[Offer]:
-    """Yield the windows that the search ``query`` finds and admission would accept now.
+    """Yield windows that match the search ``query`` and that admission would accept now.
 
-    The earliest is first. ``sample`` is the number of resources to examine per requirement.
+    The earliest window is first. ``sample`` is the number of resources to examine per requirement.
     Raises SearchTooLong.
     """
     begin = _ceil(max(query.within.start, runtime.clock.now()))
@@ -167,9 +232,10 @@ def offers(
 def matching(
     session: Session, requirement: Requirement, preference: Preference, limit: int | None = None
 ) -> Sequence[int]:
-    """Return the ids of resources that match and pass the operator's filters, free or not.
+    """Return the ids of resources that match a requirement and pass the operator's filters.
 
-    Admission chooses only among these. At most ``limit`` resources are examined (None: all).
+    Admission chooses only among these resources. Some of them may be booked. The function examines
+    at most ``limit`` resources (None: all).
     """
     ids = allocations.matching(session, requirement, limit=limit, rotation=preference.rotation)
     if not preference.selection.filters:
@@ -195,11 +261,12 @@ def _starts(
     occupied: timedelta,
     part: Starts,
 ) -> list[Starts]:
-    """Return the starts in ``part`` at which each requirement would fit on its own.
+    """Return the start times in ``part`` at which each requirement would fit on its own.
 
-    For several requirements, the result has at most ``_TRIES`` single moments: the start of each
-    range in which each requirement would fit, and the ends of allocations in that range, because
-    capacity becomes free only then.
+    For one requirement, the result has ranges of start times. For several requirements, it has at
+    most ``_TRIES`` single moments, because capacity becomes free only when an allocation ends.
+    These moments are the first of each range in which each requirement would fit, and the ends of
+    allocations in that range.
     """
     span = Window(part[0], later(part[1], occupied))
     timelines = [
@@ -230,13 +297,14 @@ def _check_time(runtime: Runtime, query: WindowSearch) -> None:
         )
 
 
-def _check(span: Window) -> None:
+def check_span(span: Window) -> None:
+    """Raise InvalidDate if a span is longer than one query can cover."""
     if span.end - span.start > MAX_SPAN:
         raise InvalidDate(f"A query can cover at most {MAX_SPAN.days} days")
 
 
 def _parts(begin: datetime, last: datetime) -> Iterator[Starts]:
-    """Yield the parts, to be searched in turn, of the possible starts ``begin`` to ``last``."""
+    """Yield ranges of start times to search, one after the other, from ``begin`` to ``last``."""
     for length in (*_CHUNKS, MAX_SPAN):
         if begin > last:
             return

@@ -1,8 +1,8 @@
 """Candidates: the resources that could serve a lease, and the choice among them.
 
-The first statement of a demand fetches a handful of candidates. If these do not suffice, further
-statements fetch more, and finally all, as many resources that leases share may be full. The choice
-(``select``) is pure.
+The first statement fetches a handful of candidates for each reservation. These may not suffice,
+because resources that leases share may be full. Then further statements fetch more candidates, and
+finally all of them. The function ``select`` chooses among the candidates; it is pure.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -28,11 +28,12 @@ _STEPS = tuple(3 * 2**power for power in range(14))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """A reservation's requirement, and the units that it may keep.
+    """The requirement of a reservation, and the units that the reservation has and may keep.
 
-    ``kept`` has the number of units by resource id. These resources are locked, and the allocations
-    of these units are deleted already. ``beside`` are ids of other resources that stay allocated to
-    the reservation. New units with the layout APART cannot be on resources in ``beside``.
+    A unit is a whole resource or a share of a resource. ``kept`` has the number of units to keep by
+    resource id. This transaction has locked their resources and deleted their allocations already.
+    ``beside`` are ids of other resources that stay allocated to the reservation. If the layout of
+    the requirement is APART, new units must not be on resources in ``beside``.
     """
 
     reservation_id: str
@@ -42,24 +43,26 @@ class Demand:
 
     @property
     def minimum(self) -> int:
-        """The minimum number of units to choose besides those in ``kept``."""
+        """The minimum number of new units to choose, in addition to the units in ``kept``."""
         return max(0, self.requirement.minimum - sum(self.kept.values()))
 
     @property
     def maximum(self) -> int:
-        """The maximum number of units to choose besides those in ``kept``."""
+        """The maximum number of new units to choose, in addition to the units in ``kept``."""
         return max(0, self.requirement.maximum - sum(self.kept.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateSet:
-    """The candidates of each demand over the ``occupied`` window, and their free amounts.
+    """The candidates of each demand: resources that are free over the ``occupied`` window.
 
-    ``ids`` has the ids of each demand's candidates, the preferred ones first. ``free`` has the free
-    amounts by resource id and resource class. ``limits`` has the number of candidates per demand
-    for each further fetch (None: all candidates). With ``locking``, a fetch may also lock the first
-    candidates: ``locked`` has their ids. ``unchanged`` has the ids in ``locked`` that no other
-    transaction changed between the search and the lock.
+    ``ids`` has the resource ids of each demand's candidates, the preferred ones first. ``free`` has
+    the free amounts by resource id and resource class. ``limits`` has the number of candidates per
+    demand for each further fetch (None: all candidates).
+
+    If ``locking`` is set, a fetch may also lock the first candidates. ``locked`` has the ids of
+    locked resources. ``unchanged`` has the ids in ``locked`` that no other transaction changed
+    between the search and the lock.
     """
 
     demands: Sequence[Demand]
@@ -81,9 +84,10 @@ def find_candidates(
     *,
     locking: bool = False,
 ) -> CandidateSet:
-    """Return the first candidates of each demand.
+    """Fetch and return the first candidates of each demand.
 
-    ``locking`` also locks those (on PostgreSQL) that ``select`` is certain to choose.
+    If ``locking`` is set, the same statement also locks the candidates that ``select`` is certain
+    to choose. Only PostgreSQL can do this.
     """
     selection = preference.selection
     is_selective = bool(_classes(demands) or selection.filters or selection.weighers)
@@ -110,7 +114,7 @@ def find_candidates(
 def find_all_candidates(
     session: Session, demands: Sequence[Demand], occupied: Window, preference: Preference
 ) -> CandidateSet:
-    """Return all candidates of each demand, however many the demand needs."""
+    """Fetch and return all candidates of each demand, even if the demand needs only a few."""
     empty = CandidateSet(demands=demands, occupied=occupied, preference=preference, limits=(None,))
     return _fetch(session, empty)
 
@@ -187,22 +191,28 @@ def _ranked(
 
 
 def select(candidates: CandidateSet, lost: Collection[int] = ()) -> tuple[Units, ...] | None:
-    """Choose units for all demands from the candidates; None if the candidates do not suffice.
+    """Choose units for all demands from the candidates; return None if there are too few.
 
-    Returns, for each demand, the number of units by resource id. ``lost`` are ids of candidates
-    that must not be chosen.
+    Returns one mapping per demand, from resource id to the number of units. The function never
+    chooses candidates whose ids are in ``lost``.
     """
     demands = [_packed(candidates, index, lost) for index in range(len(candidates.demands))]
     return packing.choose(demands, candidates.free)
 
 
 def most_units(candidates: CandidateSet, index: int) -> int:
-    """Return how many units demand ``index`` could get alone, even above its maximum."""
+    """Return how many units the demand number ``index`` could get if it were the only demand.
+
+    The result may exceed the maximum of the demand.
+    """
     return packing.most(_packed(candidates, index, ()), candidates.free)
 
 
 def with_room(candidates: CandidateSet, index: int) -> list[int]:
-    """Return the ids of the candidates on which demand ``index`` could have a unit, if alone."""
+    """Return the ids of resources that have a free unit for the demand number ``index``.
+
+    The other demands are ignored.
+    """
     demand = _packed(candidates, index, ())
     if not demand.amounts:
         return list(demand.candidates)
@@ -211,9 +221,9 @@ def with_room(candidates: CandidateSet, index: int) -> list[int]:
 
 
 def is_still_free(session: Session, candidates: CandidateSet, demand: Demand, units: Units) -> bool:
-    """Return whether each resource chosen for a demand is still a candidate for it.
+    """Return whether every resource in ``units`` is still a candidate for the demand.
 
-    For shares, also call ``leaves_enough``.
+    This check suffices for whole resources. For shares of resources, also call ``leaves_enough``.
     """
     if units.keys() <= candidates.unchanged:
         return True
@@ -222,7 +232,10 @@ def is_still_free(session: Session, candidates: CandidateSet, demand: Demand, un
 
 
 def leaves_enough(session: Session, candidates: CandidateSet, chosen: Sequence[Units]) -> bool:
-    """Return whether the free amounts of shared resources suffice for all chosen units together."""
+    """Return whether shared resources have enough free amounts for all demands together.
+
+    ``chosen`` has the units to check: one mapping per demand, from resource id to number.
+    """
     shared = {
         id_
         for demand, units in zip(candidates.demands, chosen, strict=True)
@@ -242,7 +255,10 @@ def leaves_enough(session: Session, candidates: CandidateSet, chosen: Sequence[U
 def _free_amounts(
     session: Session, candidates: CandidateSet, ids: Collection[int]
 ) -> dict[int, dict[str, int]]:
-    """Return the free amounts by resource and class, less those of the units that demands keep."""
+    """Return the free amounts by resource id and resource class.
+
+    The amounts of units that demands keep count as not free.
+    """
     classes = _classes(candidates.demands)
     if not classes:
         return {}
@@ -287,5 +303,5 @@ def _all(ids: Iterable[Sequence[int]]) -> set[int]:
 
 
 def _step(count: int) -> int:
-    """Return ``count`` rounded up to one of ``_STEPS``; unchanged if it is above all of them."""
+    """Return the smallest number in ``_STEPS`` that is at least ``count``; ``count`` if none is."""
     return next((step for step in _STEPS if step >= count), count)

@@ -1,12 +1,13 @@
 """Limits of projects and users, checked in the transaction of the admission.
 
-A *party* is a project or a user. Its *use* is the resources that its leases have booked. If the
-limits of a party concern its use or its number of leases, the transaction locks the party's row
-before it counts: first the project's, then the user's. It locks resources only after that. So, of
-two parallel requests of a project, the second counts the use of the first. The rows of other
-parties are not locked. For an exempt requester, ``LimitGate`` executes no statement.
+A *party* is a project or a user. Its *use* is the resources that its leases have booked. If a limit
+of a party concerns its use or its number of leases, the transaction locks the party's row before it
+counts. It locks first the project's row, then the user's row, and only then resources. So, of two
+parallel requests of a project, the second counts the use of the first. The transaction does not
+lock the rows of other parties. For an exempt requester, ``LimitGate`` executes no statement.
 
-If limits are disabled, ``OpenLeasesGate`` alone limits the number of open leases of a project.
+If limits are disabled, only ``OpenLeasesGate`` applies: it limits the number of open leases of a
+project.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -32,11 +33,11 @@ _MAX_LIMIT = 2**31 - 1  # a 32-bit column
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The use of a party.
+    """The current use of a party (a project or a user), as the limits count it.
 
-    ``leases`` is the number of leases that are not over. ``hosts`` and ``vcpus`` are the maxima at
-    any instant from now on. ``host_hours`` is the maximum in any window of the configured period's
-    length.
+    ``leases`` is the number of leases that are not over. ``hosts`` and ``vcpus`` are the highest
+    numbers booked at any instant from now on. ``host_hours`` is the highest number in any window
+    whose length is the configured period.
     """
 
     leases: int
@@ -47,7 +48,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The effective limits of a party, its overrides of the configured limits, and its use."""
+    """The limits and the use of a party (a project or a user).
+
+    ``limits`` are the effective limits. ``overrides`` are those that differ from the configuration.
+    """
 
     scope: Scope
     owner_id: str
@@ -58,16 +62,20 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """The limits that apply to one request; none for an exempt requester.
+    """The limits that apply to one request; none if the requester is exempt.
 
-    The transaction has locked the parties whose use or leases it counts, so neither can change.
+    A party is a project or a user. If its use or its number of leases counts, the transaction has
+    locked the party's row, so neither can change.
     """
 
     period: timedelta = timedelta(0)
     limits: Mapping[Party, Limits] = field(default_factory=dict)
 
     def check_dates(self, lease: Lease | None, window: Window, now: datetime) -> None:
-        """Raise LimitExceeded if ``window`` is forbidden; ``lease`` is the stored lease or None."""
+        """Raise LimitExceeded if a limit forbids the new dates ``window``.
+
+        ``lease`` is the stored lease; None for a new lease.
+        """
         before = lease.window if lease else None
         started = lease is not None and has_started(lease, now)
         for party, limits in self.limits.items():
@@ -75,14 +83,14 @@ class Guard:
             self._check(party, excess)
 
     def check_count(self, session: Session, lease: Lease, now: datetime) -> None:
-        """Raise LimitExceeded if a new lease exceeds the limit on the number of leases."""
+        """Raise LimitExceeded if a new lease would exceed a limit on the number of leases."""
         for party, limits in self.limits.items():
             if limits.leases is not None:
                 others = rows.count_leases(session, party, now, excluding=lease.id)
                 self._check(party, rules.excess_of_leases(limits, others))
 
     def uses_of(self, session: Session, lease: Lease) -> list[Use]:
-        """Return the stored use of a lease; empty if no limit counts use."""
+        """Return the resources that a lease has booked; an empty list if no limit counts them."""
         return rows.uses_of(session, lease.id) if self._counted else []
 
     def check_use(
@@ -92,10 +100,11 @@ class Guard:
         before: Sequence[Use],
         after: Sequence[Use] | None = None,
     ) -> None:
-        """Raise LimitExceeded if the lease's new use exceeds a limit.
+        """Raise LimitExceeded if the resources that a lease books after a change exceed a limit.
 
-        ``before`` is the use before the change, ``after`` the new use (None: the stored use). A
-        change is allowed if ``before`` already exceeds the limit and the excess does not grow.
+        ``before`` is what the lease books before the change, ``after`` what it books after it
+        (None: read it from the database). If the use before the change already exceeds the limit,
+        the change is allowed as long as the excess does not grow.
         """
         if not self._counted:
             return
@@ -133,7 +142,10 @@ class LimitGate(Gate):
     def before(
         self, session: Session, lease: Lease, now: datetime, present: Lease | None = None
     ) -> None:
-        """Lock the rows of the project and user, check the dates, and read the lease's use."""
+        """Lock the rows of the project and the user, and check the dates of the lease.
+
+        If the lease is stored already, also read which resources it has booked.
+        """
         self._limit = guard(session, self._rules, lease, self._roles)
         self._limit.check_dates(present, lease.window, now)
         self._present = present
@@ -146,7 +158,10 @@ class LimitGate(Gate):
         self._limit.check_use(session, lease, self._used)
 
     def allows(self, session: Session, lease: Lease, taken: Taken, now: datetime) -> bool:
-        """Return whether the limits allow the lease, an alternative that is not stored."""
+        """Return whether the limits allow a lease that climate may offer as an alternative.
+
+        The alternative is not stored; it would book the resources in ``taken``.
+        """
         if not self._limit.limits:
             return True
         start = max(lease.window.start, now)
@@ -162,10 +177,10 @@ class LimitGate(Gate):
 
 
 class OpenLeasesGate(Gate):
-    """Rejects a new lease of a project that has its maximum of open leases.
+    """Rejects a new lease of a project that has its maximum number of open leases.
 
-    This gate protects the database where limits are disabled. It locks nothing, so parallel
-    requests may exceed the maximum.
+    This gate protects the database if limits are disabled. It locks nothing, so parallel requests
+    may exceed the maximum.
     """
 
     def __init__(self, rules: Rules, roles: Collection[str]) -> None:
@@ -175,7 +190,7 @@ class OpenLeasesGate(Gate):
     def before(
         self, session: Session, lease: Lease, now: datetime, present: Lease | None = None
     ) -> None:
-        """Raise LimitExceeded if a new lease would exceed the maximum of open leases."""
+        """Raise LimitExceeded if a new lease would exceed the maximum number of open leases."""
         if present is not None or not self._rules.apply_to(
             lease.project_id, lease.user_id, self._roles
         ):
@@ -190,7 +205,7 @@ class OpenLeasesGate(Gate):
 def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str]) -> Guard:
     """Return the limits that apply if a requester with ``roles`` creates or changes ``lease``.
 
-    Locks the rows of the parties whose use or leases must be counted.
+    Locks the rows of the project and the user if their use or leases must be counted.
     """
     if not settings.apply_to(lease.project_id, lease.user_id, roles):
         return Guard()
@@ -204,7 +219,7 @@ def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str
 
 
 def parties_of(project_id: str, user_id: str) -> list[Party]:
-    """Return a project and a user as parties, in the order in which transactions lock parties."""
+    """Return the project and the user as parties, in the order in which transactions lock them."""
     return [Party(Scope.PROJECT, project_id), Party(Scope.USER, user_id)]
 
 
@@ -220,7 +235,10 @@ def _effective(settings: Rules, party: Party, overrides: Overrides) -> Limits:
 
 
 def show(store: Store, settings: Rules, parties: Sequence[Party]) -> list[Account]:
-    """Return the limits and use of each party; without parties, of each party with overrides."""
+    """Return the limits and use of each party, where a party is a project or a user.
+
+    If ``parties`` is empty, the result has all parties whose limits differ from the configuration.
+    """
     with store.database.read() as session:
         return accounts(session, settings, parties, store.clock.now())
 
@@ -228,7 +246,11 @@ def show(store: Store, settings: Rules, parties: Sequence[Party]) -> list[Accoun
 def accounts(
     session: Session, settings: Rules, parties: Sequence[Party], now: datetime
 ) -> list[Account]:
-    """Return what ``show`` returns, with the changes of this transaction."""
+    """Return the limits and use of each party, including uncommitted changes of this transaction.
+
+    A party is a project or a user. If ``parties`` is empty, the result has all parties whose limits
+    differ from the configuration.
+    """
     overrides = rows.overrides(session, parties) if parties else rows.all_overrides(session)
     return [
         Account(
@@ -257,7 +279,11 @@ def _usage(session: Session, party: Party, now: datetime, period: timedelta) -> 
 
 
 def set_own(database: Database, party: Party, values: Mapping[str, int]) -> None:
-    """Override these limits of a party, by name (-1: unlimited), no others. Raises InvalidInput."""
+    """Override the configured values of some limits for one project or user.
+
+    ``values`` has the new values by name of the limit (-1: unlimited). Limits that it does not name
+    stay as they are. Raises InvalidInput for an unknown name or a value out of range.
+    """
     _check_names(values)
     for name, value in values.items():
         if not -1 <= value <= _MAX_LIMIT:
@@ -266,7 +292,11 @@ def set_own(database: Database, party: Party, values: Mapping[str, int]) -> None
 
 
 def unset_own(database: Database, party: Party, names: Collection[str] = ()) -> None:
-    """Remove a party's overrides of these limits (no names: of all). Raises InvalidInput."""
+    """Let the configured values of some limits apply again to one project or user.
+
+    ``names`` are the limits whose overrides to remove; if it is empty, all are removed. Raises
+    InvalidInput for an unknown name.
+    """
     _check_names(names)
     kept = set(NAMES).difference(names) if names else set()
     _change(database, party, lambda old: {key: old[key] for key in old if key in kept})

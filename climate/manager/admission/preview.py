@@ -1,7 +1,8 @@
 """Previews: the result of a dry run, which admits a lease or a change and then rolls back.
 
-A preview has the numbers that a refusal would have. They are counted over the whole window of the
-lease, for each reservation alone, as if the lease had no allocations yet.
+A preview has the same numbers as a rejection: how many units are required and free. They are
+counted for each reservation alone, over the whole window of the lease, as if the lease had no
+allocations yet.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,12 +33,12 @@ _RESOURCES = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeCapacity:
-    """The capacity for one reservation, counted as ``InsufficientResources`` counts it.
+    """The required and the free capacity for one reservation.
 
-    ``asked`` is the required number of units, ``free`` the number of units that are free during
-    the whole window, ``matching`` the number of resources that match. ``resources`` are the first
-    resources with a free unit, by id. ``free`` and ``matching`` are None, and ``resources`` is
-    empty, if the lease has too many reservations to count them all.
+    ``asked`` is the required number of units. ``free`` is the number of units that are free during
+    the whole window. ``matching`` is the number of resources that match. ``resources`` are the
+    first resources that have a free unit, by id. If the lease has too many reservations to count
+    them all, ``free`` and ``matching`` are None, and ``resources`` is empty.
     """
 
     resource_type: str
@@ -49,11 +50,12 @@ class FreeCapacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """The lease that climate would store now.
+    """The lease that climate would store for a request, and the capacity and limits behind it.
 
-    ``reservations`` are in the order of the lease's reservations, without removed ones.
-    ``accounts`` are the limits and the use of the requester after the request (None: no limits
-    apply). ``not_checked`` names the services that only a real request calls.
+    ``reservations`` has the capacity for each reservation, in the order of the lease's
+    reservations, without removed ones. ``accounts`` has the limits of the requester, and their use
+    after the request (None: no limits apply). ``not_checked`` names the services that only a real
+    request calls.
     """
 
     lease: Lease
@@ -69,10 +71,11 @@ def free_capacity(
     now: datetime,
     held: Mapping[str, Mapping[int, Held]],
 ) -> list[FreeCapacity]:
-    """Return the capacity for each reservation that stays; none for a lease that ends now.
+    """Return the capacity for each reservation that the lease keeps or gains.
 
-    The caller has released the allocations of the lease. ``held`` is what it had, by reservation
-    id: the reservation can keep it, even if it fails.
+    The list is empty if the lease ends now. The caller has released the allocations of the lease.
+    ``held`` states, by reservation id, what these allocations booked. These resources count as
+    free, as the reservation may keep them even if they fail.
     """
     if lease.window.end <= now:
         return []
@@ -122,10 +125,11 @@ def use_after(
     requester: tuple[str, str, Sequence[str]],
     now: datetime,
 ) -> list[Account] | None:
-    """Return the limits and use of the requester as stored now; None if no limits apply.
+    """Return the limits of the requester, and their use with the changes of this transaction.
 
-    ``requester`` is the user, the project and the roles. A party other than the requester's own is
-    left out: its use is not public.
+    Returns None if no limits apply. ``requester`` is a tuple of user id, project id and roles. If
+    the lease belongs to another project or user, the result omits that party, because its use is
+    not public.
     """
     user_id, project_id, roles = requester
     settings = runtime.settings.limits

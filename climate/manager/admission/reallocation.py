@@ -1,7 +1,8 @@
 """Reallocation: decide and store which resources a changed lease keeps, gains and loses.
 
 The transaction of the change locks the lease's resources and deletes its allocations, so that they
-do not count as booked. It then stores the allocations that the lease keeps or gains, or rolls back.
+do not count as booked. It then stores the allocations that the lease keeps or gains. If the change
+fails, it rolls back, and the lease keeps its old allocations.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -40,10 +41,11 @@ def reallocate(
     window: Window,
     now: datetime,
 ) -> bool:
-    """Store the allocations of the changed lease; return whether a start must hand over units.
+    """Store the allocations of a changed lease.
 
-    That is so if units are added or change their size. A pending lease replaces resources that no
-    longer fit, a started lease keeps all. Raises InsufficientResources, LostRace.
+    A pending lease replaces resources that no longer fit. A started lease keeps all its resources.
+    Returns True if units were added or changed their size: then, if the lease has started, a
+    manager must hand them over. Raises InsufficientResources, LostRace.
     """
     live = [reservation for reservation in reservations if reservation.stays]
     if not live:
@@ -82,9 +84,10 @@ def _admit(
     *,
     started: bool,
 ) -> tuple[list[Demand], tuple[Units, ...]]:
-    """Return the demands as admitted, and the new units of each.
+    """Admit the demands of a changed lease; return them, and the new units of each.
 
-    If that fails, a pending lease gives up all its resources for others, as it uses none yet.
+    If the lease cannot get what it needs beside the units it keeps, and has not started, the
+    function tries again without kept units. Then the lease may get entirely different resources.
     """
     if not any(demand.maximum for demand in demands):
         return demands, tuple({} for _ in demands)  # the lease gains nothing
@@ -104,10 +107,13 @@ def _lock(
     occupied: Window | None,
     preference: Preference,
 ) -> set[int]:
-    """Lock at least the lease's resources; return the ids of all locked ones. Raises LostRace.
+    """Lock the resources that the lease has; return the ids of all locked resources.
 
-    A transaction that holds locks must not wait for further locks, as that may deadlock. So a
-    patient attempt locks the lease's resources and the candidates at once, and never waits again.
+    A transaction that holds locks must not wait for further locks, as that may deadlock. The first
+    attempts of a transaction never wait: if a row is locked, they raise LostRace. A later, patient
+    attempt waits (``is_patient``). It locks the lease's resources and the candidates for new ones
+    in one statement, and then waits for no other lock. So the result may contain more resources
+    than the lease has.
     """
     present = {id_ for ids in held.values() for id_ in ids}
     ids = set(present)
@@ -127,9 +133,10 @@ def _lock(
 
 
 def _growing(lease: Lease, live: Sequence[Reservation], window: Window, now: datetime) -> set[str]:
-    """Return the ids of reservations that may gain resources, as they changed or moved.
+    """Return the ids of the reservations that may gain resources.
 
-    An unchanged reservation gains none if its lease is shortened, or extended after its start.
+    A reservation may gain resources if its parameters changed, or if its lease has not started and
+    gets dates outside its present window.
     """
     before = {reservation.id: reservation.params for reservation in lease.reservations}
     moving = not has_started(lease, now) and not lease.window.contains(window)
@@ -145,7 +152,7 @@ def _demands(
     *,
     started: bool,
 ) -> list[Demand]:
-    """Return the demands of each reservation, with the units that still fit as kept units.
+    """Return the demands of each reservation; the units that still fit are its kept units.
 
     Raises InsufficientResources if a started lease would lose resources.
     """
@@ -171,7 +178,11 @@ def _demands(
 
 
 def _kept(part: Requirement, held: Units, free: dict[int, dict[str, int]]) -> Units:
-    """Return the units of ``held`` that ``part`` can keep, and subtract them from ``free``."""
+    """Return the units of ``held`` that the requirement ``part`` can keep.
+
+    Both mappings have the number of units by resource id. The function subtracts the amounts of the
+    kept units from ``free``.
+    """
     if part.is_whole:
         return first(held, part.maximum)
     fitting = {id_: min(count, room(free[id_], part.amounts)) for id_, count in held.items()}
@@ -184,7 +195,10 @@ def _kept(part: Requirement, held: Units, free: dict[int, dict[str, int]]) -> Un
 
 
 def _no_more(demand: Demand) -> Demand:
-    """Return the demand with its kept units as the maximum, but not below its minimum."""
+    """Return the demand with a lower maximum, so that it gains no units beyond its minimum.
+
+    The new maximum is the number of its kept units, or its minimum if that is greater.
+    """
     maximum = max(demand.requirement.minimum, sum(demand.kept.values()))
     return replace(demand, requirement=replace(demand.requirement, maximum=maximum))
 
@@ -223,9 +237,10 @@ def _kept_rows(
     *,
     started: bool,
 ) -> list[dict[str, object]]:
-    """Return the allocation rows of kept units; rows of a started lease keep their start.
+    """Return the rows of the allocations table for the units that the lease keeps.
 
-    If the clock was set back, a row may have an empty window; the result omits such rows.
+    If the lease has started, the rows keep their old start. If the clock was set back, a row may
+    have an empty window; the result omits such rows.
     """
     kept_rows = []
     for demand in demands:

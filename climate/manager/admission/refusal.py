@@ -1,8 +1,8 @@
 """Refusal: the reasons for the rejection of a lease, and alternatives that admission would accept.
 
 To limit the cost, the explanation examines only a sample of the matching resources. For a new
-lease, climate computes the explanation after the transaction. For a change, it does so within the
-transaction, which has deleted the lease's own allocations. The explanation names the blocking
+lease, climate computes the explanation after the transaction. For a change, it computes it within
+the transaction, which has deleted the lease's own allocations. The explanation names blocking
 leases of the lease's project. Of other projects' leases it shows only the times.
 """
 
@@ -44,8 +44,8 @@ _UTC = "%Y-%m-%dT%H:%M:%SZ"
 class Alternative:
     """A variant of the rejected lease that admission would accept now.
 
-    ``differs`` is "later", "shorter", "fewer" (units) or "other" (properties). ``units`` is the
-    minimum number of units of the reservation that lacked resources.
+    ``differs`` states the difference: "later", "shorter", "fewer" (units) or "other" (properties).
+    ``units`` is the minimum number of units of the reservation that lacked resources.
     """
 
     differs: str
@@ -81,9 +81,9 @@ def explain(
 ) -> NotEnoughResources:
     """Return the error for the API, with numbers, blocking leases and alternatives.
 
-    ``lease`` is the requested lease, ``present`` the stored one (None for a new lease). In the
-    transaction of ``session``, the lease has no allocations. The error offers only alternatives
-    that all ``gates`` allow.
+    ``shortage`` is the error of the admission. ``lease`` is the requested lease, ``present`` the
+    stored one (None for a new lease). In the transaction of ``session``, the lease has no
+    allocations. The error offers only alternatives that all ``gates`` (limits and so on) allow.
     """
     inquiry = _Inquiry(runtime, session, shortage, lease, gates, present)
     project_id = lease.project_id
@@ -112,10 +112,11 @@ def explain(
 
 
 def _located(lease: Lease, shortage: InsufficientResources) -> tuple[int | None, str]:
-    """Return the position, in the request, of the reservation that lacks resources, and the error.
+    """Return the position of the reservation that lacks resources, and the error message.
 
-    For a part of a stack, the position is that of the stack, and the error names the part. The
-    position is None if only all reservations together lack resources.
+    The position is that in the request. If the reservation is for a part of a stack, the position
+    is that of the stack, and the message names the part. If each reservation would fit alone, the
+    position is None.
     """
     if shortage.index is None:
         return None, shortage.message
@@ -156,7 +157,7 @@ class _Inquiry:
         self._preference = runtime.preference()
 
     def blockers(self) -> list[Blocker]:
-        """Return up to ``_BLOCKERS`` leases on resources that match the failing requirement."""
+        """Return up to ``_BLOCKERS`` leases on resources that the failing requirement could use."""
         ids = self._matching(self._requirement)
         if not ids:
             return []
@@ -234,7 +235,10 @@ class _Inquiry:
         return Alternative(differs, window, units)
 
     def _is_allowed(self, window: Window, demands: Sequence[Demand], more: Sequence[Units]) -> bool:
-        """Return whether the gates allow the lease with kept units and new units (``more``)."""
+        """Return whether all gates (limits and so on) allow the lease with this ``window``.
+
+        The lease would book the units that each demand keeps, and the new units in ``more``.
+        """
         taken = [
             (demand.requirement, units)
             for demand, others in zip(demands, more, strict=True)
@@ -260,7 +264,10 @@ def _sample(requirement: Requirement) -> int:
 
 
 def _can_search_ahead(window: Window, ahead: timedelta) -> bool:
-    """Return whether Python can represent all dates of a search from ``window`` to ``ahead`` on."""
+    """Return whether all dates of a search are within the range of Python's ``datetime``.
+
+    The search begins with ``window`` and continues for the duration ``ahead``.
+    """
     length = window.end - window.start
     return window.end < datetime.max.replace(tzinfo=UTC) - length - 2 * ahead
 

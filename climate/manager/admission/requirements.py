@@ -1,4 +1,7 @@
-"""Requirements: convert requests for reservations into reservations and their requirements."""
+"""Requirements: what the reservations of a request need, as their plug-ins compute it.
+
+The module also converts requests into new reservations, and checks the queries in them.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +29,10 @@ from climate.plugins.base import Member, Requester
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationRequest:
-    """A request for one reservation; the plug-in's schema has validated ``params``.
+    """A request for one reservation, with parameters that the plug-in's schema has validated.
 
-    ``children`` are requests for the parts of a stack. Each part becomes a separate reservation.
+    If the reservation is for a stack, ``children`` are the requests for its parts. Each part
+    becomes a separate reservation.
     """
 
     resource_type: str
@@ -42,9 +46,11 @@ Requested = Reservation | ReservationRequest
 def look_up(
     catalog: Catalog, resource_type: str, params: Mapping[str, Any], requester: Requester
 ) -> ReservationRequest:
-    """Return a request with data from the plug-in's look-ups in the cloud, and with its children.
+    """Return a request for a reservation, completed with data from the cloud.
 
-    No transaction is open. Raises UnsupportedResourceType, InvalidInput, BackendUnavailable.
+    The plug-in reads these data. If the reservation is for a stack, the result has a child for each
+    part of the stack. No transaction may be open. Raises UnsupportedResourceType, InvalidInput,
+    BackendUnavailable.
     """
     plugin = catalog.plugins[resource_type]
     complete = plugin.look_up(params, requester)
@@ -67,7 +73,7 @@ def new_reservations(
     requests: Sequence[ReservationRequest],
     now: datetime,
 ) -> tuple[Reservation, ...]:
-    """Return a new reservation for each request, and then one for each child of a request."""
+    """Return new reservations: first one for each request, then one for each child of a request."""
     reservations = [
         new_reservation(catalog, lease_id, request, ids.new_id(), now) for request in requests
     ]
@@ -80,14 +86,17 @@ def new_reservations(
 
 
 def part_of(stack: Reservation, child: ReservationRequest) -> ReservationRequest:
-    """Return the request ``child`` with the id of its stack's reservation in its parameters."""
+    """Return the request ``child`` for a part of a stack, with the stack's id in its parameters."""
     return replace(child, params={**child.params, STACK: stack.id})
 
 
 def new_reservation(
     catalog: Catalog, lease_id: str, request: ReservationRequest, id_: str, now: datetime
 ) -> Reservation:
-    """Return a new, PENDING reservation for the request; raises UnsupportedResourceType."""
+    """Return a new reservation for the request, with the status PENDING.
+
+    Raises UnsupportedResourceType.
+    """
     return Reservation(
         id=id_,
         lease_id=lease_id,
@@ -101,12 +110,19 @@ def new_reservation(
 
 
 def requirements_of(catalog: Catalog, reservation: Requested) -> tuple[Requirement, ...]:
-    """Return the requirements of a reservation: one for each of its queries for resources."""
+    """Return the requirements of a reservation, as its plug-in computes them from the parameters.
+
+    Most reservations have one requirement. If a reservation queries several kinds of resources, it
+    has one for each.
+    """
     return catalog.plugins[reservation.resource_type].requirement(reservation.params).parts
 
 
 def needs_of(catalog: Catalog, requests: Iterable[ReservationRequest]) -> list[Requirement]:
-    """Return the requirements of requests and their children, without requirements of 0 units."""
+    """Return the requirements of all requests and of their children.
+
+    Requirements for 0 units are omitted.
+    """
     all_requests = chain.from_iterable((request, *request.children) for request in requests)
     parts = chain.from_iterable(requirements_of(catalog, request) for request in all_requests)
     return [part for part in parts if part.maximum]
@@ -130,11 +146,13 @@ def check_queries(
     private: bool,
     present: Collection[Query] = (),
 ) -> None:
-    """Raise InvalidQuery for too many conditions, or a property that no resource of its type has.
+    """Raise InvalidQuery if a requirement has a property expression that is not acceptable.
 
-    Without ``private``, private properties count as unknown, so that no refusal and no number of
-    matching resources reveals them. A changed lease may keep its ``present`` queries, whatever
-    properties they name and however many conditions they have.
+    An expression is not acceptable if it names a property that no resource of its type has. The
+    number of conditions in all expressions together is limited, too. Unless ``private`` is set,
+    private properties count as unknown, so that neither a refusal nor a number of matching
+    resources reveals them. A changed lease may keep the expressions in ``present``, even if they
+    break these rules.
     """
     queries = [r.query for r in requirements if not isinstance(r.query, Everything)]
     count = sum(map(expressions.written, queries))
@@ -147,15 +165,25 @@ def check_queries(
         query, resource_type = requirement.query, requirement.resource_type
         if isinstance(query, Everything) or query in present:
             continue
-        named = expressions.names(query)
-        names = native = catalog.plugins[resource_type].native_properties
-        if not named <= native:
-            names = _property_names(session, resource_type, named, native, private=private)
         try:
-            expressions.check_names(query, names)
+            check_names(session, catalog, resource_type, query, private=private)
         except InvalidQuery as error:
             where = f" (in reservation {index})" if len(requirements) > 1 else ""
             raise InvalidQuery(f"{error.message}{where}") from None
+
+
+def check_names(
+    session: Session, catalog: Catalog, resource_type: str, query: Query, *, private: bool
+) -> None:
+    """Raise InvalidQuery if a query names a property that no resource of the type has.
+
+    Without ``private``, private properties count as unknown.
+    """
+    named = expressions.names(query)
+    names = native = catalog.plugins[resource_type].native_properties
+    if not named <= native:
+        names = _property_names(session, resource_type, named, native, private=private)
+    expressions.check_names(query, names)
 
 
 def _property_names(
@@ -166,10 +194,11 @@ def _property_names(
     *,
     private: bool,
 ) -> frozenset[str]:
-    """Return the names of the properties that exist for the requester.
+    """Return the names of the properties of a resource type that the requester may use.
 
-    Of properties that resources have without a definition, only those in ``named`` are included.
-    Not cached: another process may make a property private.
+    A resource may have a property for which there is no definition. Of these names, the result has
+    only those in ``named``. The result is not cached, because another process may make a property
+    private.
     """
     privacy = resources.privacy(session, resource_type)
     known = frozenset({*native, *privacy})
@@ -179,5 +208,9 @@ def _property_names(
 
 
 def occupied_window(window: Window, now: datetime, settings: Settings) -> Window:
-    """Return the time that a lease occupies: its window from ``now`` on, plus the cleaning time."""
+    """Return the window in which a lease occupies its resources.
+
+    It begins at the start of the lease, or now if the lease has started. It ends when the cleaning
+    time after the lease is over.
+    """
     return Window(max(window.start, now), window.end).busy(settings.cleaning_time)

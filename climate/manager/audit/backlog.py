@@ -1,8 +1,8 @@
 """Backlog metrics: due events, unpublished notifications, hosts to prepare, and managers alive.
 
-The values are queried whenever Prometheus reads the metrics. That executes six SQL statements
-(seven with provisioning) on a bounded number of rows. ``collect`` raises no database error: whether
-the database is available is itself a metric.
+climate queries the database for these values whenever Prometheus reads the metrics. That executes
+six SQL statements (seven with provisioning) on a bounded number of rows. ``collect`` raises no
+database error, because one of the metrics states whether the database is available.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ class Backlog(Collector):
     runtime: Runtime
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics; only ``climate_database_up`` if the database is unavailable."""
+        """Yield the metrics; if the database is unavailable, yield only ``climate_database_up``."""
         now = self.runtime.clock.now()
         try:
             with self.runtime.database.read() as session:
@@ -83,15 +83,18 @@ def _by_state(counts: Mapping[str, int]) -> Metric:
 
 
 def show_backlog(runtime: Runtime) -> None:
-    """Register the backlog metrics of a process; does nothing if processes share metrics."""
+    """Register the backlog metrics with the metrics of this process.
+
+    Does nothing if several processes share their metrics.
+    """
     if not is_shared():
         runtime.metrics.registry.register(Backlog(runtime))
 
 
 def show_pool(metrics: Metrics, database: Database) -> None:
-    """Register metrics of database connections: how many are in use, and how many may be.
+    """Register two metrics of database connections: the number in use, and the maximum number.
 
-    Does nothing if processes share metrics.
+    Does nothing if several processes share their metrics.
     """
     used, most = database.connections()
     name, registry = "climate_database_connections", metrics.registry

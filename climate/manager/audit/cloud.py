@@ -1,4 +1,7 @@
-"""Audit of the cloud: find drift between leases and the cloud, and run safe repairs."""
+"""Audit of the cloud: find drift between leases and the cloud, and run safe repairs.
+
+Drift is a difference between the state that the leases require and the state of the cloud.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -22,9 +25,10 @@ from climate.plugins.base import Drift, ExpectedState, HeldReservation
 
 
 def audit(runtime: Runtime) -> list[Drift]:
-    """Return all drift between leases and the cloud, with violations of invariants as drifts.
+    """Return all drift: differences between the state that leases require and the cloud's state.
 
-    Each drift has a distinct description. Raises the errors of the plug-ins.
+    Violations of invariants of the database are also returned as drift. Each drift has a distinct
+    description. Raises the errors of the plug-ins.
     """
     drifts = [
         drift
@@ -40,9 +44,9 @@ def audit(runtime: Runtime) -> list[Drift]:
 
 
 def repair(runtime: Runtime, drift: Drift) -> bool:
-    """Repair a drift, or request that a manager repairs it; return False if no repair is safe.
+    """Repair a drift (a difference between leases and the cloud), or let a manager repair it.
 
-    Raises the errors of the plug-in.
+    Returns False if there is no safe repair. Raises the errors of the plug-in.
     """
     if drift.lease_id is not None:
         _retry(runtime.store, drift.lease_id)
@@ -74,7 +78,7 @@ def _expected(database: Database, resource_type: str) -> ExpectedState:
 def _failures(session: Session) -> Iterator[Drift]:
     """Yield a drift with the last error for each failed or failing event of open leases.
 
-    The repair of an event that is retried without limit is an immediate retry.
+    If climate retries the event without a limit, the repair of the drift is an immediate retry.
     """
     for lease in leases.find_all(session, None):
         for event in lease.events:
@@ -146,7 +150,7 @@ def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> s
 def _retry(store: Store, lease_id: str) -> None:
     """Request that a manager hands over the resources of a running lease again.
 
-    For other leases, request an immediate retry of the failed start or end.
+    If the lease is not running, request an immediate retry of its failed start or end instead.
     """
     now = store.clock.now()
 

@@ -1,8 +1,10 @@
-"""Self-audit: check the invariants in the database, and notify when an invariant breaks or holds.
+"""Self-audit: check the invariants in the database, and notify when one breaks or holds again.
 
-An invariant is broken from the first finding until a whole round has none. climate notifies only
-when an invariant changes between broken and holding. One manager at a time checks an invariant: a
-few slices of the database in a turn, all slices in a round.
+Each check is divided into slices of the database. A manager checks a few slices per turn; when all
+slices are checked, a round is complete. Only one manager at a time checks an invariant.
+
+An invariant counts as broken from the first violation until a whole round finds none. climate sends
+a notification only when an invariant changes between broken and holding.
 """
 
 import logging
@@ -29,16 +31,16 @@ _FINDINGS = 20
 
 
 def violations(store: Store) -> Iterator[tuple[int, str]]:
-    """Check a whole round of each invariant; yield (invariant number, text) per violation."""
+    """Check all invariants on the whole database; yield the number and a text per violation."""
     for name, (number, _) in LOOKS.items():
         for findings, _ in slices(store, name, ""):
             yield from ((number, finding) for finding in findings)
 
 
 def slices(store: Store, name: str, position: str) -> Iterator[tuple[list[str], str | None]]:
-    """Check the slices of an invariant from ``position`` to the end of the round.
+    """Check an invariant, one slice of the database at a time, from ``position`` to the end.
 
-    Yield the findings of each slice, and the position of the next slice (None after the last).
+    Yields the violations in each slice, and the position of the next slice (None after the last).
     """
     check = LOOKS[name][1]
     following: str | None = position
@@ -49,9 +51,9 @@ def slices(store: Store, name: str, position: str) -> Iterator[tuple[list[str], 
 
 
 def check_once(runtime: Runtime) -> None:
-    """Check one turn of each due invariant that no other manager is checking.
+    """Check a few slices of each invariant whose check is due, unless another manager checks it.
 
-    Then set the metrics to the stored verdicts, which another manager may have stored.
+    Then set the metrics to the stored verdicts, some of which other managers may have stored.
     """
     for name in LOOKS:
         now = runtime.clock.now()
@@ -91,7 +93,10 @@ def _store(
     now: datetime,
     session: Session,
 ) -> str | None:
-    """Store the verdict; if the invariant broke or holds again, notify; return the event type."""
+    """Store the verdict on an invariant; write a notification if the verdict changed.
+
+    Returns the type of the notification; None if there was none.
+    """
     before, since = turn.verdict.broken_since, verdict.broken_since
     is_stored = invariants.store(session, turn, position, verdict)
     if not is_stored or (before is None) == (since is None):

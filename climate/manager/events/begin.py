@@ -46,11 +46,14 @@ _LOCKED_PAUSE = timedelta(milliseconds=50)
 
 
 class Decision(Enum):
-    """The decision on a claimed event.
+    """What a manager does with an event that it has claimed.
 
-    EXECUTE: run the action, which calls plug-ins. NOTIFY: send a notification. RELEASE: release a
-    held lease. DEFER: requeue, as another action of the lease is claimed. TOO_LATE: store that a
-    start failed, because it cannot run any more. SKIP: store an unneeded action as done.
+    - EXECUTE: run the action, which calls plug-ins.
+    - NOTIFY: send a notification.
+    - RELEASE: release a held lease.
+    - DEFER: requeue the event, because another action of its lease is claimed.
+    - TOO_LATE: store that a start failed, because its lease is over or no longer waits for it.
+    - SKIP: store an action that is no longer needed as done.
     """
 
     EXECUTE = auto()
@@ -62,9 +65,10 @@ class Decision(Enum):
 
 
 def begin(runtime: Runtime, session: Session, claims: Sequence[Claim]) -> list[Task]:
-    """Decide on each claimed event; return the tasks that need plug-in calls.
+    """Decide on each claimed event; return the tasks for the events that need plug-in calls.
 
-    This transaction finishes or requeues all other events, and stores nothing for lost claims.
+    The transaction finishes or requeues all other events. It stores nothing for events whose claim
+    this manager has lost.
     """
     now = runtime.clock.now()
     seen, unlocked = lock_leases(session, claims, wait=len(claims) == 1)
@@ -102,7 +106,7 @@ def _count(metrics: Metrics, seen: Sequence[Seen], notified: Sequence[Seen], now
 
 
 def _execute(runtime: Runtime, session: Session, seen: Sequence[Seen], now: datetime) -> list[Task]:
-    """Store the leases' states while their actions run; return a task for each event."""
+    """Store the status that each lease has while its action runs; return a task for each event."""
     if not seen:
         return []
     begun = {item.lease.id: item.lease for item in seen}
@@ -135,14 +139,14 @@ def _is_to_start(lease: Lease) -> bool:
 
 
 def _may_wait(seen: Seen, now: datetime) -> bool:
-    """Return whether a claimed event is a start that may wait for its hosts."""
+    """Return whether the event is the start of a lease that waits until its hosts are ready."""
     # A claimed event is due, even if the clock was set back since.
     now = max(now, seen.lease.window.start)
     return seen.event.kind == START and seen.lease.waits_for_hosts(now)
 
 
 def decide(lease: Lease, event: Event, now: datetime) -> Decision:
-    """Return the decision on a claimed event of this lease. Pure."""
+    """Return what to do with a claimed event of this lease. Pure."""
     if event.kind == RELEASE:
         return Decision.RELEASE
     if event.kind not in ACTIONS:
@@ -156,11 +160,11 @@ def decide(lease: Lease, event: Event, now: datetime) -> Decision:
 
 
 def _is_other_claimed(lease: Lease, event: Event) -> bool:
-    """Whether another action of the lease is claimed, too.
+    """Return whether another action of the same lease is claimed, too.
 
-    The statement that claims events avoids that, unless two managers claim at the instant at which
-    an end becomes due. This check runs under the lease's lock, so at most one of the two actions
-    runs.
+    The statement that claims events avoids that. The exception is that two managers claim at the
+    very instant when an end becomes due. This check runs under the lease's lock, so at most one of
+    the two actions runs.
     """
     return any(
         other.status is EventStatus.IN_PROGRESS and other.kind in ACTIONS and other.id != event.id
@@ -169,7 +173,7 @@ def _is_other_claimed(lease: Lease, event: Event) -> bool:
 
 
 def _is_wanted(lease: Lease, event: Event, now: datetime) -> bool:
-    """Whether an action still makes sense in the lease's present state."""
+    """Return whether the lease, in its present status, still needs this action."""
     if event.kind == START:
         return lease.status in _STARTABLE and now < lease.window.end
     if event.kind in {UPDATE, BEFORE_END}:
@@ -205,7 +209,10 @@ def _notify(session: Session, seen: Sequence[Seen], now: datetime) -> None:
 
 
 def _news(lease: Lease, event: Event, now: datetime) -> Iterable[News]:
-    """Yield the notification of an event; none for a reminder that comes after the start."""
+    """Yield the notification for an event.
+
+    If the event is a reminder of the start and the start has passed, yield nothing.
+    """
     after = replace(lease, events=events_with_done(lease.events, event, now))
     if event.kind != BEFORE_START:
         yield News(event.kind, after)
@@ -227,9 +234,10 @@ def events_with_done(events: Iterable[Event], event: Event, now: datetime) -> tu
 def _notify_if_late(
     late_after: timedelta, session: Session, seen: Sequence[Seen], now: datetime
 ) -> None:
-    """Send one catch-up notification per locked lease that has late events.
+    """Write a catch-up notification for each lease that has late events.
 
-    The first late event of a lease sends it for all its late events; later events repeat nothing.
+    There is one per lease: the first late event sends it for all late events of the lease. Later
+    ones do not repeat it.
     """
     late: dict[str, tuple[Lease, tuple[Late, ...]]] = {}
     for _, lease, event in seen:

@@ -1,14 +1,14 @@
 """Dispatcher: claims due events, and runs them in a limited number of worker threads.
 
-The dispatcher queries the database for due events at the due time of the next event (a timer),
-when a process has written an event and sent a hint, when a worker has finished, as this may unblock
-other events, and after each poll interval, in case a hint was lost.
+The dispatcher queries the database for due events on four occasions: when a timer signals the due
+time of the next event; when a process has written an event and sent a hint; when a worker has
+finished, as this may unblock other events; and after each poll interval, in case a hint was lost.
 
 Several managers may use one database. As each event is claimed, only one manager runs it.
 
 ``Dispatcher`` claims the events that ``FairShare`` chooses from the ``QueueView``. ``WorkerPool``
-runs the claims in threads, and abandons calls that take too long. ``Upkeep`` renews and reclaims
-claims, and removes old rows.
+runs the claimed events in threads, and abandons calls that take too long. ``Upkeep`` renews and
+reclaims claims, and removes old rows.
 """
 
 import logging
@@ -54,7 +54,7 @@ def owner_name() -> str:
 
 
 class Dispatcher:
-    """Claims due events and starts workers for them, from ``start`` to ``stop``."""
+    """Claims due events and starts worker threads for them, from ``start`` to ``stop``."""
 
     def __init__(self, runtime: Runtime, owner: str) -> None:
         """Prepare to claim events as ``owner``. No thread runs before ``start``."""
@@ -73,7 +73,7 @@ class Dispatcher:
 
     @property
     def progress(self) -> list[Progress]:
-        """The progress of the loops that claim events and do the upkeep."""
+        """The progress of the loops that claim events, renew claims and remove old rows."""
         return [*self._task.progress, *self._timer.progress]
 
     def start(self) -> None:
@@ -88,9 +88,9 @@ class Dispatcher:
         self._task.start()
 
     def stop(self) -> None:
-        """Stop claiming, wait up to ``shutdown_timeout`` for workers, and release their claims.
+        """Stop claiming events, wait for workers, and release the claims of unfinished events.
 
-        Other managers can then claim the released events.
+        Waits up to ``shutdown_timeout``. Other managers can then claim the released events.
         """
         self._task.stop()
         self.pool.stop()
@@ -102,7 +102,7 @@ class Dispatcher:
             )
 
     def run_due(self) -> int:
-        """Run all due events in this thread; return how many it claimed.
+        """Claim and run all due events in this thread; return how many.
 
         Tests and simulations call it instead of ``start``, which needs a timer and threads.
         """
@@ -114,7 +114,10 @@ class Dispatcher:
         return count
 
     def _tick(self) -> None:
-        """Start workers for due events while any are free; set the alarm for the next due time."""
+        """Start workers for due events as long as workers are free; then set the timer.
+
+        The timer wakes the dispatcher when the next event is due.
+        """
         now = self._runtime.clock.now()  # before the query: the alarm covers what is due after it
         while not self._task.is_stopping and (batches := self._claim()):
             for batch in batches:
@@ -128,7 +131,7 @@ class Dispatcher:
             self._timer.at(upcoming, self._task.wake)
 
     def _claim(self) -> list[Batch]:
-        """Return claimed batches for the free workers; none if no worker is free."""
+        """Claim events and return them in batches, at most one batch per free worker."""
         if len(self.pool.running) >= self._runtime.settings.workers:
             return []
         if self._queue.is_fresh:
@@ -143,7 +146,11 @@ class Dispatcher:
         return []
 
     def _claim_some(self) -> list[Batch]:
-        """Claim the events that fair share chooses, until a claim succeeds; return the batches."""
+        """Claim events from the current queue view; return them in batches.
+
+        Other managers may claim the chosen events first. Then the function chooses other events,
+        until it has claimed some or none are left.
+        """
         running, abandoned = self.pool.running, self.pool.abandoned
         self._queue.avoid_others()
         while chosen := self._share.choose(self._queue.pending, running, abandoned):
@@ -157,7 +164,10 @@ class Dispatcher:
         return []
 
     def _claim_chosen(self, chosen: Sequence[Sequence[PendingEvent]]) -> list[Batch]:
-        """Claim the chosen events that are not blocked or claimed; return them as batches."""
+        """Claim the chosen events, and return them in batches.
+
+        Events that are blocked, or that another manager has claimed, are left out.
+        """
         now, expires = self._runtime.clock.now(), self._keeper.expires()
         stored = now + self._runtime.settings.claim_timeout
         ids = [event.event_id for share in chosen for event in share]
@@ -175,12 +185,12 @@ class Dispatcher:
 
 
 class WorkerPool:
-    """Runs batches in threads, and limits the effect of slow plug-in calls.
+    """Runs batches of claimed events in threads, and limits the effect of slow plug-in calls.
 
-    If a call takes longer than a second, another thread finishes the worker's other events: it
-    requeues events for which no plug-in was called, and stores the results of the others. If a
-    call takes longer than ``call_timeout``, the pool abandons it: the attempt counts as failed,
-    although the call may still run.
+    If a call takes longer than a second, another thread finishes the worker's other events. It
+    requeues events for which no plug-in was called, and stores the results of the others. If a call
+    takes longer than ``call_timeout``, the pool abandons it: the attempt counts as failed, although
+    the call may still run.
     """
 
     def __init__(self, runtime: Runtime, sizes: BatchSizeEstimator) -> None:
@@ -192,13 +202,13 @@ class WorkerPool:
 
     @property
     def running(self) -> list[Batch]:
-        """The batches that workers run now, without those in ``abandoned``."""
+        """The batches that workers run now, except the batches in ``abandoned``."""
         with self._changed:
             return list(self._running)
 
     @property
     def abandoned(self) -> list[Batch]:
-        """The batches that have an abandoned call, which has not returned yet."""
+        """The batches whose plug-in call the pool has abandoned, but which has not returned yet."""
         with self._changed:
             return list(self._abandoned)
 
@@ -212,7 +222,7 @@ class WorkerPool:
         threading.Thread(target=self._work, args=(batch,), name="event", daemon=True).start()
 
     def run(self, batch: Batch) -> None:
-        """Run a batch in this thread, and return when its outcomes are stored."""
+        """Run the events of a batch in this thread. Returns after their outcomes are stored."""
         claim = batch.claims[0]
         if claim.lease_id is None:
             with log_context.about(None, claim.event_id):
@@ -221,9 +231,9 @@ class WorkerPool:
             runner.run(self._runtime, batch, self._sizes)
 
     def stop(self) -> None:
-        """Wait up to ``shutdown_timeout`` for workers; then revoke the tokens of unfinished claims.
+        """Wait up to ``shutdown_timeout`` for workers, then revoke the tokens of unfinished claims.
 
-        A revoked fencing token prevents further changes of the cloud.
+        A revoked fencing token prevents further changes of the cloud by the calls that still run.
         """
         deadline = time.monotonic() + self._runtime.settings.shutdown_timeout
         for thread in self._relieve(self._runtime.clock.elapsed()):
@@ -235,7 +245,11 @@ class WorkerPool:
                     claim.fencing_token.revoke()
 
     def watch(self) -> None:
-        """Move work away from calls slower than a second; abandon calls after ``call_timeout``."""
+        """Find slow plug-in calls, and limit their effect.
+
+        If a call takes more than a second, other threads do the work that waits for it. If it takes
+        more than ``call_timeout``, the pool abandons it.
+        """
         now = self._runtime.clock.elapsed()
         self._relieve(now - _SLOW_CALL)
         self._abandon(now - self._runtime.settings.call_timeout)
@@ -252,7 +266,10 @@ class WorkerPool:
             self._runtime.wakeup.hint()
 
     def _relieve(self, oldest: float) -> list[threading.Thread]:
-        """Move work that waits for calls from before ``oldest`` to new threads; return them."""
+        """Move work that waits for a slow plug-in call to new threads, and return these threads.
+
+        A call is slow if it began before ``oldest``.
+        """
         slow = [batch for batch in self.running if batch.call_since_before(oldest)]
         moved = [(tasks, done) for tasks, done in map(Batch.relieve, slow) if tasks or done]
         threads = [
@@ -270,7 +287,10 @@ class WorkerPool:
         self._runtime.wakeup.hint()
 
     def _abandon(self, oldest: float) -> None:
-        """Revoke the fencing tokens of calls from before ``oldest``, and store that they failed."""
+        """Revoke the fencing tokens of plug-in calls that began before ``oldest``.
+
+        Then store that their attempts failed.
+        """
         with self._changed:
             calls = [(batch, batch.call_since_before(oldest)) for batch in self._running]
             late = [(batch, *call) for batch, call in calls if call is not None]
@@ -297,17 +317,18 @@ class Upkeep:
         self._keeper, self._pool, self._wake = keeper, pool, wake
 
     def renew(self) -> None:
-        """Renew the claims of this manager; reclaim those that other managers do not renew."""
+        """Renew the claims of this manager; reclaim those that other managers no longer renew."""
         claims = {claim.event_id: claim for batch in self._pool.running for claim in batch.claims}
         self._keeper.renew(claims)
         if self._keeper.reclaim(claims):
             self._wake()
 
     def tidy(self) -> None:
-        """Remove allocations after their cleaning time, and other rows after their retention time.
+        """Remove allocations whose cleaning time is over, and other rows that have become old.
 
         The other rows are idempotency keys, notifications, leases that ended long ago, their
-        history, past use that no limit counts any more, and calendar feeds without a target.
+        history, past use that no limit counts any more, and calendar feeds whose lease or resource
+        is gone. Options set how long to keep most of them.
         """
         now = self._runtime.clock.now()
         write = self._runtime.database.write

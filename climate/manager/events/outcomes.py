@@ -1,12 +1,13 @@
 """Outcomes of actions: compute and store the lease after a success, and store failures.
 
-A failed action is retried after growing pauses. When the first attempt and ``event_max_retries``
-retries have failed, one notification reports the failure, and then:
+climate retries a failed action after growing pauses. When the first attempt and
+``event_max_retries`` retries have failed, it sends one notification of the failure. What happens
+then depends on the action:
 
 - A start or end: the lease has the status ERROR. The action is retried about once a minute: a start
   until it succeeds or the lease ends, an end until it succeeds.
 - An update: the lease is degraded, and the event is not retried.
-- A before-end: the event is not retried.
+- A before-end action: the event is not retried.
 
 The event's row stores the progress: ``status``, ``run_at``, ``attempt``, ``last_error``.
 """
@@ -65,8 +66,8 @@ _LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}
 class Success(NamedTuple):
     """A task whose action succeeded, and the results of its plug-in calls.
 
-    ``details`` has the plug-ins' details by reservation id. ``abandoned`` has, by reservation id,
-    the reason why a stack could not be ended and remains in the cloud.
+    ``details`` has the plug-ins' details by reservation id. If climate gave up ending a stack, so
+    that it remains in the cloud, ``abandoned`` has the reason by reservation id.
     """
 
     task: Task
@@ -77,10 +78,11 @@ class Success(NamedTuple):
 def commit_success(
     runtime: Runtime, session: Session, successes: Sequence[Success]
 ) -> list[Success]:
-    """Store successes; return the others, whose lease this transaction could not lock.
+    """Store the outcomes of several successful actions in one transaction.
 
-    The caller then passes each returned success alone: a single success waits for the lock. Nothing
-    is stored for a lost claim or a deleted lease.
+    Returns the successes that it could not store, because other transactions have locked their
+    leases. The caller then passes each of these alone: for a single success, the function waits for
+    the lock. Nothing is stored if the claim is lost or the lease is deleted.
     """
     now, settings = runtime.clock.now(), runtime.settings
     by_event = {success.task.claim.event_id: success for success in successes}
@@ -107,7 +109,7 @@ def commit_success(
 
 
 class _Completed:
-    """A successful action: its lease before and after, and the events and news to store."""
+    """A successful action: the lease before and after it, and the other changes to store."""
 
     def __init__(self, seen: Seen, success: Success, now: datetime) -> None:
         self.work, self.before = success.task.work, seen.lease
@@ -122,9 +124,9 @@ class _Completed:
 
 
 def _needless(lease: Lease, now: datetime) -> list[str]:
-    """Return the ids of the UNDONE events that a lease does not need after its end.
+    """Return the ids of the UNDONE events that a lease no longer needs after its end.
 
-    These are retries, snapshots and reminders. Users' own events stay if they are due.
+    These are retries, snapshots and reminders. Events of the user stay if they are due.
     """
     return [
         event.id
@@ -145,7 +147,10 @@ def _detach(
     reservation_ids: Sequence[str],
     now: datetime,
 ) -> None:
-    """Free the resources of removed reservations after cleaning time; keep their past use."""
+    """Let the resources of removed reservations become free after the cleaning time.
+
+    If limits are enabled, also record how long the reservations have used them.
+    """
     if reservation_ids:
         if settings.limits.enabled:
             keep_past_use(session, lease, reservation_ids, now)
@@ -153,7 +158,7 @@ def _detach(
 
 
 def after(success: Success, lease: Lease, events: tuple[Event, ...], now: datetime) -> Lease:
-    """Return the lease after an action succeeded, with ``events`` as its events. Pure.
+    """Return the lease as it is after a successful action, with ``events`` as its events. Pure.
 
     If the lease is DELETING, it keeps this status.
     """
@@ -195,10 +200,11 @@ def _reservation_after(success: Success, reservation: Reservation, now: datetime
 def _handed_over(
     work: Work, reservation: Reservation, details: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the reservation fields that state which resources are handed over, or missing.
+    """Return the fields of a reservation that state which resources are handed over, or missing.
 
-    A resource that was handed over before stays the user's, even if it is not reservable now. A
-    reservation that a user removed in the meantime keeps its mark, so that it is reclaimed.
+    A resource that was handed over before still belongs to the user, even if it is not reservable
+    now. If a user has removed the reservation in the meantime, it keeps the mark of that, so that a
+    manager reclaims it.
     """
     if work.event.kind not in {START, UPDATE} or work.is_leaving(reservation.id):
         return {"details": dict(details)}
@@ -230,10 +236,11 @@ def _status_after(work: Work, reservation: Reservation) -> ReservationStatus:
 def fail(
     runtime: Runtime, session: Session, claim: Claim, work: Work, failed: Mapping[str, str]
 ) -> None:
-    """Store a failed attempt: its errors, and the time of the next attempt, if any.
+    """Store that an attempt of an action failed, and when to retry it.
 
-    ``failed`` has the errors by reservation id. If all retries have failed, the lease shows the
-    failure, and a notification is written. Stores nothing if the claim is lost.
+    ``failed`` has the errors by reservation id. If the configured number of retries have failed,
+    the lease shows the failure, and a notification is written. Stores nothing if this manager has
+    lost the claim.
     """
     now = runtime.clock.now()
     lease = lease_of(session, claim)
@@ -270,10 +277,10 @@ def discard(runtime: Runtime, claim: Claim, call: Call) -> None:
 
 
 def _is_reported(lease: Lease, claim: Claim, failed: Mapping[str, str], retries: int) -> bool:
-    """Whether a notification already reported that the action fails.
+    """Return whether a notification has already reported that the action fails.
 
-    The failed reservations have the status ERROR since then. An end also checks the number of
-    attempts, because the lease's start may have set ERROR.
+    If so, the failed reservations have the status ERROR. That is not sufficient for an end, because
+    the lease's start may have set ERROR. So the function also checks the number of attempts.
     """
     return claim.attempt > retries + 1 and any(
         reservation.id in failed and reservation.status is ReservationStatus.ERROR
@@ -284,7 +291,11 @@ def _is_reported(lease: Lease, claim: Claim, failed: Mapping[str, str], retries:
 def _show(
     session: Session, lease: Lease, kind: str, failed: Mapping[str, str], now: datetime
 ) -> None:
-    """Store a failure in the lease: ERROR for a start or end, ``degraded`` for an update."""
+    """Store the failure of an action in the lease.
+
+    After a failed start or end, the lease has the status ERROR. After a failed update, it is
+    ``degraded``.
+    """
     if kind == UPDATE:
         leases.update(session, replace(lease, degraded=True, updated_at=now))
     elif kind in RELENTLESS:

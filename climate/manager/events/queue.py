@@ -1,9 +1,9 @@
 """The queue of one manager: the due events as of the last query, and fair share among them.
 
-The full query is slow if very many events are due (PostgreSQL: 1.3 s for 100,000). So ``QueueView``
-reuses the result for many claims. Until the next full query, quick queries add events that became
-due since the last query. So the many events of one project do not delay new events of another
-project.
+If very many events are due, the query for all of them is slow (PostgreSQL: 1.3 s for 100,000). So
+``QueueView`` reuses its result for many claims. Until the next full query, quick queries add events
+that became due since the last query. So the many events of one project do not delay new events of
+another project.
 
 ``FairShare`` chooses events for the workers, and the size of batches. These rules prevent one
 project, or hung calls, from occupying all workers:
@@ -15,7 +15,7 @@ project, or hung calls, from occupying all workers:
   project and resource types that were served least recently.
 - If calls on a combination of resource types are quick, a worker runs a batch of such events, from
   all projects. At most two workers run batches of the same combination.
-- A resource type with as many abandoned calls that still run as there are workers starts no events.
+- If a resource type has as many hung calls as there are workers, no event of this type starts.
 """
 
 import random
@@ -69,7 +69,10 @@ _DECAY = 0.8
 
 
 class QueueView:
-    """The pending events, in order, of each project and combination of resource types."""
+    """The due events that this manager may claim, by project and combination of resource types.
+
+    The events of each group are in the order in which to run them.
+    """
 
     def __init__(self, store: Store, rng: random.Random) -> None:
         """Begin empty; the first call of ``refresh`` queries the database."""
@@ -82,18 +85,18 @@ class QueueView:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether to reuse the last full query: it was slow and recent, and events remain."""
+        """Whether to reuse the last full query: it was slow, it is recent, and events remain."""
         return bool(self._pending) and self._store.clock.elapsed() < self._fresh_until
 
     @property
     def pending(self) -> Mapping[Group, Collection[PendingEvent]]:
-        """The events found by queries and not removed since, by project and resource types."""
+        """The events that queries found and nobody removed since, by project and resource types."""
         return {group: events.values() for group, events in self._pending.items()}
 
     def refresh(self, skip: int) -> bool:
-        """Replace all events by a full query that skips the first ``skip`` due events.
+        """Replace all events by the result of a full query, without the first ``skip`` due events.
 
-        Return whether the database may have more due events after the found ones.
+        Returns whether the database may have more due events after these.
         """
         began, now = self._store.clock.elapsed(), self._store.clock.now()
         with self._store.database.read() as session:
@@ -104,10 +107,10 @@ class QueueView:
         return len(events) == PAGE
 
     def add_newly_due(self) -> None:
-        """Add events that became due since the last query, and those written after their due time.
+        """Add the events that became due since the last query, and those written late.
 
-        To find events written late, it also queries the minute before the last query; less often if
-        that query is slow.
+        An event may be written after its due time. To find such events, the query also covers the
+        minute before the last query. If that is slow, it does so less often.
         """
         began, now = self._store.clock.elapsed(), self._store.clock.now()
         is_whole_minute = began >= self._requery_minute_at
@@ -121,7 +124,7 @@ class QueueView:
             self._requery_minute_at = self._reusable_until(began)
 
     def remove(self, events: Collection[PendingEvent]) -> None:
-        """Remove events that this manager has chosen to claim, until a query finds them again."""
+        """Remove events that this manager is about to claim; a later query may find them again."""
         for event in events:
             del self._pending[event.group][event.event_id]
         for group in {event.group for event in events}:
@@ -129,7 +132,7 @@ class QueueView:
                 del self._pending[group]
 
     def note_claims(self, tried: int, claimed: Collection[str]) -> None:
-        """Record how many events this manager tried to claim, and the ids of those it claimed.
+        """Record how many events this manager tried to claim, and which of them it has claimed.
 
         If a claimed event is requeued, ``add_newly_due`` finds it again.
         """
@@ -138,11 +141,12 @@ class QueueView:
             self._known.pop(id_, None)
 
     def avoid_others(self) -> None:
-        """If claims keep failing because other managers are faster, continue at another position.
+        """If other managers claim the same events faster, continue at another position.
 
-        This removes the events that other managers have claimed, and rotates the others by a random
-        number. If claims fail because events are blocked, this does nothing, and no later call
-        checks this again before the next full query.
+        The function first checks why claims keep failing. If other managers were faster, it removes
+        the events that they have claimed, and begins at a random position among the remaining
+        events. If the events are blocked for other reasons, it does nothing, and checks this no
+        more until the next full query.
         """
         if not self._may_check or self._failed_claims < _FAILED_CLAIMS:
             return
@@ -155,7 +159,10 @@ class QueueView:
             self._reset(_rotated(remaining, self._rng))
 
     def _reusable_until(self, began: float) -> float:
-        """Return until when to reuse the result of a query that began at ``began`` and ends now."""
+        """Return until when to reuse the result of a query that has just ended.
+
+        The result and ``began``, the start of the query, are readings of the monotonic clock.
+        """
         now = self._store.clock.elapsed()
         took = now - began
         return now + (min(_REUSE * took, _LONGEST_REUSE) if took > _SLOW_QUERY else 0.0)
@@ -173,17 +180,17 @@ class QueueView:
 
 
 def _rotated(events: Sequence[PendingEvent], rng: random.Random) -> Sequence[PendingEvent]:
-    """Return the events from a random position to the end, followed by those before it."""
+    """Return the events from a random position to the end, followed by the events before it."""
     first = rng.randrange(len(events)) if events else 0
     return [*events[first:], *events[:first]]
 
 
 class BatchSizeEstimator:
-    """Estimates, for each combination of resource types, how many events one batch may have.
+    """Estimates, for each combination of resource types, how many events a batch may have.
 
     Storing the results of a hundred events takes hardly longer than storing one, so large batches
-    are efficient. But an event that waits behind a slow call is late. So only events whose calls
-    are quick are batched.
+    are efficient. But an event that waits behind a slow call is late. So only events whose plug-in
+    calls are quick are put into batches.
     """
 
     def __init__(self) -> None:
@@ -192,13 +199,13 @@ class BatchSizeEstimator:
         self._lock = threading.Lock()
 
     def note(self, types: frozenset[str], seconds: float, count: int = 1) -> None:
-        """Record that ``count`` calls on these resource types took ``seconds`` in total."""
+        """Record that ``count`` plug-in calls on these resource types took ``seconds`` in total."""
         with self._lock:
             before = self._seconds.get(types, 0.0)
             self._seconds[types] = max(seconds / count, before * _DECAY**count)
 
     def max_batch(self, types: frozenset[str]) -> int:
-        """Return the maximum number of events on these resource types in one batch; at least 1."""
+        """Return the maximum number of events in a batch on these resource types; at least 1."""
         if not types:  # no plug-in is called
             return LARGEST_BATCH
         seconds = self._seconds.get(types)
@@ -208,7 +215,7 @@ class BatchSizeEstimator:
 
 
 class FairShare:
-    """Chooses events for the free workers of one manager."""
+    """Chooses events for the free workers of one manager; no project occupies all workers."""
 
     def __init__(self, workers: int, types: Collection[str], sizes: BatchSizeEstimator) -> None:
         """Prepare to share ``workers`` among the resource ``types`` and events without a type."""
@@ -227,9 +234,10 @@ class FairShare:
         running: Collection[Batch],
         abandoned: Collection[Batch],
     ) -> list[list[PendingEvent]]:
-        """Return the events to start now: one list per free worker, the most urgent first.
+        """Return the events to start now: a list for each free worker, the most urgent first.
 
-        ``running`` are batches of busy workers, ``abandoned`` are batches with an abandoned call.
+        ``running`` are the batches of busy workers. ``abandoned`` are batches whose plug-in call
+        was abandoned and still runs.
         """
         usage = _Usage(running, abandoned)
         queues = list(self._queues(pending, usage))
@@ -249,9 +257,12 @@ class FairShare:
     def _queues(
         self, pending: Mapping[Group, Iterable[PendingEvent]], usage: "_Usage"
     ) -> Iterator[Iterator[list[PendingEvent]]]:
-        """Yield queues; each item of a queue is the work of one worker.
+        """Yield queues of events, the most urgent first.
 
-        Each group has its own queue, but groups with the same quick types share one.
+        Each item of a queue is work for one worker.
+
+        Each project and combination of resource types has its own queue. If calls on a combination
+        are quick, one queue serves all projects.
         """
         quick: dict[frozenset[str], dict[str, Iterable[PendingEvent]]] = {}
         for group in self._order(pending, usage):
@@ -269,7 +280,7 @@ class FairShare:
     def _batches(
         self, pending: Mapping[str, Iterable[PendingEvent]], size: int, usage: "_Usage"
     ) -> Iterator[list[PendingEvent]]:
-        """Yield batches of up to ``size`` events: one of each project, then the next of each."""
+        """Yield batches of up to ``size`` events: one event of each project, then the next."""
         rest = {project_id: iter(events) for project_id, events in pending.items()}
         while True:
             batch: list[PendingEvent] = []
@@ -305,7 +316,7 @@ class FairShare:
 
 
 class _Usage:
-    """How many workers are busy: by resource type, by project, and with batches."""
+    """The numbers of busy workers: by resource type, by project, and with batches."""
 
     def __init__(self, running: Collection[Batch], abandoned: Collection[Batch]) -> None:
         self.workers = 0

@@ -1,19 +1,19 @@
 """Run claimed events to their outcomes.
 
-1. Claim events (``dispatcher``, transaction 1).
-2. Lock and read their leases, and decide on each event (``begin``, transaction 2). An event that
-   only notifies is finished here.
-3. Call plug-ins, with no transaction open.
-4. Store the outcome: the new state of the lease and its notifications, or a failure and the time of
-   the retry (``outcomes``, transaction 3). If the claim is lost, nothing is stored.
+1. The dispatcher claims events (transaction 1).
+2. ``begin`` locks and reads their leases, and decides on each event (transaction 2). If an event
+   only notifies, it is finished here.
+3. ``runner`` calls plug-ins, with no transaction open.
+4. ``outcomes`` stores the new state of the lease and its notifications, or a failure and the time
+   of the retry (transaction 3). If the claim is lost, nothing is stored.
 
 If plug-in calls are quick, each transaction processes many events.
 
-The members of a stack (the reservations of its parts) must exist before the stack, and are removed
-after it. So the start of a stack waits for the starts of its members. The ends of the members wait
-for the end of the stack, but not longer than ``stack_patience``. After that, the members end first,
-and the end of the stack is tried once more. If that fails, climate abandons the stack: an operator
-must remove it.
+The members of a stack are the reservations of its parts. They must exist before the stack, and are
+removed after it. So the start of a stack waits for the starts of its members. The ends of the
+members wait for the end of the stack, but not longer than ``stack_patience``. After that, the
+members end first, and the manager tries once more to end the stack. If that fails, climate abandons
+the stack: an operator must remove it.
 """
 
 import logging
@@ -52,8 +52,8 @@ R = TypeVar("R")
 def run(runtime: Runtime, batch: Batch, sizes: BatchSizeEstimator) -> None:
     """Run a batch of claimed events: begin all, call plug-ins one by one, store the outcomes.
 
-    Tasks are requeued if the calls before them have taken too long. ``sizes`` records how long the
-    calls took.
+    If the first calls take too long, the remaining events are requeued. ``sizes`` records how long
+    the calls took.
     """
     batch.begin(_together(runtime, batch.claims, begin))
     began, calls, took = runtime.clock.elapsed(), 0, 0.0
@@ -81,9 +81,9 @@ def _run_task(runtime: Runtime, batch: Batch, task: Task) -> None:
 
 
 def _call_plugins(runtime: Runtime, task: Task) -> Result:
-    """Call the plug-in for one reservation after the other, and return all results.
+    """Call the plug-in for each reservation of a task in turn, and return all results.
 
-    The loop stops when the claim's fencing token has expired. No transaction is open.
+    The loop stops if the claim's fencing token has expired. No transaction is open.
     """
     result, patience = Result(task), runtime.settings.stack_patience
     (claim, work), kind, now = task, task.work.event.kind, runtime.clock.now()
@@ -109,7 +109,7 @@ def _call_plugins(runtime: Runtime, task: Task) -> Result:
 
 
 def _log(work: Work, error: Exception, *, is_repeated: bool) -> None:
-    """Log a failure; without a traceback if ``is_repeated``, as some retries have no limit."""
+    """Log a failure; if ``is_repeated``, log no traceback, as some retries have no limit."""
     text = "event %s of lease %s failed: %s"
     LOG.error(text, work.event.kind, work.lease.id, error, exc_info=None if is_repeated else error)
 
@@ -128,7 +128,10 @@ def _call(
 
 
 def _ordered(work: Work, now: datetime, patience: timedelta) -> list[Reservation]:
-    """Return the event's reservations in the order in which plug-ins must be called for them."""
+    """Return the reservations in the order in which to call plug-ins for them.
+
+    A stack starts after its members, and ends before them.
+    """
     if len(work.reservations) == 1:
         return work.reservations
     late = _is_end_late(work, now, patience)
@@ -151,7 +154,10 @@ def _blocked_by(
     now: datetime,
     patience: timedelta,
 ) -> str | None:
-    """Return why a plug-in call must wait for others of the stack; None if it need not wait."""
+    """Return why a reservation must wait for others of its stack; None if it need not wait.
+
+    ``undone`` are the ids of reservations that failed or wait.
+    """
     if not _ends(work, reservation):
         members = [member for member in work.reservations if member.stack_id == reservation.id]
         missing = [m.id for m in members if m.id in undone and not _ends(work, m)]
@@ -161,7 +167,7 @@ def _blocked_by(
 
 
 def _with_details(work: Work, details: Mapping[str, Mapping[str, Any]]) -> Lease:
-    """Return the lease with the new ``details``, by reservation id, of its reservations."""
+    """Return the lease with new details in its reservations; ``details`` is by reservation id."""
     if not details:
         return work.lease
     old = work.lease.reservations
@@ -170,7 +176,7 @@ def _with_details(work: Work, details: Mapping[str, Mapping[str, Any]]) -> Lease
 
 
 def _is_end_late(work: Work, now: datetime, patience: timedelta) -> bool:
-    """Whether the event is an end that has waited for stacks for longer than ``patience``."""
+    """Return whether the event is an end that has waited for a stack longer than ``patience``."""
     return work.event.kind == END and now - work.lease.tried_since(work.event, now) > patience
 
 
@@ -179,13 +185,16 @@ def _ends(work: Work, reservation: Reservation) -> bool:
 
 
 def _stacks(work: Work) -> set[str]:
-    """Return the ids of the stacks: by resource type, or because a reservation names them."""
+    """Return the ids of reservations that are stacks.
+
+    A reservation is a stack if it has this resource type, or if another one names it as its stack.
+    """
     stacks = {r.id for r in work.reservations if r.resource_type == "virtual:stack"}
     return stacks | {r.stack_id for r in work.reservations if r.stack_id is not None}
 
 
 def settle(runtime: Runtime, results: Sequence[Result]) -> None:
-    """Store results: all successes in one transaction, then each other result in its own."""
+    """Store the results of tasks: successes in one transaction, each other result in its own."""
     outcomes = [_classify(runtime, result) for result in results]
     successes = [outcome for outcome in outcomes if isinstance(outcome, Success)]
     locked = _together(runtime, successes, commit_success) if successes else []
@@ -197,7 +206,7 @@ def settle(runtime: Runtime, results: Sequence[Result]) -> None:
 
 
 def release(database: Database, tasks: Sequence[Task]) -> None:
-    """Requeue tasks for which no plug-in was called, so that any worker can claim their events."""
+    """Requeue tasks that have called no plug-in, so that any worker can claim their events."""
 
     def work(session: Session) -> None:
         for task in tasks:
@@ -208,7 +217,10 @@ def release(database: Database, tasks: Sequence[Task]) -> None:
 
 
 def _classify(runtime: Runtime, result: Result) -> Success | Callable[[Session], None]:
-    """Return a Success, or else a function that stores the requeue or failure in a transaction."""
+    """Return the outcome of a task: a Success, or a function to call in a transaction.
+
+    That function stores the failure, or requeues the event.
+    """
     (claim, work), undone = result.task, result.undone
     # The token blocked a change to the cloud, so the work is incomplete whatever plug-ins returned.
     if claim.fencing_token.blocked_a_change:
@@ -230,7 +242,10 @@ def _classify(runtime: Runtime, result: Result) -> Success | Callable[[Session],
 def _together(
     runtime: Runtime, items: Sequence[T], work: Callable[[Runtime, Session, Sequence[T]], list[R]]
 ) -> list[R]:
-    """Process items in one transaction, or each in its own if that fails; return the results."""
+    """Call ``work`` for all items in one transaction, and return the results.
+
+    If that fails, call it for each item in a transaction of its own.
+    """
     try:
         return runtime.database.write(lambda session: work(runtime, session, items))
     except Exception as error:

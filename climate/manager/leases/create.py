@@ -1,9 +1,11 @@
 """Create a lease: plan it, admit it and store it.
 
-One transaction writes the lease, its reservations, allocations and events, and the notification.
-If the transaction fails, it stores nothing. A held lease (``holds``) is the exception: a second
-transaction writes its events and the notification. Each optional feature is a gate: idempotency
-keys, limits, starts that wait for hosts, holds.
+One transaction writes the lease, its reservations, allocations and events, and the notification. If
+the transaction fails, it stores nothing. The exception is a held lease, which waits for another
+service (module ``holds``): a second transaction writes its events and the notification.
+
+Each optional feature is a gate, a set of hooks in the transaction: idempotency keys, limits, starts
+that wait for hosts, holds.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -68,7 +70,7 @@ _ATTEMPTS = 5
 class Owner:
     """The requester: the user and the project of the token, and the user's roles in the project.
 
-    ``sees_private``: the policy lets the requester name private properties in a query.
+    If ``sees_private`` is set, the policy lets the requester name private properties in a query.
     """
 
     user_id: str
@@ -79,18 +81,20 @@ class Owner:
 
     @property
     def requester(self) -> Requester:
-        """The requester, without the roles, in the form that plug-ins expect."""
+        """The requester in the form that plug-ins expect, which has no roles."""
         return Requester(self.project_id, self.user_id, self.token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRequest:
-    """A request for a lease. ``before_end`` None means the configured default.
+    """A request for a lease, with its dates, reservations and reminders.
 
-    ``user_events`` are (kind, moment) pairs. Reminders among them replace the configured
-    reminders of the same kind. ``asked_at`` is when the request arrived (None: now). The
-    start date must not be earlier than the minute of ``asked_at``; the present time may be later,
-    as look-ups in the cloud may be slow.
+    If ``before_end`` is None, the configured default applies. ``user_events`` are (kind, moment)
+    pairs. Reminders among them replace the configured reminders of the same kind.
+
+    ``asked_at`` is when the request arrived (None: now). The start date must not be earlier than
+    the minute of ``asked_at``. It may be earlier than the present time, as look-ups in the cloud
+    may be slow.
     """
 
     name: str
@@ -110,9 +114,10 @@ def create_lease(
     request: LeaseRequest,
     idempotent: IdempotentRequest | None = None,
 ) -> Lease:
-    """Admit and store a lease, and return it. With ``idempotent``, admit at most one per key.
+    """Admit and store a lease, and return it.
 
-    Raises InvalidDate, InvalidQuery, UnsupportedResourceType, NotProvisioned, NotEnoughResources,
+    If ``idempotent`` is set, the function admits at most one lease per idempotency key. Raises
+    InvalidDate, InvalidQuery, UnsupportedResourceType, NotProvisioned, NotEnoughResources,
     LimitExceeded, Contention, and the errors of ``idempotency.replay`` and ``HoldGate.settle``.
     """
     now = runtime.clock.now()
@@ -133,9 +138,10 @@ def create_lease(
 
 @counted("create_dry_run")
 def preview_lease(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Preview:
-    """Admit a lease in a transaction that rolls back; return what climate would store.
+    """Admit a lease in a transaction that rolls back, and return what climate would store.
 
-    Raises the errors of ``create_lease``, except those of the services in ``Preview.not_checked``.
+    Raises the errors of ``create_lease``, except errors of the services in ``Preview.not_checked``,
+    which are not called.
     """
     now = runtime.clock.now()
     lease = draft(runtime, owner, request, now)
@@ -155,9 +161,9 @@ def preview_lease(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Prev
 
 
 def _not_checked(runtime: Runtime, owner: Owner, lease: Lease) -> list[str]:
-    """Return the names of the services that only a real request calls; raises Conflict.
+    """Return the names of the services that a dry run does not call, but a real request would.
 
-    Conflict means that the lease requires a trust, and the requester cannot create any.
+    Raises Conflict if the lease requires a trust and the requester cannot create one.
     """
     names = []
     if runtime.enforcer is not None and runtime.enforcer.checks_create:
@@ -173,7 +179,7 @@ def _not_checked(runtime: Runtime, owner: Owner, lease: Lease) -> list[str]:
 def _store(
     runtime: Runtime, session: Session, owner: Owner, lease: Lease, gates: Sequence[Gate]
 ) -> None:
-    """Run the gates and the admission of a new lease in this transaction."""
+    """Run the hooks of the gates and the admission of a new lease in this transaction."""
     now = lease.created_at
     stored = lease
     for gate in gates:
@@ -187,7 +193,10 @@ def _store(
 
 @contextmanager
 def _explained(runtime: Runtime, lease: Lease, gates: Sequence[Gate]) -> Iterator[None]:
-    """Explain a rejection for lack of resources, after the transaction in the block."""
+    """Return a context that adds an explanation to a rejection for lack of resources.
+
+    The transaction runs inside the context, and the explanation is computed after it.
+    """
     try:
         yield
     except InsufficientResources as shortage:
@@ -198,7 +207,7 @@ def _explained(runtime: Runtime, lease: Lease, gates: Sequence[Gate]) -> Iterato
 def _gates(
     runtime: Runtime, owner: Owner, lease: Lease, idempotent: IdempotentRequest | None
 ) -> list[Gate]:
-    """Return the gates of the optional features of this request, in the order of execution."""
+    """Return the gates of this request, one per optional feature, in the order of execution."""
     gates: list[Gate] = []
     if lease.start.when is StartWhen.READY:
         gates.append(ReadyStartGate(runtime.settings, runtime.catalog))
@@ -217,7 +226,10 @@ def _gates(
 def _admit(
     runtime: Runtime, session: Session, lease: Lease, now: datetime, *, private: bool
 ) -> None:
-    """Choose and lock resources; store the lease with its allocations; notify unless held."""
+    """Choose and lock resources for the lease; store the lease with its allocations.
+
+    Also writes the notification, unless the lease is held.
+    """
     demands = [
         Demand(reservation_id=reservation.id, requirement=requirement)
         for reservation in lease.reservations
@@ -266,7 +278,11 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
 
 
 def _notices(request: LeaseRequest, window: Window, settings: Settings) -> tuple[Notice, ...]:
-    """Return the notices of the request, and the configured notices of all other kinds."""
+    """Return the notices (reminders and other timed events) of the new lease.
+
+    These are the notices of the request. If the request has no notice of a kind, the configured
+    notices of this kind are added.
+    """
     notices = [_user_notice(kind, moment, window) for kind, moment in request.user_events]
     if request.before_end is not None:
         notices.append(before_end_notice(window, request.before_end))
@@ -298,7 +314,7 @@ def create_earliest(
     length: timedelta,
     idempotent: IdempotentRequest | None = None,
 ) -> Lease:
-    """Admit a lease of this ``length`` in the earliest free window, and return it.
+    """Create a lease of the duration ``length`` in the earliest free window, and return it.
 
     The window lies between ``request.start`` and ``request.end``. Raises the same errors as
     ``create_lease``.
@@ -313,7 +329,10 @@ def create_earliest(
 def preview_earliest(
     runtime: Runtime, owner: Owner, request: LeaseRequest, length: timedelta
 ) -> Preview:
-    """Return the preview of the lease that ``create_earliest`` would admit; same errors."""
+    """Return a preview of the lease that ``create_earliest`` would create.
+
+    Raises the same errors.
+    """
 
     def preview(timed: LeaseRequest) -> Preview:
         return preview_lease(runtime, owner, timed)
@@ -354,7 +373,10 @@ def _in_earliest_window(
 def _no_window(
     request: LeaseRequest, length: timedelta, immediate: NotEnoughResources
 ) -> NotEnoughResources:
-    """Return the error that no window fits; ``immediate`` is the refusal of the first window."""
+    """Return the error that the lease fits in no window.
+
+    ``immediate`` is the error for a lease that starts at the earliest possible time.
+    """
     return NotEnoughResources(
         f"Not enough resources for {length} in a row between {request.start:%Y-%m-%d %H:%M:%S} and"
         f" {request.end:%Y-%m-%d %H:%M:%S} UTC (cleaning time included). Now: {immediate.message}",

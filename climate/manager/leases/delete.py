@@ -1,4 +1,4 @@
-"""Delete a lease, and remove leases that ended long ago.
+"""Delete a lease on request, and remove leases that ended long ago.
 
 If plug-ins may have changed the cloud for a lease, a manager ends it first.
 """
@@ -36,12 +36,13 @@ _BATCHES = 10
 def delete_lease(
     runtime: Runtime, lease_id: str, wait: float = 0.0, expected: Lease | None = None
 ) -> bool:
-    """Delete a lease; return True if its rows are deleted, False if a manager deletes them later.
+    """Delete a lease. Returns whether its rows are deleted; if not, a manager deletes them later.
 
-    A lease is deleted immediately if it has ended, or if no plug-in has acted on the cloud for it.
-    Any other lease becomes DELETING: a manager ends it and deletes its rows, and this call waits up
-    to ``wait`` seconds for that if ``runtime.deletions`` has a place. Raises NotFound. Raises
-    LeaseChanged if the stored lease differs from ``expected``.
+    If the lease has ended, or no plug-in has acted on the cloud for it, its rows are deleted
+    immediately. Otherwise it becomes DELETING: a manager ends it and deletes its rows. This call
+    waits up to ``wait`` seconds for that, unless too many requests of this process wait already.
+
+    Raises NotFound. Raises LeaseChanged if the stored lease differs from ``expected``.
     """
     now = runtime.clock.now()
 
@@ -65,10 +66,10 @@ def delete_lease(
 
 
 def remove(session: Session, lease: Lease, now: datetime, settings: Settings) -> None:
-    """Delete the rows of a locked lease, and notify.
+    """Delete the rows of a locked lease, and write the notification.
 
     If the lease has begun, its resources stay occupied for the cleaning time from ``now`` on. If
-    its start date has also passed, the history keeps it.
+    its start date has also passed, a record of it is stored in the history.
     """
     ids = [reservation.id for reservation in lease.reservations]
     took_place = lease.has_begun and bool(lease.start.started_at or lease.window.start <= now)
@@ -89,9 +90,10 @@ def remove(session: Session, lease: Lease, now: datetime, settings: Settings) ->
 
 
 def remove_ended(store: Store, settings: Settings) -> None:
-    """Remove leases that ended before ``ended_leases_kept``, and history before ``history_kept``.
+    """Remove leases that ended long ago, and old records of the history.
 
-    A call removes at most ``_BATCHES`` batches of each kind: the next call continues.
+    The options ``ended_leases_kept`` and ``history_kept`` set how long to keep them. A call removes
+    at most ``_BATCHES`` batches of each kind: the next call continues.
     """
     now = store.clock.now()
     if settings.ended_leases_kept is not None:
@@ -107,7 +109,10 @@ def remove_ended(store: Store, settings: Settings) -> None:
 
 
 def _remove_batch(store: Store, settings: Settings, before: datetime) -> int:
-    """Remove a batch of leases that ended before ``before``; return how many the query found."""
+    """Remove a batch of leases that ended before ``before``; return how many the query found.
+
+    The function may remove fewer, if other transactions have locked or changed some of them.
+    """
     with store.database.read() as session:
         found = past_leases.ended_before(session, before, _LEASES)
 
@@ -130,7 +135,10 @@ def _forget_batch(store: Store, before: datetime) -> int:
 
 
 def _end_now(session: Session, lease: Lease, now: datetime) -> None:
-    """Make the end due now and remove the other open events; a manager ends the lease."""
+    """Let a manager end the lease now.
+
+    The end event becomes due now, and the other open events are removed.
+    """
     if lease.status is LeaseStatus.DELETING:
         return
     leases.set_status(session, lease.id, LeaseStatus.DELETING, now)

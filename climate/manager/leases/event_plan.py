@@ -16,9 +16,9 @@ from climate.db.notifications import outbox
 
 
 def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> None:
-    """Move, remove and add events, so that the open events match the new dates and notices.
+    """Move, remove and add events so that they match the new dates and reminders of a lease.
 
-    ``before`` and ``after`` are the lease before and after the change.
+    ``before`` is the lease before the change, and ``after`` the lease after it.
     """
     planned = plan(after.window, after.notices, now)
     for event in planned:
@@ -57,9 +57,9 @@ def _insert(session: Session, lease: Lease, planned: Iterable[Planned], now: dat
 def _move(
     session: Session, lease: Lease, present: Event | None, planned: Planned, now: datetime
 ) -> None:
-    """Store the new due time of the lease's only event of a kind.
+    """Store the new due time of an event of which the lease has only one (start, end, before-end).
 
-    If a ``before_end_lease`` event is completed, a new event replaces it.
+    If the ``before_end_lease`` event is completed, a new event replaces it.
     """
     if present is None:
         _insert(session, lease, [planned], now)

@@ -2,7 +2,8 @@
 
 A finalizer is an event without a lease, so it also runs after the lease is deleted. The transaction
 that stores the end of the lease also stores its finalizers. Managers then claim and run them like
-any other event. They retry the report to the enforcement service for a day, with growing pauses.
+any other event. If a report to the enforcement service fails, they retry it for a day, with growing
+pauses.
 """
 
 import logging
@@ -32,7 +33,10 @@ _PAUSE_WHEN_BUSY = timedelta(seconds=5)
 def schedule_finalizers(
     enforcer: Enforcer | None, session: Session, lease: Lease, now: datetime
 ) -> None:
-    """Store the finalizers of a locked lease that is over: revoke its trust, report its end."""
+    """Store the events that revoke the trust of a lease that is over, and report its end.
+
+    The caller has locked the lease.
+    """
     trusts.release_trust(session, lease, now)
     if enforcer is not None and enforcer.reports_ends:
         body = as_enforced(session, lease)
@@ -40,7 +44,10 @@ def schedule_finalizers(
 
 
 def run(runtime: Runtime, claim: Claim) -> None:
-    """Run a claimed finalizer: revoke a trust, or report an end. No transaction is open."""
+    """Run a claimed finalizer: revoke a trust, or report the end of a lease.
+
+    No transaction may be open.
+    """
     with runtime.database.read() as session:
         finalizer = event_queue.get_finalizer(session, claim.event_id)
     if finalizer is None:
@@ -55,7 +62,10 @@ def run(runtime: Runtime, claim: Claim) -> None:
 def _report_end(
     runtime: Runtime, claim: Claim, body: Mapping[str, Any], ended_at: datetime
 ) -> None:
-    """Report the end of a lease to the enforcement service; if that fails, store a later retry."""
+    """Report the end of a lease to the enforcement service.
+
+    If that fails, store when to retry it.
+    """
     try:
         if runtime.enforcer is not None and runtime.enforcer.reports_ends:
             runtime.enforcer.on_end(body)

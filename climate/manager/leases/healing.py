@@ -1,15 +1,18 @@
 """Healing: replace failed resources of leases by free ones.
 
 Each lease is healed in its own transaction. If no free resource can replace a failed one, the lease
-keeps the failed one. For a pending lease, all resources that are not reservable now count as
-failed. A running lease has users' data on its resources, so only resources that have stopped
-running ("lost") count as failed. If a reservation of a running lease has the flag
-``missing_resources``, its resources that are not reservable count as failed, too. An
-``update_lease`` event, which is due now, hands over the replacements of a running lease.
+keeps the failed one. Which resources count as failed depends on the lease:
 
-The flags have Blazar's names. A reservation has ``missing_resources`` while a resource of it has
-failed and has no replacement. A lease is ``degraded`` while a reservation has that flag, or while a
-resource is not handed over or reclaimed yet. Unlike Blazar, healing clears both flags.
+- Pending lease: all resources that are not reservable now.
+- Running lease: only resources that have stopped running ("lost"), as users have data on the
+  others. If a reservation has the flag ``missing_resources``, its resources that are not reservable
+  count as failed, too.
+
+If a running lease gets replacements, an ``update_lease`` event, which is due now, hands them over.
+
+The flags have Blazar's names. A reservation has ``missing_resources`` while one of its resources
+has failed and has no replacement. A lease is ``degraded`` while a reservation has that flag, or
+while a resource is not handed over or reclaimed yet. Unlike Blazar, healing clears both flags.
 ``resources_changed`` stays set.
 """
 
@@ -48,11 +51,11 @@ _HEALABLE = frozenset({LeaseStatus.PENDING, LeaseStatus.ACTIVE})
 
 
 def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
-    """Heal all leases that have failed resources, or are degraded.
+    """Heal all leases that have failed resources or are degraded, and that run now or start soon.
 
-    These are leases that run now, or start within ``healing_interval`` (None: at any time).
-    ``lost`` are the ids of resources that have stopped running. If one lease cannot be healed, the
-    function logs this and heals the others.
+    Soon means within ``healing_interval`` (None: at any time). ``lost`` are the ids of resources
+    that have stopped running. If one lease cannot be healed, the function logs this and heals the
+    others.
     """
     now, ahead = runtime.clock.now(), runtime.settings.healing_interval
     with runtime.database.read() as session:
@@ -68,7 +71,11 @@ def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
 
 
 def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Session) -> None:
-    """Replace failed resources of a lease by free ones; store its flags (see the module)."""
+    """Replace failed resources of a lease by free ones, and store its flags.
+
+    The docstring of the module defines the flags, and which resources count as failed. ``lost`` are
+    the ids of resources that have stopped running.
+    """
     now = runtime.clock.now()
     try:
         lease = leases.get(session, lease_id, lock=True)
@@ -109,7 +116,7 @@ def _replace(
 ) -> int:
     """Replace the ``failing`` resources of a reservation by free ones; return how many.
 
-    A failed resource is replaced only if the free resources can hold all its allocated units.
+    A failed resource is replaced only if free resources can hold all units that it holds.
     """
     replaced: list[int] = []
     for requirement, ids in _by_requirement(
@@ -137,9 +144,10 @@ def _replace(
 def _by_requirement(
     session: Session, parts: Sequence[Requirement], ids: Sequence[int]
 ) -> list[tuple[Requirement, list[int]]]:
-    """Return each part of a requirement with those of the ``ids`` that match it.
+    """Return each requirement of a reservation together with the resources that match it.
 
-    A resource that no longer matches any part belongs to the last part.
+    The resources are those in ``ids``. If a resource no longer matches any requirement, it belongs
+    to the last one.
     """
     records = resources.find_some(session, ids)
     shares: dict[int, list[int]] = {}
@@ -156,9 +164,10 @@ def _flag(
     gained: Mapping[str, int],
     now: datetime,
 ) -> None:
-    """Store the flags of the lease and its reservations; notify if the lease changed.
+    """Store the flags of the lease and its reservations; write a notification if the lease changed.
 
-    ``missing`` are the ids of reservations with a failed resource that was not replaced.
+    ``missing`` are the ids of the reservations with a failed resource that was not replaced.
+    ``gained`` has the number of replaced resources by reservation id.
     """
     running = lease.status is LeaseStatus.ACTIVE
     live = [reservation for reservation in lease.reservations if reservation.stays]
@@ -185,7 +194,7 @@ def _flag(
 
 
 def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
-    """Return whether a working resource of the reservations is not handed over yet."""
+    """Return whether a working resource of one of the reservations is not handed over yet."""
     held = allocations.held(session, [reservation.id for reservation in live])
     working = resources.reservable(session, {id_ for ids in held.values() for id_ in ids})
     return any(
@@ -196,9 +205,10 @@ def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
 
 
 def _is_handed_over(reservation: Reservation, resource_id: int, held: Mapping[int, Held]) -> bool:
-    """Return whether a resource was handed over with its present amounts.
+    """Return whether a resource was handed over to the user with its present amounts.
 
-    If an older release stored no list, all resources of a started reservation were handed over.
+    Reservations that an older release of climate started have no list of such resources. Then all
+    their resources count as handed over.
     """
     amounts = dict(held[resource_id].amounts)
     shares = reservation.details.get(SHARES, {}).get(str(resource_id), amounts)

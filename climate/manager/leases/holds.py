@@ -7,9 +7,10 @@
 3. Another transaction *confirms* the lease (stores it as PENDING, with its other events), or
    *releases* it (frees its resources and deletes it).
 
-If the process dies before step 3, a manager runs the ``RELEASE`` event. If a preparation fails, a
-manager discards the preparations, because managers retry. If a manager released the lease first,
-the process also discards the preparations, once.
+If the process dies before step 3, a manager runs the ``RELEASE`` event. If a plug-in fails in step
+2, a manager removes from the cloud what was prepared, because managers retry this until it
+succeeds. If a manager has released the lease before step 3, the process also removes what it
+prepared, but tries this only once.
 """
 
 import logging
@@ -50,9 +51,10 @@ LOG = logging.getLogger(__name__)
 
 
 class HoldGate(Gate):
-    """Stores a new lease as held. After the commit, confirms or releases it.
+    """Stores a new lease as held; after the commit, confirms or releases it.
 
-    The transaction that confirms the lease stores the answer to the ``idempotent`` request.
+    If the request has an idempotency key, the transaction that confirms the lease stores the
+    answer.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class HoldGate(Gate):
         return replace(lease, status=LeaseStatus.CREATING, events=(release,))
 
     def settle(self, lease: Lease) -> Lease:
-        """Confirm the lease and return it, or release it and raise an error.
+        """Confirm the held lease and return it, or release it and raise an error.
 
         Raises InvalidDate, EnforcementDenied, EnforcementUnavailable, and the errors of trusts and
         plug-ins.
@@ -104,7 +106,10 @@ class HoldGate(Gate):
 
 
 def _check_with_service(store: Store, enforcer: Enforcer, lease: Lease) -> None:
-    """Return if the service agrees to the lease; otherwise release the lease and raise."""
+    """Return if the enforcement service allows the held lease; otherwise release it and raise.
+
+    Raises EnforcementDenied, EnforcementUnavailable.
+    """
     with store.database.read() as session:
         body = as_enforced(session, lease)
     try:
@@ -119,9 +124,10 @@ def _check_with_service(store: Store, enforcer: Enforcer, lease: Lease) -> None:
 
 
 def _prepare(runtime: Runtime, lease: Lease, requester: Requester) -> Lease:
-    """Create the trust, call the plug-ins' ``prepare``; return the lease with trust and details.
+    """Create the trust of a held lease, and call the plug-ins' ``prepare``.
 
-    Raises InvalidDate if the end of the lease has passed meanwhile.
+    Returns the lease with its trust and the plug-ins' details. Raises InvalidDate if the end of the
+    lease has passed meanwhile.
     """
     if any_acts_as_user(runtime.catalog, lease.reservations):
         lease = replace(lease, trust_id=trusts.make(runtime, requester))
@@ -142,9 +148,10 @@ def _prepare(runtime: Runtime, lease: Lease, requester: Requester) -> Lease:
 
 
 def _store_trust(session: Session, lease: Lease, now: datetime) -> bool:
-    """Store the trust of a held lease, so that a release also revokes it; return True.
+    """Store the trust of a held lease, so that a release of the lease also revokes the trust.
 
-    If the lease is not held any more, schedule the revocation and return False.
+    Returns True. If the lease is not held any more, the function schedules the revocation and
+    returns False.
     """
     assert lease.trust_id is not None  # noqa: S101 - it was just created
     if _lock_held(session, lease.id) is None:
@@ -163,7 +170,10 @@ def _hold_expired(enforcer: Enforcer | None) -> ClimateError:
 
 
 def _confirm(session: Session, lease: Lease, now: datetime) -> bool:
-    """Confirm the lease; return False if a manager has released it, or has begun to."""
+    """Confirm a held lease: store it as PENDING, with its details and events.
+
+    Returns False if a manager has released the lease, or has begun to release it.
+    """
     present = _lock_held(session, lease.id)
     if present is None or any(event.attempt for event in present.events):
         return False
@@ -178,7 +188,10 @@ def _confirm(session: Session, lease: Lease, now: datetime) -> bool:
 
 
 def _release_unprepared(runtime: Runtime, session: Session, lease_id: str) -> None:
-    """Release a lease whose preparation failed; a manager discards the partial preparations."""
+    """Release a held lease for which a plug-in's ``prepare`` failed.
+
+    A manager removes from the cloud what other plug-ins have prepared.
+    """
     lease = _lock_held(session, lease_id)
     if lease is None:
         return
@@ -200,7 +213,10 @@ def _delete_held(session: Session, lease_id: str) -> None:
 def _release_and_report(
     enforcer: Enforcer | None, session: Session, lease_id: str, now: datetime
 ) -> None:
-    """Delete a held lease and schedule its finalizers, as the service may have agreed to it."""
+    """Delete a held lease, and schedule the finalizers: revoke its trust, and report its end.
+
+    The end is reported because the enforcement service may have allowed the lease.
+    """
     lease = _lock_held(session, lease_id)
     if lease is not None:
         schedule_finalizers(enforcer, session, lease, now)
@@ -208,7 +224,7 @@ def _release_and_report(
 
 
 def _lock_held(session: Session, lease_id: str) -> Lease | None:
-    """Lock and return a held lease; None if it is confirmed or deleted."""
+    """Lock and return a held lease; None if it was confirmed or deleted."""
     try:
         lease = leases.get(session, lease_id, lock=True)
     except NotFound:
@@ -217,15 +233,18 @@ def _lock_held(session: Session, lease_id: str) -> Lease | None:
 
 
 def begin_release(session: Session, lease: Lease, event: Event) -> Work:
-    """Begin a claimed ``RELEASE`` event: free the lease's resources; return the event's work."""
+    """Free the resources of a held lease, as the first step of its claimed ``RELEASE`` event.
+
+    Returns the work of the event, which ``expire`` finishes.
+    """
     allocations.release(session, [reservation.id for reservation in lease.reservations])
     return Work(event, lease, {})
 
 
 def expire(runtime: Runtime, claim: Claim, lease: Lease) -> None:
-    """Finish a claimed ``RELEASE`` event: discard the preparations and delete the lease.
+    """Finish a claimed ``RELEASE`` event: remove what plug-ins prepared, and delete the held lease.
 
-    If a plug-in fails, store a later retry. No transaction is open.
+    If a plug-in fails, store when to retry the event. No transaction may be open.
     """
     now = runtime.clock.now()
 

@@ -3,6 +3,8 @@
 A repeated request receives the first answer byte for byte, even if the lease has changed since. So
 the transaction that stores (or confirms) the lease also stores the answer: a crash after the commit
 cannot lose it. The answer is rendered from the planned lease before that transaction begins.
+
+The statements of this feature are in ``db/leases``.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,16 +24,17 @@ from climate.manager.admission.gates import Gate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotentRequest:
-    """The key of a request, and a function that renders the JSON answer from the lease."""
+    """The idempotency key of a request, and the function that makes its answer from the lease."""
 
     key: IdempotencyKey
     render: Callable[[Lease], Mapping[str, Any]]
 
 
 class IdempotencyGate(Gate):
-    """Stores the key and the answer with the lease. Rejects a request whose key is stored already.
+    """Stores the idempotency key and the answer in the same transaction as the lease.
 
-    For a held lease it stores only the key; the confirmation stores the answer.
+    Rejects a request whose key is stored already. If the lease is held, the gate stores only the
+    key; the transaction that confirms the lease stores the answer.
     """
 
     def __init__(self, request: IdempotentRequest, lease: Lease) -> None:
@@ -41,9 +44,9 @@ class IdempotencyGate(Gate):
     def before(
         self, session: Session, lease: Lease, now: datetime, _present: Lease | None = None
     ) -> None:
-        """Store the key; raises AlreadyProcessed, RequestUnderWay, IdempotencyKeyReused.
+        """Store the idempotency key and, unless the lease is held, the answer.
 
-        Also stores the answer, unless the lease is held.
+        Raises AlreadyProcessed, RequestUnderWay, IdempotencyKeyReused.
         """
         if lease.status is LeaseStatus.CREATING:  # the confirmation stores the answer
             idempotency.claim_undecided(session, self._key, lease.id, now)
@@ -52,9 +55,9 @@ class IdempotencyGate(Gate):
 
 
 def replay(database: Database, request: IdempotentRequest | None) -> None:
-    """Raise AlreadyProcessed, with the first answer, if a request with this key succeeded before.
+    """Raise AlreadyProcessed, with the first answer, if a request with this key has succeeded.
 
-    Raises RequestUnderWay if a request with this key is not decided yet. Raises
+    Raises RequestUnderWay if a request with this key is still being processed. Raises
     IdempotencyKeyReused if the key belongs to a different request. Does nothing if the request is
     new or has no key.
     """

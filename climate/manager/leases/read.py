@@ -19,7 +19,7 @@ find_past_leases = reading(pages.find_past_leases)
 
 
 class LeaseChanged(Exception):
-    """The stored lease, ``present``, differs from the expected lease."""
+    """Raised if the stored lease, ``present``, differs from the lease that the client expects."""
 
     #: The API compares ``present`` with the client's version and may retry. So this error is not
     #: the outcome of the request, and the metrics do not count it.
@@ -31,19 +31,19 @@ class LeaseChanged(Exception):
 
 
 def get_lease(runtime: Runtime, lease_id: str) -> Lease:
-    """Return a lease; raises NotFound, also for a held lease (CREATING)."""
+    """Return a lease. Raises NotFound if there is none, or if it is held (CREATING)."""
     with runtime.database.read() as session:
         return visible(leases.get(session, lease_id))
 
 
 def as_enforced(session: Session, lease: Lease) -> dict[str, Any]:
-    """Return a stored lease as the body of a request to the enforcement service."""
+    """Return a stored lease in the form of a request to the enforcement service."""
     ids = [reservation.id for reservation in lease.reservations]
     return enforcement_body(lease, resources_of(session, ids))
 
 
 def visible(lease: Lease) -> Lease:
-    """Return the same lease; raises NotFound if it is held (CREATING)."""
+    """Return the lease unchanged; raise NotFound if it is held (CREATING), as no API shows it."""
     if lease.status is LeaseStatus.CREATING:
         raise NotFound(f"Object with {{'lease_id': '{lease.id}'}} not found")
     return lease
@@ -54,8 +54,9 @@ def check_expected(lease: Lease, expected: Lease | None) -> None:
 
     The function compares all fields, because ``Lease.version`` is not sufficient. The API shows the
     progress of events, but that progress does not increment the version. (If it did, managers would
-    have to read each lease of a batch again.) Releases before schema 0019 do not increment it at
-    all. The statement that locks the lease also reads it, so the comparison executes no statement.
+    have to read each lease of a batch again.) Releases before schema 0019 do not increment the
+    version at all. The statement that locks the lease also reads it, so the comparison executes no
+    statement.
     """
     if expected is not None and lease != expected:
         raise LeaseChanged(lease)

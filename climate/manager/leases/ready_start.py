@@ -1,10 +1,10 @@
 """Ready starts: delay a start until the hosts of the lease are ready, and notify subscribers.
 
-A lease with ``start_when`` ready starts at its start date, or later, when its last host is ready.
-Provisioners report that hosts are ready. The transaction that stores the last report makes the
-start due. It locks the lease, and so does the transaction that delays the start, so no report is
-missed. A delayed start is also checked every minute, because the delay may end without a report:
-for example, if healing replaces the host.
+If a lease has ``start_when`` ready, it starts when its last host is ready, but not before its start
+date. Provisioners report that hosts are ready. The transaction that stores the last report makes
+the start due. It locks the lease, and so does the transaction that delays the start, so no report
+is missed. A manager also checks a delayed start every minute, because the delay may end without a
+report: for example, if healing replaces the host.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ _NEXT_CHECK = timedelta(minutes=1)
 
 
 class ReadyStartGate(Gate):
-    """Rejects ``start_when`` ready if no provisioner prepares hosts, or the lease has no hosts."""
+    """Rejects ``start_when`` ready if no provisioner prepares hosts, or the lease has none."""
 
     def __init__(self, settings: Settings, catalog: Catalog) -> None:
         self._settings = settings
@@ -77,10 +77,11 @@ class ReadyStartGate(Gate):
 
 
 def if_ready(settings: Settings, session: Session, seen: Seen, now: datetime) -> Seen | None:
-    """Return the claim of a start; if the start must wait for hosts, requeue it and return None.
+    """Return a claimed start if all hosts are ready, or if the lease does not wait for them.
 
-    The first requeue also stores the delay and notifies. If a delayed start has all hosts now, the
-    function stores that the lease is ready, and the returned claim has the changed lease.
+    If the start must wait, requeue it and return None. The first requeue also stores the delay and
+    writes a notification. If a delayed start has all hosts now, store that the lease is ready; the
+    result has the changed lease.
     """
     claim, lease, _ = seen
     unready_hosts = unready(settings, session, lease.id)
@@ -97,7 +98,10 @@ def if_ready(settings: Settings, session: Session, seen: Seen, now: datetime) ->
 
 
 def unready(settings: Settings, session: Session, lease_id: str) -> list[Resource]:
-    """Return the hosts of a lease that must be provisioned and are not ready, ordered by id."""
+    """Return the hosts of a lease for which its start must wait, ordered by id.
+
+    These hosts must be provisioned and are not ready yet.
+    """
     if settings.provisioning is None:
         return []
     wanted, ids = settings.provisioning.hosts, preparations.unready(session, lease_id)
@@ -106,21 +110,24 @@ def unready(settings: Settings, session: Session, lease_id: str) -> list[Resourc
 
 
 def note_ready(settings: Settings, session: Session, lease_id: str, now: datetime) -> None:
-    """If all hosts of a locked lease are ready, store that, and make a delayed start due now."""
+    """If all hosts of a locked lease are ready, store that, and make its delayed start due now."""
     if not unready(settings, session, lease_id):
         leases.set_ready(session, lease_id, now)
         event_queue.run_now(session, lease_id, [START], now)
 
 
 def note_start(runtime: Runtime, session: Session, lease: Lease) -> None:
-    """Count, for the metrics, which hosts of a started lease were ready in time."""
+    """Count in the metrics which hosts of a lease were ready in time for its start."""
     if runtime.settings.provisioning is not None:
         ongoing = preparations.going_on(session, lease_id=lease.id)
         _count(runtime.metrics, session, readiness.outcomes(ongoing, lease.window.start))
 
 
 def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
-    """If a lease ends before its delayed start, notify, and count its hosts for the metrics."""
+    """If a lease ends although its delayed start never ran, write a notification.
+
+    Also count in the metrics that its hosts were never ready.
+    """
     if lease.status is not LeaseStatus.PENDING or lease.start.delayed_at is None:
         return
     unready_hosts = unready(runtime.settings, session, lease.id)

@@ -1,8 +1,8 @@
 """Reservation changes: new parameters, added reservations and removed reservations of a lease.
 
-A removed reservation of a lease that has begun is marked as leaving (``LEAVING``). It keeps its
-resources until a manager runs an ``update_lease`` event, which reclaims them. Then it becomes
-DELETED. The same event hands over the resources that other reservations gained.
+If a user removes a reservation of a lease that has begun, it is marked as leaving (``LEAVING``). It
+keeps its resources until a manager runs an ``update_lease`` event, which reclaims them. Then it
+becomes DELETED. The same event hands over the resources that other reservations gained.
 
 Each part of a stack is a reservation of the same lease. A change of the stack's reservation also
 adds, changes or removes its parts. Before the transaction, the plug-in looks up the stack's parts
@@ -45,7 +45,7 @@ _AMOUNTS = ("amount", "size")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationChange:
-    """New parameters for one reservation of the lease; all other parameters stay.
+    """A change of one reservation of a lease: the new values of some of its parameters.
 
     ``planned`` is the result of the plug-in's look-up in the cloud; None if there was none.
     """
@@ -58,9 +58,10 @@ class ReservationChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseChange:
-    """A change of a lease. None or an empty value means no change of that field.
+    """A change of a lease. If a field is None or empty, the change does not concern it.
 
-    ``removed`` are ids of reservations.
+    ``reservations`` are changed, ``added`` are new, and ``removed`` are the ids of reservations to
+    remove.
     """
 
     name: str | None = None
@@ -72,7 +73,7 @@ class LeaseChange:
 
     @property
     def keeps_bookings(self) -> bool:
-        """Whether neither the dates nor the reservations change."""
+        """Whether the change concerns neither the dates nor the reservations."""
         return self.dates == Change() and not self.changes_reservations
 
     @property
@@ -83,10 +84,10 @@ class LeaseChange:
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
-    """The result of a look-up for a change of a reservation.
+    """The result of a look-up in the cloud for a change of a reservation.
 
-    ``before`` are the parameters that were stored at the look-up. ``request`` is the complete
-    reservation after the change, with the parts of a stack as its children.
+    ``before`` are the parameters that were stored at the time of the look-up. ``request`` is the
+    complete reservation after the change. If it is a stack, its children are the stack's parts.
     """
 
     before: Mapping[str, Any]
@@ -96,9 +97,10 @@ class LookedUp:
 def complete(
     catalog: Catalog, lease: Lease, changes: Sequence[ReservationChange], requester: Requester
 ) -> tuple[ReservationChange, ...]:
-    """Return the changes, with ``planned`` set where the plug-in requires a look-up in the cloud.
+    """Return the changes, completed with look-ups in the cloud where the plug-in requires them.
 
-    No transaction is open.
+    The field ``planned`` of a change has the result of its look-up. No transaction may be open.
+
     Raises InvalidInput, Conflict, Forbidden, BackendUnavailable; ValidationError.
     """
     present = {r.id: r for r in lease.reservations if r.stays}
@@ -132,9 +134,9 @@ def _looked_up(
 def requested(
     catalog: Catalog, lease: Lease, changes: Sequence[ReservationChange]
 ) -> Iterator[ReservationRequest]:
-    """Yield each changed reservation as a request with its old and new parameters.
+    """Yield each changed reservation as a request that merges its old and new parameters.
 
-    Omit unknown reservations, and those whose new parameters are invalid.
+    Unknown reservations, and changes whose merged parameters are invalid, are omitted.
     """
     present = {r.id: r for r in lease.reservations if r.stays}
     for change in changes:
@@ -148,10 +150,10 @@ def requested(
 def change_reservations(
     runtime: Runtime, session: Session, lease: Lease, change: LeaseChange, now: datetime
 ) -> tuple[tuple[Reservation, ...], bool]:
-    """Store the changes of a locked lease's reservations.
+    """Store the changes of the reservations of a locked lease.
 
-    Returns the lease's reservations without the removed ones, and whether a manager must reclaim
-    any removed reservation. Raises InvalidInput, Conflict, LeaseBusy; ValidationError.
+    Returns the lease's reservations without the removed ones, and whether a manager must reclaim a
+    removed reservation. Raises InvalidInput, Conflict, LeaseBusy; ValidationError.
     """
     catalog = runtime.catalog
     changed = _apply_changes(catalog, lease, change.reservations)
@@ -169,7 +171,10 @@ def change_reservations(
 def _apply_changes(
     catalog: Catalog, lease: Lease, changes: Sequence[ReservationChange]
 ) -> tuple[Reservation, ...]:
-    """Return all reservations, changed ones with new parameters that the plug-ins validated."""
+    """Return all reservations of the lease, the changed ones with their new parameters.
+
+    The plug-ins have validated the new parameters.
+    """
     present = {reservation.id: reservation for reservation in lease.reservations}
     for change in changes:
         if change.id not in present or not present[change.id].stays:
@@ -198,7 +203,7 @@ def _new_params(
 
 
 def check_no_part(reservation: Reservation) -> None:
-    """Raise Conflict if the reservation is a part of a stack, which changes only with its stack."""
+    """Raise Conflict if the reservation is a part of a stack, as it changes only with its stack."""
     if reservation.stack_id is not None:
         raise Conflict(
             f"Reservation {reservation.id} is for the {reservation.params[PART]} in a stack:"
@@ -209,7 +214,7 @@ def check_no_part(reservation: Reservation) -> None:
 def _check_fixed(
     id_: str, fixed: Collection[str], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> None:
-    """Raise Conflict if the parameters ``after`` a change differ in ``fixed`` ones."""
+    """Raise Conflict if a change alters a parameter whose name is in ``fixed``."""
     if names := sorted(name for name in fixed if before[name] != after[name]):
         raise Conflict(
             f"{', '.join(names)} of reservation {id_} cannot change: add another, and remove"
@@ -218,7 +223,7 @@ def _check_fixed(
 
 
 def _check_size(id_: str, before: Requirement, after: Requirement) -> None:
-    """Raise Conflict if a change of a reservation in use changes the units' size or layout."""
+    """Raise Conflict if a change alters the size or the layout of units that are in use."""
     if (before.amounts, before.layout) != (after.amounts, after.layout):
         raise Conflict(
             f"Reservation {id_} is in use: there can be more of the same, but neither its size nor"
@@ -233,7 +238,11 @@ def _adapt_parts(
     changes: Iterable[ReservationChange],
     now: datetime,
 ) -> tuple[tuple[Reservation, ...], tuple[Reservation, ...], list[str]]:
-    """Return (all reservations, new parts, ids of superfluous parts) according to the look-ups."""
+    """Adapt the reservations for the parts of stacks to the results of the look-ups.
+
+    Returns all reservations with their new parameters, the new reservations for added parts, and
+    the ids of reservations whose part no longer exists.
+    """
     params: dict[str, Mapping[str, Any]] = {}
     new: list[Reservation] = []
     superfluous: list[str] = []
@@ -260,7 +269,11 @@ def _adapt_parts(
 def _part_params(
     catalog: Catalog, lease: Lease, before: Reservation, needed: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return a part's new parameters: fixed ones stay, and amounts in use do not shrink."""
+    """Return the new parameters of the reservation for a part of a stack.
+
+    Parameters that must not change keep their values. If the lease has begun, amounts do not
+    shrink.
+    """
     plugin = catalog.plugins[before.resource_type]
     fixed = {name: before.params[name] for name in plugin.fixed}
     amounts = {name: before.params[name] for name in _AMOUNTS if name in before.params}
@@ -272,7 +285,11 @@ def _part_params(
 def _new_reservations(
     runtime: Runtime, lease: Lease, requests: Sequence[ReservationRequest], now: datetime
 ) -> tuple[Reservation, ...]:
-    """Return a new reservation per request; raises InvalidInput (too many), Conflict (prepared)."""
+    """Return a new reservation for each request to add one.
+
+    Raises InvalidInput if the lease would have too many reservations. Raises Conflict if a plug-in
+    would have to prepare a reservation in the cloud, which works only for new leases.
+    """
     if types := sorted({r.resource_type for r in requests if any_prepares(runtime.catalog, [r])}):
         raise Conflict(f"{', '.join(types)} cannot be added to a lease: create another lease")
     if len(lease.reservations) + len(requests) > MAX_RESERVATIONS:
@@ -286,14 +303,18 @@ def _new_reservations(
 
 
 def _new_id(rng: random.Random) -> str:
-    """Return a new id; callers seed ``rng``, so that rehearsal and change have the same ids."""
+    """Return a new random id.
+
+    ``rng`` is seeded, so that a rehearsed change and the real one have the same ids.
+    """
     return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
 
 def _check_removed(lease: Lease, ids: Collection[str]) -> None:
-    """Raise InvalidInput for an unknown or DELETED reservation, Conflict for a part of a stack.
+    """Check the ids of reservations to remove.
 
-    A part may be removed together with its stack.
+    Raises InvalidInput if a reservation is unknown or DELETED. Raises Conflict if it is a part of a
+    stack and the stack is not removed, too.
     """
     live = {r.id: r for r in lease.reservations if r.status is not ReservationStatus.DELETED}
     for id_ in ids:
@@ -306,9 +327,9 @@ def _check_removed(lease: Lease, ids: Collection[str]) -> None:
 def _remove(
     catalog: Catalog, session: Session, lease: Lease, ids: Collection[str], now: datetime
 ) -> bool:
-    """Remove reservations; return whether managers must reclaim resources.
+    """Remove reservations of a lease; return whether managers must reclaim their resources.
 
-    Raises Conflict if the lease has not started and a plug-in prepared a removed reservation.
+    Raises Conflict if the lease has not started and a plug-in has prepared a removed reservation.
     """
     removed = [r for r in lease.reservations if r.id in ids]
     if not lease.has_begun:

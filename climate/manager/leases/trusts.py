@@ -1,10 +1,10 @@
 """Trusts: with a Keystone trust, a manager acts in the cloud as the user of a lease.
 
-A request that creates or changes a lease creates the trust with the requester's token, before it
-confirms the lease or stores the change. Managers revoke a trust that no lease needs any more, and
-retry until that succeeds. The revocation is a finalizer: an event without a lease.
+A request that creates or changes a lease creates the trust with the requester's token. It does so
+before it confirms the lease or stores the change. Managers revoke a trust that no lease needs any
+more, and retry until that succeeds. The revocation is a finalizer: an event without a lease.
 
-Keystone does not notify climate that a user is disabled or loses a role. So a manager periodically
+Keystone does not notify climate when a user is disabled or loses a role. So a manager periodically
 requests a token with the trust of each lease that runs or starts soon. If Keystone refuses, the
 trust is *lost*. The API shows the lease as degraded until the trust works again, or until the
 user's next change of the lease replaces the trust. climate sends one notification when a trust is
@@ -49,9 +49,10 @@ def make(runtime: Runtime, requester: Requester) -> str:
 
 
 def check_possible(runtime: Runtime, requester: Requester) -> str:
-    """Raise Conflict if ``make`` would fail whatever Keystone answers; create no trust.
+    """Raise Conflict if ``make`` could not create a trust; does not call Keystone.
 
-    Returns an id of no trust, which a transaction that rolls back can store.
+    Returns a placeholder, which is no trust's id. A dry run stores it in a transaction that rolls
+    back.
     """
     if requester.token is None:
         raise Conflict(
@@ -69,7 +70,7 @@ def _configured(trusts: Trusts | None) -> Trusts:
 
 
 def check_owner(requester: Requester, lease: Lease) -> None:
-    """Raise Forbidden if the lease belongs to another user or project."""
+    """Raise Forbidden if the lease belongs to another user or project than the requester's."""
     if not is_owner(requester, lease):
         raise Forbidden(
             f"Only user {lease.user_id} of project {lease.project_id} can request this, because"
@@ -85,8 +86,8 @@ def is_owner(requester: Requester, lease: Lease) -> bool:
 def replace_trust(session: Session, lease: Lease, trust_id: str, now: datetime) -> Lease:
     """Store a new trust of a locked lease; return the changed lease.
 
-    Schedule the revocation of the old trust, if any. If the old trust was lost, also
-    ``restore`` the lease.
+    If the lease had a trust, schedule its revocation. If that trust was lost, also ``restore`` the
+    lease.
     """
     if lease.trust_id is not None:
         schedule_revocation(session, lease.trust_id, now)
@@ -96,9 +97,9 @@ def replace_trust(session: Session, lease: Lease, trust_id: str, now: datetime) 
 
 
 def restore(session: Session, lease: Lease, now: datetime) -> Lease:
-    """Store that the lease's trust works again, and notify; return the changed lease.
+    """Store that the trust of a lease works again, and notify; return the changed lease.
 
-    If the lease's start or end waits for a retry, the retry is due now.
+    If the start or end of the lease waits for a retry, the retry becomes due now.
     """
     restored = replace(lease, trust_lost=None, updated_at=now)
     leases.update(session, restored)
@@ -108,22 +109,24 @@ def restore(session: Session, lease: Lease, now: datetime) -> Lease:
 
 
 def release_trust(session: Session, lease: Lease, now: datetime) -> None:
-    """Schedule the revocation of the trust, if any, of a locked lease that is over."""
+    """Schedule the revocation of the trust of a lease that is over, if it has one.
+
+    The caller has locked the lease.
+    """
     if lease.trust_id is not None:
         schedule_revocation(session, lease.trust_id, now)
         leases.set_trust(session, lease.id, None)
 
 
 def schedule_revocation(session: Session, trust_id: str, now: datetime) -> None:
-    """Store the finalizer that revokes a trust; it is due now."""
+    """Store the finalizer (an event without a lease) that revokes a trust; it is due now."""
     event_queue.insert_finalizer(session, ids.new_id(), REVOKE, {"trust_id": trust_id}, now)
 
 
 def orphans(runtime: Runtime) -> Iterator[Drift]:
-    """Yield a Drift for each trust of climate's user that no lease and no present request needs.
+    """Yield a Drift for each trust of climate's user that no lease and no running request needs.
 
-    If a finalizer will revoke the trust, the Drift has no repair. Otherwise, the repair revokes the
-    trust.
+    The repair revokes the trust. If a finalizer will revoke it anyway, the Drift has no repair.
     """
     if runtime.trusts is None:
         return
@@ -145,7 +148,10 @@ def orphans(runtime: Runtime) -> Iterator[Drift]:
 
 
 def revoke(runtime: Runtime, claim: Claim, payload: Mapping[str, Any]) -> None:
-    """Run a claimed finalizer: revoke the trust ``payload["trust_id"]``, or store a later retry."""
+    """Run a claimed finalizer: revoke the trust with the id ``payload["trust_id"]``.
+
+    If that fails, store when to retry it.
+    """
     try:
         _configured(runtime.trusts).revoke(payload["trust_id"])
     except Exception as error:  # noqa: BLE001 - the event is retried after any failure
@@ -158,14 +164,17 @@ def revoke(runtime: Runtime, claim: Claim, payload: Mapping[str, Any]) -> None:
 
 
 class TrustWatch:
-    """Checks trusts every ``trust_interval``, for a caller that runs more often."""
+    """Checks the trusts of leases every ``trust_interval``, even if its caller runs more often."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._next: datetime | None = None
 
     def check_if_due(self) -> None:
-        """Run ``check_all`` at the first call, and when ``trust_interval`` has passed since."""
+        """Check the trusts of leases, unless the last check is more recent than ``trust_interval``.
+
+        The first call always checks them.
+        """
         now = self._runtime.clock.now()
         if self._next is None or now >= self._next:
             self._next = now + self._runtime.settings.trust_interval
@@ -173,9 +182,10 @@ class TrustWatch:
 
 
 def check_all(runtime: Runtime) -> None:
-    """Check the trusts of leases that run or start soon. Store which trusts are lost or work again.
+    """Check the trusts of leases that run or start soon.
 
-    If Keystone does not answer, the check ends: the remaining trusts are not checked.
+    Store for each whether it is lost or works again. If Keystone does not answer, the check ends,
+    and the remaining trusts are not checked.
     """
     if runtime.trusts is None:
         return
@@ -200,7 +210,11 @@ def check_all(runtime: Runtime) -> None:
 def _store_state(
     lease_id: str, trust_id: str, lost: str | None, now: datetime, session: Session
 ) -> None:
-    """If the lease still has this trust, store and notify that it is ``lost`` or works (None)."""
+    """Store that the trust of a lease is lost, or that it works again, and notify.
+
+    ``lost`` is the reason for which it is lost (None: it works). If the lease has another trust by
+    now, or this state is stored already, do nothing.
+    """
     try:
         lease = leases.get(session, lease_id, lock=True)
     except NotFound:

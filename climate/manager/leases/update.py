@@ -1,6 +1,6 @@
 """Change a lease in one transaction, so that a rejected change stores nothing.
 
-Before the transaction searches for resources, it releases the lease's own allocations, so that they
+Before the transaction searches for resources, it deletes the lease's own allocations, so that they
 do not count as booked. A pending lease then keeps those of its resources that still fit. A running
 lease keeps all its resources, or the change is rejected. If a running lease gains resources, an
 ``update_lease`` event, which is due now, hands them over. Each optional feature is a gate, as in
@@ -68,7 +68,10 @@ _PROPOSALS = 3
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The changed lease, and the enforcement service's view of it before and after the change."""
+    """A changed lease, and the requests that describe it to the enforcement service.
+
+    ``current`` describes the lease before the change, ``new`` after it.
+    """
 
     lease: Lease = field(compare=False)
     current: Mapping[str, Any]
@@ -76,12 +79,16 @@ class _Outcome:
 
 
 class _OutcomeChanged(Exception):
-    """The outcome of a change differs from the one to which the enforcement service agreed."""
+    """Raised if a change has another result than the one that the enforcement service allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A change of a lease, the requester, the expected lease, and the new trust, if any."""
+    """A request to change a lease.
+
+    ``owner`` is the requester, ``expected`` the lease that the client has read, and ``trust_id``
+    the trust that was created for this request, if any.
+    """
 
     lease_id: str
     change: LeaseChange
@@ -100,7 +107,9 @@ def update_lease(
 ) -> Lease:
     """Change a lease and return the changed lease.
 
-    ``owner`` is the requester. If it is None, the change creates no trust and makes no look-ups.
+    ``owner`` is the requester. If it is None, the change creates no trust and makes no look-ups in
+    the cloud.
+
     Raises NotFound, LeaseBusy, InvalidInput, Conflict, NotEnoughResources, LimitExceeded,
     Contention, EnforcementDenied, EnforcementUnavailable, and the errors of ``trusts.make``,
     ``trusts.check_owner`` and ``reservation_changes.complete``. Raises LeaseChanged if the stored
@@ -129,9 +138,10 @@ def preview_change(
     owner: Owner,
     expected: Lease | None = None,
 ) -> Preview:
-    """Change a lease in a transaction that rolls back; return what climate would store.
+    """Change a lease in a transaction that rolls back, and return what climate would store.
 
-    Raises the errors of ``update_lease``, except those of the services in ``Preview.not_checked``.
+    Raises the errors of ``update_lease``, except errors of the services in ``Preview.not_checked``,
+    which are not called.
     """
     change = _completed(runtime, lease_id, change, owner)
     # The transaction stores an id of no trust, as if Keystone had created one, and rolls back.
@@ -160,7 +170,7 @@ def preview_change(
 def _completed(
     runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owner | None
 ) -> LeaseChange:
-    """Return the change with the results of the look-ups that its reservations require."""
+    """Return the change, completed with the look-ups in the cloud that its reservations require."""
     if owner is None or not change.reservations:
         return change
     with runtime.database.read() as session:
@@ -176,9 +186,10 @@ def _trust_for(
     owner: Owner,
     make: Callable[[Requester], str],
 ) -> str | None:
-    """Return the trust that ``make`` creates if the lease needs one, or lost its trust; else None.
+    """Call ``make`` to create a trust if the change needs one; return its id, else None.
 
-    A lease needs one if it has none and the change lets climate act as the user.
+    A change needs a trust if the lease has none and climate must act as the user for the changed
+    reservations. It also needs one if the lease has lost its trust.
     """
     with runtime.database.read() as session:
         lease = leases.get(session, lease_id)
@@ -230,7 +241,7 @@ def _change(runtime: Runtime, session: Session, request: _Request, now: datetime
 
 
 def _gates(runtime: Runtime, request: _Request) -> list[Gate]:
-    """Return the gates of the optional features of this change, in the order of execution."""
+    """Return the gates of this change, one per optional feature, in the order of execution."""
     gates: list[Gate] = []
     if runtime.settings.limits.enabled and not request.change.keeps_bookings:
         roles = request.owner.roles if request.owner else ()
@@ -281,9 +292,10 @@ def _check_queries(
     reservations: Sequence[Reservation],
     owner: Owner | None,
 ) -> None:
-    """Raise InvalidQuery if ``check_queries`` rejects the changed reservations.
+    """Raise InvalidQuery if a changed reservation has a property expression that is not acceptable.
 
-    The lease's present queries stay valid, even if they name properties that became private.
+    The lease's present expressions stay acceptable, even if they name properties that have become
+    private.
     """
     before, after = (
         [part for r in each if r.stays for part in requirements_of(catalog, r)]
@@ -294,12 +306,13 @@ def _check_queries(
 
 
 def _write_agreed(runtime: Runtime, enforcer: Enforcer, request: _Request) -> Lease:
-    """Change a lease to exactly the outcome to which the enforcement service agrees.
+    """Change a lease to exactly the result that the enforcement service allows.
 
     A first transaction rehearses the change and rolls back. With no transaction open, the service
-    decides about the outcome. A second transaction makes the change with the same random choices.
-    If other requests altered the outcome, the process calls the service again, a few times at most.
-    Meanwhile, the lease keeps its resources, but another lease may book those it is to gain.
+    decides about its result. A second transaction makes the change with the same random choices. If
+    other requests have altered the result meanwhile, this function starts again, a few times at
+    most. The lease keeps its resources all the time, but another lease may book the resources that
+    it would gain.
     """
     for _ in range(_PROPOSALS):
         change = partial(_outcome, runtime, request, runtime.clock.now(), runtime.rng.random())
@@ -320,7 +333,11 @@ def _outcome(
     session: Session,
     agreed: _Outcome | None = None,
 ) -> _Outcome:
-    """Change the lease and return the outcome; raises _OutcomeChanged if it is not as agreed."""
+    """Change the lease in this transaction, and return the result.
+
+    Raises _OutcomeChanged if the result differs from ``agreed``, which the enforcement service has
+    allowed.
+    """
     seeded = replace(runtime, rng=random.Random(seed))  # noqa: S311 - not a secret
     current = as_enforced(session, leases.get(session, request.lease_id, lock=True))
     lease = _change(seeded, session, request, now)

@@ -1,4 +1,8 @@
-"""Use cases of calendar feeds: create, list, revoke, read, and remove those without a target."""
+"""Use cases of calendar feeds: create, list, read, revoke, and remove feeds that are obsolete.
+
+A calendar feed is an address with a secret. Calendar programs read from it the leases of a project,
+the bookings of a resource, or a single lease. A feed is obsolete if its lease or resource is gone.
+"""
 
 import logging
 from dataclasses import dataclass
@@ -29,7 +33,7 @@ LOG = logging.getLogger(__name__)
 find_all = reading(feeds.find_all)
 get = reading(feeds.get)
 
-# The same text for every secret that leads nowhere.
+# The same text for every secret that belongs to no feed.
 _ABSENT = "There is no such feed: its address is wrong or was revoked"
 # A read of a feed writes at most once in this time.
 _READS_NOTED_EVERY = timedelta(hours=1)
@@ -38,7 +42,7 @@ _STALE_PER_RUN = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a new feed shows, who makes it, and its name."""
+    """The contents of a new feed (a lease, project or resource), its name, and who creates it."""
 
     scope: FeedScope
     id: str
@@ -49,7 +53,10 @@ class Target:
 
 
 def create(runtime: Runtime, target: Target) -> tuple[Feed, str]:
-    """Create a feed; return it with its secret, which is not stored. Raises LimitExceeded."""
+    """Create a calendar feed; return it with the secret of its address, which is not stored.
+
+    Raises LimitExceeded.
+    """
     most, now, secret = runtime.settings.feeds_per_project, runtime.clock.now(), new_secret()
     feed = Feed(
         id=ids.new_id(),
@@ -73,12 +80,12 @@ def create(runtime: Runtime, target: Target) -> tuple[Feed, str]:
 
 
 def delete(runtime: Runtime, feed_id: str) -> None:
-    """Revoke a feed: its address leads nowhere from now on."""
+    """Revoke a calendar feed: its address does not work any more."""
     runtime.database.write(partial(feeds.delete, feed_id=feed_id))
 
 
 def read(runtime: Runtime, secret: str) -> tuple[Feed, list[Entry]]:
-    """Return the feed with this secret, and its entries; raises NotFound."""
+    """Return the calendar feed whose address has this secret, and its entries; raises NotFound."""
     now, hashed = runtime.clock.now(), secret_hash(secret)
     with runtime.database.read() as session:
         feed = feeds.find_by_secret(session, hashed) if hashed else None
@@ -92,14 +99,20 @@ def read(runtime: Runtime, secret: str) -> tuple[Feed, list[Entry]]:
 
 
 def lease_entries(runtime: Runtime, lease_id: str) -> list[Entry]:
-    """Return the entry of a lease of any project; nothing if there is no such lease."""
+    """Return the calendar entry of a lease, whatever its project, as a list.
+
+    The list is empty if there is no such lease.
+    """
     with runtime.database.read() as session:
         leases = feed_leases.of_lease(session, lease_id, None)
     return [entry(lease, uid(lease.id, FeedScope.LEASE, lease.id)) for lease in leases]
 
 
 def remove_stale(store: Store) -> None:
-    """Forget leases that were removed long ago, and feeds that can never show an entry again."""
+    """Remove calendar feeds that can never show an entry again.
+
+    Also remove the records of leases that were deleted long ago, which feeds show as cancelled.
+    """
     before = store.clock.now() - REMOVED_SHOWN
     store.database.write(partial(feeds.forget_removals, before=before))
     with store.database.read() as session:
@@ -109,7 +122,7 @@ def remove_stale(store: Store) -> None:
 
 
 def _entries(session: Session, feed: Feed, now: datetime) -> list[Entry]:
-    """Return what the feed's project may see now, and what it saw of removed leases."""
+    """Return the entries of a feed: leases that its project may see, and recently deleted ones."""
     project_id = None if feed.sees_all else feed.project_id
     others: list[Entry] = []
     if feed.scope is FeedScope.LEASE:
@@ -126,7 +139,7 @@ def _entries(session: Session, feed: Feed, now: datetime) -> list[Entry]:
 
 
 def _note_read(runtime: Runtime, feed: Feed, now: datetime, since: datetime) -> None:
-    """Store when the feed was read; a database that rejects it does not fail the read."""
+    """Store when the feed was read; if the database rejects this, only log it."""
     work = partial(feeds.note_read, feed_id=feed.id, now=now, since=since)
     try:
         runtime.database.write(work)

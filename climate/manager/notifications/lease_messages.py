@@ -18,9 +18,9 @@ from climate.db.resources.allocations import Named
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A completed or failed event of a lease, to be announced.
+    """A completed or failed event of a lease, which a notification is to announce.
 
-    ``lease`` is the lease after the event, ``extra`` additional keys of the payload.
+    ``lease`` is the lease after the event. ``extra`` has additional keys of the payload.
     """
 
     kind: str
@@ -29,7 +29,10 @@ class News:
 
 
 def announce(session: Session, news: Sequence[News], now: datetime) -> None:
-    """Write a notification ``lease.event.KIND`` to the outbox for each event, in this order."""
+    """Write a notification to the outbox for each event in ``news``, in this order.
+
+    Its type is ``lease.event.KIND``, with the kind of the event.
+    """
     if not news:
         return
     ids = {reservation.id for item in news for reservation in item.lease.reservations}
@@ -39,7 +42,7 @@ def announce(session: Session, news: Sequence[News], now: datetime) -> None:
 
 
 def _payload(news: News, named: Mapping[str, Sequence[Named]]) -> dict[str, Any]:
-    """Return the payload: the lease, and the resources of its reservations by type."""
+    """Return the payload of a notification: the lease, and its resources by type."""
     by_type: dict[str, list[dict[str, str]]] = {"hosts": []}
     for reservation in news.lease.reservations:
         for resource in named[reservation.id]:
@@ -55,7 +58,7 @@ def _payload(news: News, named: Mapping[str, Sequence[Named]]) -> dict[str, Any]
 def notify_nodes(
     session: Session, kind: str, payloads: Iterable[Mapping[str, str]], now: datetime
 ) -> None:
-    """Write a notification ``node.KIND`` for each payload, which is about one node.
+    """Write a notification ``node.KIND`` for each payload, which describes one node.
 
     These notifications belong to no project, so only callers that may read all projects see them.
     """
@@ -73,8 +76,8 @@ def notify_nodes_of(
 ) -> None:
     """Write a ``node.KIND`` notification for each host of a lease that starts or ends.
 
-    Does nothing for other kinds, and if the setting ``topics`` is off. ``granted`` is the resources
-    of the lease by reservation id.
+    Does nothing for other kinds of events, or if the setting ``topics`` is off. ``granted`` has the
+    resources of the lease by reservation id.
     """
     if settings is None or not settings.topics or kind not in {START, END}:
         return

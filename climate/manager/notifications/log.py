@@ -20,11 +20,15 @@ last_seq = reading(outbox.last_seq)
 def find_after(
     runtime: Runtime, wanted: NotificationFilter, after: int | None, limit: int
 ) -> Matches:
-    """Return up to ``limit`` notifications with numbers above ``after`` (None: from the oldest).
+    """Return up to ``limit`` notifications whose numbers are above ``after``.
 
-    Raises NotificationsRemoved if notifications above ``after`` have been removed.
+    If ``after`` is None, return the oldest ones; with a ``limit`` of 0, none, and the number of the
+    last notification as ``after``. Raises NotificationsRemoved if notifications above ``after``
+    have been removed.
     """
     with runtime.database.read() as session:
+        if after is None and limit == 0:
+            return Matches(notifications=[], after=outbox.last_seq(session))
         part = outbox.find_after(session, wanted, after or 0, limit)
         removed = outbox.removed_seq(session)
     if after is not None and after < removed:
@@ -45,10 +49,10 @@ def wait_after(
     seconds: float,
     project_id: str,
 ) -> Matches:
-    """Return what ``find_after`` returns; if that is empty, wait up to ``seconds`` for a match.
+    """Return what ``find_after`` returns; if nothing matches, wait up to ``seconds`` for a match.
 
     The result is empty if no notification matches in that time. ``project_id`` is the requester's
-    project. Raises NotificationsRemoved, and TooManyFollowers if too many requests are waiting
+    project. Raises NotificationsRemoved. Raises TooManyFollowers if too many requests are waiting
     already.
     """
     part = find_after(runtime, wanted, after, limit)

@@ -1,10 +1,10 @@
 """Relay: numbers committed notifications and publishes them to the broker in order.
 
-Each manager has a relay. Every relay numbers, so that long polling and webhooks do not wait for the
-broker. One relay at a time has the turn to publish. It sends one notification after the other, and
-stores its position after each batch. If the broker fails, the relay retries the same notification
-after a growing pause: nothing is lost and the order is kept. After a crash the last batch may be
-sent twice; each notification keeps its ``message_id``.
+Each manager has a relay. All relays number notifications, so that long polling and webhooks do not
+wait for the broker. Only one relay at a time has the turn to publish. It sends one notification
+after the other, and stores its position after each batch. If the broker fails, the relay retries
+the same notification after a growing pause: no notification is lost, and the order is kept. After a
+crash, another relay may publish the last batch again; each notification keeps its ``message_id``.
 """
 
 import logging
@@ -27,17 +27,17 @@ _PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 
 
 class Emitter(Protocol):
-    """Publishes notifications."""
+    """Interface of the object that publishes notifications to the broker."""
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
-        """Publish a notification; return once the broker has stored it, raise if that fails."""
+        """Publish a notification. Returns after the broker has stored it; raises if that fails."""
 
     def close(self) -> None:
-        """Close the connections to the broker; ``publish`` is not called after this."""
+        """Close the connections to the broker. No call of ``publish`` may follow."""
 
 
 class Relay:
-    """Numbers and publishes the notifications in the outbox until it is stopped."""
+    """Numbers and publishes the notifications in the outbox, from ``start`` to ``stop``."""
 
     def __init__(self, runtime: Runtime, emitter: Emitter, owner: str) -> None:
         self._runtime, self._emitter, self._owner = runtime, emitter, owner
@@ -49,21 +49,24 @@ class Relay:
 
     @property
     def progress(self) -> list[Progress]:
-        """The progress of numbering and publishing."""
+        """The progress of the loops that number and publish notifications."""
         return [*self._numbering.progress, *self._publishing.progress]
 
     def start(self) -> None:
-        """Start numbering and publishing, in separate threads: the broker may block one."""
+        """Start a thread that numbers notifications, and a thread that publishes them.
+
+        There are two threads, because the broker may block the second one.
+        """
         self._runtime.wakeup.subscribe(self._numbering.wake)
         self._runtime.news.subscribe(self._publishing.wake)
         self._numbering.start()
         self._publishing.start()
 
     def stop(self) -> None:
-        """Stop both threads, and release the turn.
+        """Stop both threads, and let another manager's relay publish.
 
-        Waits up to ``shutdown_timeout`` for the current numbering and for the notification that is
-        being published.
+        Waits up to ``shutdown_timeout`` until the notification in progress is published, and the
+        current transaction has numbered its notifications.
         """
         deadline = time.monotonic() + self._runtime.settings.shutdown_timeout
         self._publishing.stop(0)  # both threads end at the same time
@@ -73,7 +76,10 @@ class Relay:
         self._runtime.database.write(lambda session: outbox.leave_turn(session, self._owner))
 
     def number(self) -> int:
-        """Number all new notifications, and send a hint if there are any; return how many."""
+        """Number all new notifications; return how many.
+
+        If there are any, also send a hint to processes that wait for them.
+        """
         database = self._runtime.database
         with database.read() as session:
             numbered = _BATCH if outbox.is_unnumbered(session) else 0
@@ -101,7 +107,10 @@ class Relay:
         return published
 
     def _publish_waiting(self) -> int:
-        """Publish all; return how many. Return False after an error, and in the pause after it."""
+        """Publish all notifications that are not published yet; return how many.
+
+        Returns False after an error, and during the pause that follows it.
+        """
         if time.monotonic() < self._retry_at:
             return False
         try:
@@ -129,7 +138,10 @@ class Relay:
             return outbox.unpublished(session, _BATCH)
 
     def _has_turn(self) -> bool:
-        """Whether this relay has the turn; take it if it is free and there is work."""
+        """Return whether this relay has the turn to publish.
+
+        If no other relay has the turn and there are notifications to publish, take it.
+        """
         now = self._runtime.clock.now()
         if now < self._turn_ends:
             return True
@@ -145,7 +157,7 @@ class Relay:
         return has_turn
 
     def _publish(self, batch: list[Notification]) -> int:
-        """Publish until the turn may have expired; return how many."""
+        """Publish notifications until the turn of this relay may have expired; return how many."""
         done = 0
         try:
             for notification in batch:
@@ -160,7 +172,10 @@ class Relay:
         return done
 
     def _mark(self, last: Notification) -> None:
-        """Store ``last`` as the position; extend the turn, or end it if another relay took it."""
+        """Store ``last`` as the last published notification, and extend the turn of this relay.
+
+        If another relay has taken the turn, end the turn of this one.
+        """
         now = self._runtime.clock.now()
         until = now + self._runtime.settings.claim_timeout
         has_turn = self._runtime.database.write(

@@ -1,7 +1,8 @@
-"""Use cases of subscriptions and their dead letters.
+"""Use cases of subscriptions to notifications, and of their dead letters.
 
-A change of a subscription takes effect with the next notification. It also removes the claim of a
-manager that is delivering at the moment, so the result of that delivery cannot overwrite the
+A dead letter is a notification that climate gave up delivering. A change of a subscription takes
+effect with the next notification. If a manager is delivering to the subscriber at the moment, the
+change also removes that manager's claim. So the result of this delivery cannot overwrite the
 change.
 """
 
@@ -29,7 +30,7 @@ count_dead_letters = reading(subscriptions.count_dead_letters)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change of a subscription; None keeps the stored value.
+    """A change of a subscription. If a field is None, its stored value stays.
 
     ``wanted`` contains only the filters to change, by name. Delivery continues with the
     notifications whose numbers are above ``after``.
@@ -52,10 +53,11 @@ class Owner:
 
 
 def create(runtime: Runtime, owner: Owner, url: str, secret: str, settings: Change) -> Subscription:
-    """Create a subscription with the filters and the ``after`` of ``settings``.
+    """Create a subscription, which delivers notifications to ``url``.
 
-    Delivery begins above number ``after`` (None: with new notifications). Raises LimitExceeded,
-    NotificationsRemoved.
+    ``settings`` contributes only its filters and ``after``. Delivery begins with the first
+    notification whose number is above ``after`` (None: with new notifications). Raises
+    LimitExceeded. Raises NotificationsRemoved if notifications above ``after`` have been removed.
     """
     rules = runtime.settings.webhooks
     most, stored = rules.per_project, encrypt(secret, rules.secret_keys)
@@ -83,9 +85,10 @@ def create(runtime: Runtime, owner: Owner, url: str, secret: str, settings: Chan
 
 
 def update(runtime: Runtime, subscription_id: str, change: Change) -> Subscription:
-    """Change a subscription, reset its failures, and return it as stored.
+    """Change a subscription, reset its count of failures, and return the changed subscription.
 
-    Raises NotFound, and NotificationsRemoved if the next notifications to deliver are removed.
+    Raises NotFound. Raises NotificationsRemoved if the next notifications to deliver have been
+    removed.
     """
     now = runtime.clock.now()
     if change.secret is not None:
@@ -121,7 +124,10 @@ def _values(session: Session, before: Subscription, change: Change) -> dict[str,
 
 
 def _start(session: Session, after: int | None) -> int:
-    """Return the number after which delivery starts; raises NotificationsRemoved."""
+    """Return the number of the notification after which delivery starts.
+
+    If ``after`` is None, that is the newest one. Raises NotificationsRemoved.
+    """
     if after is None:
         return outbox.last_seq(session)
     removed = outbox.removed_seq(session)
@@ -135,18 +141,19 @@ def _start(session: Session, after: int | None) -> int:
 
 
 def delete(runtime: Runtime, subscription_id: str) -> None:
-    """Remove a subscription with its dead letters; a delivery in progress may still arrive.
+    """Remove a subscription with its dead letters. Does nothing if there is no such subscription.
 
-    Does nothing if there is no such subscription.
+    If a delivery is in progress, it may still arrive.
     """
     runtime.database.write(lambda session: subscriptions.delete(session, subscription_id))
 
 
 def redeliver(runtime: Runtime, subscription_id: str, seqs: Collection[int] | None) -> int:
-    """Mark dead letters for one redelivery each; return how many are marked.
+    """Request one more delivery of dead letters, notifications that climate gave up delivering.
 
-    ``seqs`` are the numbers of their notifications; None: all dead letters of the subscription.
-    Raises NotFound, and Conflict while the subscription is suspended.
+    ``seqs`` are the numbers of the notifications (None: all dead letters of the subscription).
+    Returns how many will be delivered. Raises NotFound. Raises Conflict if the subscription is
+    suspended.
     """
 
     def work(session: Session) -> int:
@@ -167,9 +174,10 @@ def redeliver(runtime: Runtime, subscription_id: str, seqs: Collection[int] | No
 
 
 def encrypt_secrets(database: Database, keys: Sequence[str]) -> tuple[int, list[str]]:
-    """Encrypt all stored secrets, also those in clear, with the first key; none without keys.
+    """Encrypt all stored secrets of subscriptions with the first of ``keys``.
 
-    Returns the number of secrets, and the ids of the subscriptions whose secrets no key decrypts.
+    This includes secrets that are stored in clear. Without keys, secrets stay in clear. Returns the
+    number of secrets, and the ids of the subscriptions whose secrets no key decrypts.
     """
     with database.read() as session:
         secrets = subscriptions.secrets(session)

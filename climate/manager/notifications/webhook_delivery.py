@@ -1,9 +1,10 @@
-"""Webhook delivery: sends notifications to subscribers, to each in order and independently.
+"""Webhook delivery: sends notifications to subscribers, to each one in order and independently.
 
 Several managers deliver at once. Each manager claims subscriptions, and stores the result of a
 delivery only while it holds the claim. It serves at most ``webhooks.parallel`` subscriptions at a
-time. At most half of them are subscriptions whose receiver was slow or failed, so these cannot
-delay the others. After a crash a notification may be sent twice, with the same id.
+time. At most half of these are subscriptions whose receiver was slow or failed, so that such
+receivers cannot delay the others. After a crash, another manager may send a notification again,
+with the same id.
 """
 
 import logging
@@ -41,14 +42,14 @@ _UNCLAIMED = {"owner": None, "claimed_until": None}
 
 
 class Poster(Protocol):
-    """Sends a notification to its receiver."""
+    """Interface of the object that sends a notification to its receiver by HTTP."""
 
     def post(self, delivery: Delivery, payload: Mapping[str, Any]) -> Outcome:
-        """Send the payload within the configured time-out; return a failure as an outcome."""
+        """Send the payload within the configured time-out; return a success or failure."""
 
 
 class WebhookDelivery:
-    """Claims subscriptions with undelivered notifications, and serves them in threads."""
+    """Claims subscriptions with undelivered notifications, and serves each in its own thread."""
 
     def __init__(self, runtime: Runtime, poster: Poster, owner: str) -> None:
         self._runtime, self._poster, self._owner = runtime, poster, owner
@@ -61,18 +62,19 @@ class WebhookDelivery:
 
     @property
     def progress(self) -> list[Progress]:
-        """The progress of claiming subscriptions."""
+        """The progress of the loop that claims subscriptions."""
         return self._task.progress
 
     def start(self) -> None:
-        """Start the thread that claims subscriptions, and starts a thread for each claim."""
+        """Start the thread that claims subscriptions. It starts a thread for each claimed one."""
         self._runtime.news.subscribe(self._task.wake)
         self._task.start()
 
     def stop(self) -> None:
-        """Stop; wait up to ``shutdown_timeout`` for deliveries, then release unfinished claims.
+        """Stop claiming, wait for running deliveries, and release the claims of unfinished ones.
 
-        Another manager may then repeat a delivery that is still running.
+        Waits up to ``shutdown_timeout``. Another manager may then repeat a delivery that is still
+        running.
         """
         deadline = time.monotonic() + self._runtime.settings.shutdown_timeout
         self._task.stop(deadline - time.monotonic())
@@ -84,14 +86,17 @@ class WebhookDelivery:
         )
 
     def run_due(self) -> int:
-        """Deliver in this thread until nothing is due; return how many deliveries were tried."""
+        """Deliver in this thread until no delivery is due; return how many were attempted."""
         count = 0
         while claimed := self._claim(1, 1):
             count += sum(self._serve(subscription_id) for subscription_id, _ in claimed)
         return count
 
     def _start_due(self) -> int:
-        """Start a thread for each due subscription, while places are free; return how many."""
+        """Start a thread for each subscription with a due delivery; return how many.
+
+        The number of threads is limited.
+        """
         with self._done:
             running = list(self._running.values())
         places = self._runtime.settings.webhooks.parallel
@@ -105,7 +110,10 @@ class WebhookDelivery:
         return len(claimed)
 
     def _claim(self, free: int, slow: int) -> list[tuple[str, bool]]:
-        """Claim up to ``free`` subscriptions, up to ``slow`` of them slow; return (id, is slow)."""
+        """Claim up to ``free`` subscriptions, of which up to ``slow`` have a slow receiver.
+
+        Returns a list of (subscription id, whether its receiver is slow).
+        """
         now = self._runtime.clock.now()
         with self._runtime.database.read() as session:
             if free < 1 or not webhook_queue.is_any(session, now):
@@ -131,7 +139,10 @@ class WebhookDelivery:
             self._task.wake()
 
     def _serve(self, subscription_id: str) -> int:
-        """Deliver for one turn, then release the claim; return how many deliveries were tried."""
+        """Deliver to one subscription for a limited time, then release the claim on it.
+
+        Returns how many deliveries were attempted.
+        """
         turn_end = time.monotonic() + _TURN
         count = 0
         while count < _MESSAGES and time.monotonic() < turn_end and not self._task.is_stopping:
@@ -145,9 +156,10 @@ class WebhookDelivery:
         return count
 
     def _next(self, subscription_id: str) -> Delivery | None:
-        """Return the next delivery; None, without a claim, if there is none.
+        """Return the next delivery of a subscription that this manager has claimed.
 
-        Suspends the subscription if notifications were removed before their delivery.
+        If there is none, release the claim and return None. If notifications were removed before
+        their delivery, also suspend the subscription.
         """
         with self._runtime.database.read() as session:
             claimed = webhook_queue.find_mine(session, subscription_id, self._owner)
@@ -176,18 +188,18 @@ class WebhookDelivery:
 
 
 class _Results:
-    """Stores the results of deliveries, if the subscription still has the claim of ``owner``."""
+    """Stores the results of deliveries while ``owner`` has the claim on the subscription."""
 
     def __init__(self, runtime: Runtime, owner: str) -> None:
         self._runtime, self._owner = runtime, owner
 
     def claimed_until(self, now: datetime) -> datetime:
-        """Return when a claim made now expires, which is after any delivery ends."""
+        """Return when a claim made now expires, which is later than the end of any delivery."""
         timeout = timedelta(seconds=2 * self._runtime.settings.webhooks.timeout)
         return now + timeout + self._runtime.settings.claim_timeout
 
     def note(self, delivery: Delivery, outcome: Outcome) -> bool:
-        """Store the outcome of a delivery; return whether the turn continues."""
+        """Store the outcome of a delivery; return whether to continue with the next delivery."""
         if outcome.reason is None:
             return self._note_success(delivery, outcome)
         subscription, rules = delivery.subscription, self._runtime.settings.webhooks
@@ -199,7 +211,10 @@ class _Results:
         return False
 
     def suspend(self, subscription: Subscription, reason: str) -> None:
-        """Suspend a subscription for ``reason``, until its owner sets where to continue; notify."""
+        """Suspend a subscription for ``reason``, and write a notification.
+
+        Delivery continues when the owner of the subscription activates it again.
+        """
         self._store(
             subscription.id,
             lambda session: self._notify_suspended(session, subscription, reason),
@@ -209,7 +224,7 @@ class _Results:
         )
 
     def release(self, subscription_id: str, **values: Any) -> None:
-        """Release a claim and store ``values``, in one transaction."""
+        """Release the claim on a subscription, and store ``values``, in one transaction."""
         self._store(subscription_id, None, **_UNCLAIMED, **values)
 
     def _note_success(self, delivery: Delivery, outcome: Outcome) -> bool:
@@ -224,7 +239,10 @@ class _Results:
         )
 
     def _note_failure(self, delivery: Delivery, reason: str, verdict: Verdict) -> None:
-        """Store when to retry, or a dead letter, or that the subscription is suspended."""
+        """Store a failed delivery, and its consequence according to ``verdict``.
+
+        That is a retry, a dead letter (climate gives up), or the suspension of the subscription.
+        """
         now = self._runtime.clock.now()
         subscription, letter = delivery.subscription, delivery.letter
         due_at = now + timedelta(seconds=verdict.pause)
@@ -268,7 +286,10 @@ class _Results:
     def _store(
         self, subscription_id: str, more: Callable[[Session], object] | None, **values: Any
     ) -> bool:
-        """Store ``values`` and call ``more`` in one transaction; False if the claim is lost."""
+        """Store ``values`` in the row of a subscription, and call ``more``, in one transaction.
+
+        If this manager has lost the claim on the subscription, do nothing and return False.
+        """
 
         def work(session: Session) -> bool:
             has_claim = webhook_queue.note(session, subscription_id, self._owner, values)

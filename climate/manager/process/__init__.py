@@ -1,1 +1,1 @@
-"""Parts of every process: the runtime, the timer, periodic tasks and waiting requests."""
+"""Objects that a process has once: runtime, timer, periodic tasks, and waiting requests."""

@@ -1,4 +1,4 @@
-"""Requests that wait for the deletion of their lease: a limited number, one per lease."""
+"""Limits the requests that wait for the deletion of a lease: one per lease, and a few in all."""
 
 import threading
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class DeletionWaits:
-    """The leases for whose deletion a request of this process waits."""
+    """The leases whose deletion a request of this process is waiting for."""
 
     def __init__(self, places: int) -> None:
         """Allow ``places`` waiting requests."""
@@ -16,7 +16,11 @@ class DeletionWaits:
 
     @contextmanager
     def place(self, lease_id: str) -> Iterator[bool]:
-        """Yield whether to wait: a place is free, and no other request waits for this lease."""
+        """Yield whether the request may wait for the deletion of the lease.
+
+        It may if the number of waiting requests allows it, and no other request waits for this
+        lease.
+        """
         with self._lock:
             may_wait = len(self._leases) < self._places and lease_id not in self._leases
             if may_wait:

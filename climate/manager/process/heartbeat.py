@@ -1,4 +1,7 @@
-"""Heartbeats: every process sees which managers work, and whether writes succeed."""
+"""Heartbeats of managers in the database, and trial writes to the database.
+
+From them, every process knows which managers work, and whether writes succeed.
+"""
 
 import logging
 import threading
@@ -24,7 +27,7 @@ _TRIAL = 2.0
 
 
 class ManagerHeartbeat:
-    """Stores a heartbeat every five seconds, until the manager stops."""
+    """Stores a heartbeat in the database every five seconds, from ``start`` to ``stop``."""
 
     def __init__(
         self, store: Store, owner: str, progress: Callable[[], Iterable[Progress]]
@@ -38,12 +41,12 @@ class ManagerHeartbeat:
         self._task.start()
 
     def stop(self) -> None:
-        """Stop, and remove the row: other processes notice at once that the manager is gone."""
+        """Stop, and remove the heartbeat: other processes see at once that the manager is gone."""
         self._task.stop(_INTERVAL)
         self._store.database.write(lambda session: managers.remove(session, self._owner))
 
     def beat(self) -> None:
-        """Store a heartbeat with the age of each loop."""
+        """Store a heartbeat, with the seconds since each loop of the manager last succeeded."""
         loops = {
             progress.name: {"age": progress.age, "interval": progress.interval}
             for progress in self._all_progress()
@@ -54,9 +57,9 @@ class ManagerHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beats:
-    """The managers that are alive, and the latest heartbeat of all managers (None: there is none).
+    """The managers that are alive, and when any manager last stored a heartbeat.
 
-    ``now`` is when the heartbeats were read.
+    ``last`` is None if no manager has ever stored one. ``now`` is when the heartbeats were read.
     """
 
     alive: list[Heartbeat]
@@ -64,7 +67,7 @@ class Beats:
     now: datetime
 
     def warnings(self) -> list[str]:
-        """Return sentences about absent managers and stalled loops, without names of machines."""
+        """Return sentences about missing managers and stalled loops. They name no machine."""
         if self.last is None:
             return ["no manager is running"]
         if not self.alive:
@@ -81,14 +84,14 @@ class Beats:
 
 
 def find_beats(store: Store) -> Beats:
-    """Return the heartbeats of the managers that are alive, and the latest of all managers."""
+    """Return the managers that are alive, and when any manager last stored a heartbeat."""
     now = store.clock.now()
     with store.database.read() as session:
         return Beats(alive=managers.alive(session, now), last=managers.last_beat(session), now=now)
 
 
 class WriteTrials:
-    """Finds out whether the database can be written; one object per process.
+    """Finds out whether the database accepts writes. A process has one such object.
 
     However often readiness is checked, there is at most one trial write in five seconds.
     """
@@ -100,10 +103,11 @@ class WriteTrials:
         self._next = float("-inf")
 
     def error(self, beats: Beats) -> Exception | None:
-        """Return the error if the database answers and cannot be written (a full disk), else None.
+        """Return the error if the database answers but rejects writes (a full disk), else None.
 
-        Heartbeats are writes. If they are late, or if the last write of this process failed, a
-        trial write decides; without a result in time, the last write of this process.
+        Heartbeats are writes. If they are recent and the last write of this process succeeded,
+        there is no error. Otherwise a trial write decides. If the trial write has no result in
+        time, the last write of this process decides.
         """
         database = self._store.database
         is_late = beats.last is None or beats.now - beats.last > _LATE

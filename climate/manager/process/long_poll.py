@@ -1,11 +1,11 @@
 """Long polling: requests wait for newer notifications, a limited number at a time.
 
 A waiting request holds no database connection. One thread queries the database for all waiting
-requests: at each hint and, as hints may be lost, every poll interval. It sleeps while no request
+requests: at each hint, and every poll interval, as hints may be lost. It sleeps while no request
 waits.
 
-A project has at most a quarter of the places, and a quarter is kept for provisioners, so no project
-can keep all others waiting for a place.
+Requests of one project have at most a quarter of the places, and a quarter is kept for
+provisioners. So no project can occupy all places.
 """
 
 import logging
@@ -23,7 +23,7 @@ LOG = logging.getLogger(__name__)
 
 
 class LongPoll:
-    """The last notification number that this process knows, and the requests that wait for more."""
+    """The requests of this process that wait for new notifications."""
 
     def __init__(self, database: Database, news: Wakeup, poll_interval: float, places: int) -> None:
         """Allow ``places`` waiting requests; the thread starts with the first ``wait``."""
@@ -44,10 +44,10 @@ class LongPoll:
         return self._is_closed
 
     def place(self, project_id: str | None) -> ExitStack:
-        """Count a request as waiting until the returned context is closed (idempotent).
+        """Count a request as waiting, until the caller closes the returned context.
 
-        ``project_id`` is the requester's project; None: a provisioner. Raises TooManyFollowers if
-        the allowed number of requests waits already.
+        The caller may close it several times. ``project_id`` is the requester's project (None: a
+        provisioner). Raises TooManyFollowers if too many requests are waiting already.
         """
         with self._changed:
             self._check_place(project_id)
@@ -78,10 +78,10 @@ class LongPoll:
             self._followers += Counter()  # forgets projects without a request
 
     def wait(self, seen: int, seconds: float) -> bool:
-        """Wait until there is a notification with a number above ``seen``; return whether one came.
+        """Wait until there is a notification with a number above ``seen``; return True.
 
-        Return False after ``seconds``, and at once when ``close`` is called. The caller must count
-        as waiting (``place``), or else the thread does not query.
+        Returns False after ``seconds``, or as soon as ``close`` is called. The caller must have
+        called ``place``, because the thread queries only while requests are counted as waiting.
         """
         with self._changed:
             if self._thread is None and not self._is_closed:
@@ -93,7 +93,7 @@ class LongPoll:
             return self._seq > seen and not self._is_closed
 
     def close(self) -> None:
-        """Make all waiting requests, and all later calls of ``wait``, return at once."""
+        """Let all waiting requests, and all later calls of ``wait``, return at once."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""A thread that runs its steps at an interval, and earlier when it is woken."""
+"""A thread that runs functions at an interval, and earlier when it is woken."""
 
 import logging
 import threading
@@ -20,9 +20,9 @@ _MANY, _LONG_PAUSE = 100, 0.1
 
 @dataclass(slots=True)
 class Progress:
-    """When a loop last completed a run without an error, by ``time.monotonic``.
+    """When a loop last completed a run without an error, as a reading of ``time.monotonic``.
 
-    ``done_at`` is at first when the loop was created. ``interval`` is in seconds.
+    ``done_at`` is initially the time at which the loop was created. ``interval`` is in seconds.
     """
 
     name: str
@@ -41,7 +41,10 @@ class Progress:
 
 @contextmanager
 def logged(text: str) -> Iterator[None]:
-    """Log an error of the block, do not raise it; no traceback if the database is unavailable."""
+    """Return a context that logs an error of its block, and does not raise it.
+
+    If the database is unavailable, the log has no traceback.
+    """
     try:
         yield
     except Exception as error:
@@ -50,10 +53,11 @@ def logged(text: str) -> Iterator[None]:
 
 
 class PeriodicTask:
-    """Runs ``steps`` at each wake-up, and ``interval`` seconds after the end of their last run.
+    """A thread that calls the functions ``steps`` at each wake-up and at an interval.
 
-    If a step returns a number, that is how many items it handled; False means that it failed. An
-    error of a step is logged. It prevents neither the next step nor the next run of this step.
+    The interval begins at the end of the last run. A step may return the number of items that it
+    handled; False means that it failed. An error of a step is logged. It prevents neither the next
+    step nor the next run of this step.
     """
 
     def __init__(
@@ -64,7 +68,7 @@ class PeriodicTask:
         pause: float = _PAUSE,
         runs_at_start: bool = True,
     ) -> None:
-        """Prepare; nothing runs before ``start``. ``pause``: minimum seconds between two runs."""
+        """Prepare; no step runs before ``start``. ``pause``: minimum seconds between two runs."""
         self._name, self._steps = name, steps
         self._interval = min(interval, threading.TIMEOUT_MAX)
         self._progress = Progress(name, self._interval)
@@ -79,7 +83,7 @@ class PeriodicTask:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the running step should return soon."""
+        """Whether ``stop`` was called, so that a running step should return soon."""
         return self._stopping.is_set()
 
     def start(self) -> None:
@@ -95,7 +99,7 @@ class PeriodicTask:
     def stop(self, timeout: float | None = None) -> bool:
         """Stop; wait up to ``timeout`` seconds (None: no limit) for the running step.
 
-        Return whether the thread has ended: False means that the step is still running.
+        Returns whether the thread has ended. False means that a step is still running.
         """
         self._stopping.set()
         self._wake.set()

@@ -1,4 +1,4 @@
-"""Runtime: the collaborators of use cases; ``climate.bootstrap`` creates it once per process.
+"""Runtime: the objects that use cases need; ``climate.bootstrap`` creates it once per process.
 
 A function receives only the part that it needs: ``Store``, ``Catalog`` or ``Settings``. It receives
 the whole ``Runtime`` only to pass it on to functions that need several parts.
@@ -30,14 +30,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The database, and the clock that provides the times that are stored in it."""
+    """The database, and the clock whose times climate stores in it."""
 
     database: Database
     clock: Clock
 
 
 class Plugins(dict[str, ResourcePlugin]):
-    """The plug-ins by resource type; raises UnsupportedResourceType for any other type."""
+    """A dictionary of plug-ins by resource type.
+
+    Access to a type that is not enabled raises UnsupportedResourceType.
+    """
 
     def __missing__(self, resource_type: str) -> ResourcePlugin:
         enabled = ", ".join(sorted(self))
@@ -48,7 +51,7 @@ class Plugins(dict[str, ResourcePlugin]):
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The resource types with their plug-ins, and how to choose among resources."""
+    """The plug-ins of the resource types, and the operator's filters and weighers."""
 
     plugins: Plugins
     selection: Selection
@@ -56,15 +59,17 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """The collaborators of the use cases.
+    """The objects that the use cases of a process need.
 
-    ``wakeup`` and ``news`` are hints between processes; a lost hint costs at most one poll
-    interval. ``wakeup``: an event was written. ``news``: notifications got numbers. ``latest``
-    wakes requests that wait for new notifications. ``deletions`` limits the requests that wait for
-    the deletion of a lease. ``rng`` lets parallel requests begin with
-    different resources, and varies the pauses before retries. Without an ``enforcer`` no
-    enforcement service is called. Without ``trusts`` no plug-in can act as a user. ``store`` and
-    ``catalog`` group some of the other fields.
+    - ``wakeup`` and ``news`` send hints between processes: a ``wakeup`` that an event was written,
+      ``news`` that notifications got numbers. A lost hint costs at most one poll interval.
+    - ``latest`` wakes requests that wait for new notifications.
+    - ``deletions`` limits the requests that wait for the deletion of a lease.
+    - ``rng`` lets parallel requests begin with different resources, and varies the pauses before
+      retries.
+    - ``enforcer`` is None if no enforcement service is configured.
+    - ``trusts`` is None if no plug-in can act as a user.
+    - ``store`` and ``catalog`` group some of the other fields.
     """
 
     database: Database
@@ -90,18 +95,18 @@ class Runtime:
         object.__setattr__(self, "catalog", catalog)
 
     def close(self) -> None:
-        """Close all connections; no other thread may use the runtime any more."""
+        """Close all connections. No other thread may use the runtime afterwards."""
         self.latest.close()
         self.news.close()
         self.wakeup.close()
         self.database.dispose()
 
     def preference(self) -> Preference:
-        """Return the preference by which one request orders resources; it varies by request."""
+        """Return the order in which one request prefers resources; it differs between requests."""
         return Preference(self.rng.random(), self.selection)
 
     def plugin(self, resource_type: str) -> ResourcePlugin:
-        """Return the plug-in for a type; raises UnsupportedResourceType."""
+        """Return the plug-in for a resource type; raises UnsupportedResourceType."""
         return self.catalog.plugins[resource_type]
 
 

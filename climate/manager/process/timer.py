@@ -1,10 +1,10 @@
-"""Timer: calls jobs at a moment or at intervals, with APScheduler.
+"""Timer: calls jobs at a given time or at intervals, with APScheduler.
 
-Jobs are kept in memory, and only set flags or run short upkeep. Due events are in the events table,
-so a lost or late job delays events, but loses none.
+A job only sets a flag or does short upkeep. Jobs are kept in memory. The due events of leases are
+in the database, so a lost or late job delays events, but loses none.
 
 APScheduler uses the machine's wall clock. If an operator sets that clock back by an hour, the next
-interval job would run an hour late. So the timer compares the wall clock with monotonic time. When
+interval job would run an hour late. So the timer compares the wall clock with monotonic time. If
 the wall clock was set, it restarts all intervals.
 """
 
@@ -25,7 +25,7 @@ _STEP = 0.5
 
 
 class Timer:
-    """At most one alarm (``at``), and any number of interval jobs (``every``)."""
+    """Calls functions: one at a given time (``at``), and others at intervals (``every``)."""
 
     def __init__(self, clock: Clock) -> None:
         self.progress: list[Progress] = []
@@ -38,14 +38,14 @@ class Timer:
         )
 
     def start(self) -> None:
-        """Start running jobs, in threads."""
+        """Start the threads that run the jobs."""
         self._scheduler.start()
         threading.Thread(target=self._watch, name="wall clock", daemon=True).start()
 
     def every(self, seconds: float, job: Callable[[], object], name: str) -> None:
-        """Call ``job`` (short, thread-safe) every ``seconds``; ``name`` must be unique.
+        """Call ``job`` every ``seconds``. ``name`` must be unique.
 
-        An error of the job is logged.
+        The job must be short and thread-safe. If it raises an error, the timer logs it.
         """
         progress = Progress(name, seconds)
 
@@ -59,12 +59,15 @@ class Timer:
         self._scheduler.add_job(run, "interval", seconds=seconds, id=name)
 
     def at(self, moment: datetime, job: Callable[[], object]) -> None:
-        """Call ``job`` once, when climate's clock shows ``moment``; replaces the previous alarm."""
+        """Call ``job`` once, when climate's clock shows ``moment``.
+
+        Replaces the previous such job.
+        """
         run_at = _wall() + (moment - self._clock.now())
         self._scheduler.add_job(job, "date", run_date=run_at, id=_ALARM, replace_existing=True)
 
     def stop(self) -> None:
-        """Stop; wait for jobs that are running."""
+        """Stop the timer; wait for jobs that are running."""
         self._stopped.set()
         if self._scheduler.running:
             self._scheduler.shutdown(wait=True)

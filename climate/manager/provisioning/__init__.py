@@ -1,1 +1,1 @@
-"""Provisioning: prepare hosts before leases start, and switch off hosts that no lease needs."""
+"""Provisioning: prepare hosts before their leases start, and switch off hosts that are idle."""

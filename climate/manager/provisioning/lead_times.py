@@ -1,6 +1,7 @@
-"""Lead times of hosts, estimated from the durations of their last preparations.
+"""Lead times: how long before a lease the preparation of a host must begin.
 
-The durations are cached for a minute.
+They are estimated from the durations of the hosts' last preparations. The durations are cached for
+a minute.
 """
 
 import threading
@@ -20,7 +21,7 @@ _MAX_AGE = timedelta(minutes=1)
 
 
 class LeadTimes:
-    """A cache of the last preparation durations of all hosts. Thread-safe."""
+    """Estimates lead times from a cache of the hosts' last preparation durations. Thread-safe."""
 
     def __init__(self, settings: Provisioning) -> None:
         self._settings = settings
@@ -30,7 +31,7 @@ class LeadTimes:
         self._profiles: Mapping[str, Profile] = {}
 
     def refresh(self, session: Session, now: datetime) -> None:
-        """Read the durations of all hosts again if the cache is older than a minute."""
+        """Read the durations of all hosts from the database if the cache is older than a minute."""
         with self._lock:
             if self._read_at is not None and now - self._read_at < _MAX_AGE:
                 return
@@ -42,7 +43,10 @@ class LeadTimes:
             self._read_at = now  # last: after a failed query, the next call queries again
 
     def lead(self, host: Resource, hosts: int) -> Lead:
-        """Return the lead time of ``host`` for a lease of ``hosts`` hosts; needs ``refresh``."""
+        """Return the lead time of ``host`` for a lease of ``hosts`` hosts.
+
+        Call ``refresh`` before.
+        """
         policy = self._settings.policy
         profile = self._profiles.get(hardware(host)) or lead_time.profile((), policy)
         quantile = lead_time.of_all(self._settings.share, hosts)

@@ -1,10 +1,10 @@
 """Planner: request the preparation of hosts in time for their leases, and replace late hosts.
 
 Each run compares the bookings of the next hours with the existing preparations. So the planner also
-handles leases whose dates or hosts changed. Every manager has a planner. Two planners cannot create
-the same preparation, because preparations have a unique key and a planner locks the lease. All
-steps are idempotent. (An advisory lock is no alternative: a process holds only one advisory lock at
-a time, and a plug-in may need it.)
+handles leases whose dates or hosts changed. Every manager has a planner, and all steps are
+idempotent. Two planners cannot create the same preparation, because preparations have a unique key,
+and a planner locks the lease. (An advisory lock is no alternative: a process holds only one
+advisory lock at a time, and a plug-in may need it.)
 """
 
 import logging
@@ -43,10 +43,10 @@ _SLOW = "it was not ready while there was still time for another"
 
 
 def plan(runtime: Runtime, settings: Provisioning, lead_times: LeadTimes) -> int:
-    """Request due preparations, end preparations without a booking, and replace late hosts.
+    """Request preparations that are due, end those without a booking, and replace late hosts.
 
-    Return how many preparations were due. A lease whose host cannot be replaced does not block
-    other leases.
+    Returns how many preparations were due. If the host of a lease cannot be replaced, the function
+    continues with other leases.
     """
     now = runtime.clock.now()
     longest = timedelta(seconds=settings.policy.longest)
@@ -71,7 +71,7 @@ def plan(runtime: Runtime, settings: Provisioning, lead_times: LeadTimes) -> int
 def _due(
     session: Session, settings: Provisioning, lead_times: LeadTimes, now: datetime
 ) -> Mapping[str, Mapping[int, Lead]]:
-    """Return, by lease, the hosts whose preparation is due, each with its lead time."""
+    """Return the hosts whose preparation is due, each with its lead time, grouped by lease id."""
     until = now + timedelta(seconds=settings.policy.longest)
     bookings = preparations.unprepared(session, now, until)
     if not bookings:
@@ -91,7 +91,7 @@ def _due(
 
 
 def _request(clock: Clock, lease_id: str, leads: Mapping[int, Lead], session: Session) -> None:
-    """Store the missing preparations of a lease, and notify the provisioner of each."""
+    """Store the missing preparations of a lease, and write a notification for each."""
     now = clock.now()
     try:
         lease = leases.get(session, lease_id, lock=True)
@@ -127,7 +127,7 @@ def _new(booking: Booking, host: Resource, lead: Lead, now: datetime) -> Prepara
 
 
 def payload(task: Preparation) -> dict[str, str]:
-    """Return the payload of a ``node.prepare`` notification."""
+    """Return the payload of the ``node.prepare`` notification that requests this preparation."""
     return {
         "lease_id": task.lease_id,
         "node": task.node,
@@ -138,11 +138,11 @@ def payload(task: Preparation) -> dict[str, str]:
 
 
 def _replace(runtime: Runtime, task: Preparation) -> None:
-    """Quarantine a host and move its lease to another host.
+    """Quarantine a late host, and move its lease to another host.
 
-    A host that is only slow stays if no other host is available. The lock of a lease must come
-    before the locks of hosts, so this function needs two transactions. If the manager stops in
-    between, healing in the inventory sync replaces the host.
+    If the host is only slow and no other host is available, it stays. The lock of a lease must come
+    before the locks of hosts, so this function needs two transactions. If the manager stops between
+    them, the next inventory sync replaces the host.
     """
     failed = task.progress is PreparationState.FAILED
     reason = task.reason if failed and task.reason else _SLOW
@@ -157,7 +157,10 @@ def _replace(runtime: Runtime, task: Preparation) -> None:
 
 
 def _is_replaced(runtime: Runtime, task: Preparation, session: Session) -> bool:
-    """Quarantine a host in a rehearsal; return whether healing its lease replaces it."""
+    """Return whether another host would replace a late host in its lease.
+
+    To find out, quarantine the host and heal the lease in a transaction that rolls back.
+    """
     quarantine(runtime.clock.now(), task.resource_id, _SLOW, session)
     healing.heal(runtime, {task.resource_id}, task.lease_id, session)
     held = allocations.held(session, [task.reservation_id])
@@ -165,13 +168,16 @@ def _is_replaced(runtime: Runtime, task: Preparation, session: Session) -> bool:
 
 
 def quarantine(now: datetime, resource_id: int, reason: str, session: Session) -> None:
-    """Quarantine a host: it is not reservable any more, but its bookings stay."""
+    """Quarantine a host: leases cannot book it any more, but its present bookings stay."""
     resources.set_reservable(session, [resource_id], now, reservable=False)
     readiness.set_aside(session, resource_id, reason, now)
 
 
 class Planner:
-    """Plans preparations and shutdowns at each hint and at an interval, until it is stopped."""
+    """Plans preparations and shutdowns of hosts, from ``start`` to ``stop``.
+
+    It does so at an interval, and earlier at each hint that an event was written.
+    """
 
     def __init__(self, runtime: Runtime, settings: Provisioning) -> None:
         self._runtime, self._settings = runtime, settings
@@ -190,11 +196,11 @@ class Planner:
 
     @property
     def progress(self) -> list[Progress]:
-        """The progress of planning, and of the removal of old rows."""
+        """The progress of the loops that plan, and that remove old rows."""
         return [*self._task.progress, *self._forgetting.progress]
 
     def start(self) -> None:
-        """Start a thread for planning, and a thread that removes old preparations."""
+        """Start a thread that plans, and a thread that removes old preparations and shutdowns."""
         self._runtime.wakeup.subscribe(self._task.wake)
         self._task.start()
         self._forgetting.start()
@@ -202,13 +208,13 @@ class Planner:
     def stop(self) -> None:
         """Stop without waiting for the current planning run, which another manager repeats.
 
-        Waits for a removal of old preparations that is in progress.
+        If old preparations are being removed, wait for that.
         """
         self._task.stop(0)
         self._forgetting.stop()
 
     def forget(self) -> None:
-        """Remove preparations and shutdowns that were over more than ``kept`` ago."""
+        """Remove preparations and shutdowns that ended longer ago than the setting ``kept``."""
         before = self._runtime.clock.now() - self._settings.kept
         self._runtime.database.write(lambda session: preparations.forget(session, before))
         self._runtime.database.write(lambda session: shutdowns.forget(session, before))

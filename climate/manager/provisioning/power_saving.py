@@ -1,8 +1,9 @@
-"""Power saving: switch off hosts that no lease needs, and switch hosts on if spares are missing.
+"""Power saving: switch off hosts that no lease needs, and keep enough spare hosts on.
 
 Each run compares the free hosts with the bookings. Every manager does this, and all steps are
-idempotent. A shutdown ends only when its host has a preparation, has power, or is in quarantine
-because it could not be switched on. So no lease starts with a host that is off.
+idempotent. A shutdown is the record that a host is to be off, or is off. It ends only when the host
+has a preparation, has power, or is in quarantine because it could not be switched on. So no lease
+starts with a host that is off.
 """
 
 import logging
@@ -41,7 +42,7 @@ _NOT_ANY_MORE = "hosts are not switched off any more"
 
 
 class PowerSaver:
-    """The power saving of one manager; the planner calls ``run`` in each of its runs."""
+    """Switches idle hosts off and spare hosts on, for one manager; the planner calls ``run``."""
 
     def __init__(self, runtime: Runtime, settings: Provisioning, lead_times: LeadTimes) -> None:
         self._runtime, self._settings, self._lead_times = runtime, settings, lead_times
@@ -49,10 +50,10 @@ class PowerSaver:
         self._is_done = False
 
     def run(self) -> None:
-        """Advance shutdowns; from time to time, choose hosts to switch off or on.
+        """Advance the shutdowns of hosts; from time to time, choose hosts to switch off or on.
 
-        If power saving is disabled, it chooses no host: it cancels shutdowns that no provisioner
-        has claimed, and advances the others to their end.
+        If power saving is disabled, it chooses no host. It cancels the shutdowns that no
+        provisioner has claimed, and advances the others to their end.
         """
         policy = self._settings.energy
         if policy is None and not self._is_done:
@@ -73,9 +74,9 @@ class PowerSaver:
 def advance(runtime: Runtime, objection: str | None = None) -> None:
     """Cancel shutdowns of hosts that leases need, and end shutdowns that are finished.
 
-    Only shutdowns that no provisioner has claimed are cancelled. An ``objection``, which is a
-    reason, cancels all unclaimed shutdowns. Before a shutdown ends, climate enables the host's
-    service in the cloud; if that fails, the next run tries again.
+    A shutdown that a provisioner has claimed is not cancelled. If ``objection`` is set, all other
+    shutdowns are cancelled; it is the reason. Before a shutdown ends, climate enables the host's
+    service in the cloud. If that fails, the next run tries again.
     """
     with runtime.database.read() as session:
         now = runtime.clock.now()
@@ -120,7 +121,10 @@ def _enable_service(plugin: ResourcePlugin, task: Shutdown, host: Resource) -> b
 
 
 def plan(runtime: Runtime, settings: Provisioning, policy: Policy, lead_times: LeadTimes) -> None:
-    """Store which hosts are idle; request shutdowns of unneeded hosts, and power for spares."""
+    """Store which hosts are idle.
+
+    Then request that some are switched off, or spare hosts switched on.
+    """
     now = runtime.clock.now()
     runtime.database.write(
         lambda session: shutdowns.note_idle(
@@ -147,7 +151,10 @@ def plan(runtime: Runtime, settings: Provisioning, policy: Policy, lead_times: L
 def _free(
     session: Session, settings: Provisioning, lead_times: LeadTimes, now: datetime
 ) -> tuple[dict[int, Resource], list[FreeHost]]:
-    """Return the free hosts (on, and held by no lease) by id, and their idle and lead times."""
+    """Return the free hosts: those that are on, and that no lease holds.
+
+    The first result has the hosts by id, the second their idle and lead times.
+    """
     idle = shutdowns.idle(session, now)
     hosts = {
         id_: host
@@ -172,7 +179,10 @@ def _free(
 def _to_wake(
     session: Session, settings: Provisioning, free: list[FreeHost], policy: Policy, now: datetime
 ) -> list[Shutdown]:
-    """Return the shutdowns of hosts to switch on as spares, without hosts that a lease needs."""
+    """Return the shutdowns of the hosts to switch on as spares.
+
+    Hosts that a lease needs are not in the result, as their preparation switches them on.
+    """
     off = [task for task in shutdowns.resting(session) if policy.spare]
     if not off:
         return []
@@ -185,7 +195,10 @@ def _to_wake(
 
 
 def _wake(runtime: Runtime, seen: Shutdown, host: Resource) -> None:
-    """Enable the service of a spare host; then, if the host is still off, request power for it."""
+    """Request power for a host that is to be a spare.
+
+    First, enable its service in the cloud. Do nothing more if the host is not off any more.
+    """
 
     def work(session: Session) -> None:
         task = shutdowns.get(session, seen.id, lock=True)
@@ -204,11 +217,11 @@ def _request(
     seen: Collection[int],
     session: Session,
 ) -> list[Shutdown]:
-    """Store and return shutdowns, under locks of ``seen`` that block bookings and managers.
+    """Store and return the shutdowns of hosts to switch off.
 
-    ``seen`` contains the chosen hosts and the first host of all. The lock of the first host
-    serialises managers that chose different hosts. Without it, each manager might switch off hosts
-    that the other one counts as spares.
+    ``seen`` contains the ids of the chosen hosts and of the first host of all. The transaction
+    locks these. The locks of the chosen hosts block bookings. The lock of the first host serialises
+    managers: without it, each manager might switch off hosts that another manager counts as spares.
     """
     now = clock.now()
     allocations.lock(session, seen, wait=True)
@@ -232,9 +245,9 @@ def _new(host: Resource, free: FreeHost, policy: Policy, now: datetime) -> Shutd
 
 
 def saved(runtime: Runtime, since: datetime, until: datetime, period: Period) -> list[Saved]:
-    """Return the host-hours that hosts were off, an entry per hardware class and period.
+    """Return for how many host-hours hosts were off, with an entry per hardware class and period.
 
-    The future counts for nothing, and neither do shutdowns that have been removed.
+    The future counts for nothing, and neither do shutdowns whose records have been removed.
     """
     end = min(until, runtime.clock.now())
     with runtime.database.read() as session:

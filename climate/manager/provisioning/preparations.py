@@ -1,7 +1,7 @@
 """Use cases of provisioners that get hosts ready: find preparations, and report their progress.
 
-climate stores a report under the lock of the preparation. A report that the host is ready may let
-the lease start in the same transaction, so that transaction locks the lease first. The planner
+climate stores a report under the lock of the preparation. If the report is that the host is ready,
+the lease may start in the same transaction, so that transaction locks the lease first. The planner
 handles all other consequences for the lease.
 """
 
@@ -35,7 +35,7 @@ _find = reading(preparations.find)
 
 
 def find(runtime: Runtime, wanted: TaskFilter, page: Page, wait: float = 0.0) -> Part[Preparation]:
-    """Return a page of preparations; if it is empty, wait up to ``wait`` seconds for a match.
+    """Return a page of preparations. If it is empty, wait up to ``wait`` seconds for a match.
 
     Raises TooManyFollowers if too many requests are waiting already.
     """
@@ -57,7 +57,7 @@ def find(runtime: Runtime, wanted: TaskFilter, page: Page, wait: float = 0.0) ->
 
 
 def _until_expiry(database: Database, seen_at: datetime | None) -> float:
-    """Return the seconds from the last query until the next claim expires.
+    """Return the seconds until the next claim of a preparation expires, from ``seen_at`` on.
 
     The expiry of a claim causes no notification, so waiting requests must query again after it.
     """
@@ -71,8 +71,9 @@ def _until_expiry(database: Database, seen_at: datetime | None) -> float:
 def report(runtime: Runtime, id_: str, report: Report[PreparationState]) -> Preparation:
     """Store a provisioner's report, and return the changed preparation.
 
-    Raises NotFound, PreparationClaimed, InvalidTransition, and PreparationOver. Before it raises
-    PreparationOver, climate stores a report that the host is ready.
+    Raises NotFound, PreparationClaimed, InvalidTransition. Raises PreparationOver if the
+    preparation is over; but if the report is that the host is ready, climate stores it all the
+    same.
     """
     after = runtime.database.write(partial(_report, runtime, id_, report))
     after.check_not_over()
@@ -121,9 +122,10 @@ def _apply(
 def _accepted(
     session: Session, before: Preparation, report: Report[PreparationState], now: datetime
 ) -> Preparation:
-    """Return the claimed preparation; raises PreparationClaimed during a shutdown of its host.
+    """Return the preparation with the provisioner's claim.
 
-    An owner can always extend its claim: climate starts no shutdown of a host with a preparation.
+    Raises PreparationClaimed if a shutdown of the host is not over. An owner can always extend its
+    claim: while a host has a preparation, climate starts no shutdown of it.
     """
     after = preparation.accept(before, report.owner, now, now + report.claim)
     is_new = after.attempt != before.attempt
@@ -135,7 +137,10 @@ def _accepted(
 def _apply_when_over(
     _session: Session, over: Preparation, report: Report[PreparationState], now: datetime
 ) -> Preparation:
-    """Return the ended preparation, with the time ``now`` if its owner reports the host ready."""
+    """Return a preparation that is over, after a late report about it.
+
+    If its owner reports that the host is ready, the result has ``now`` as the time of that.
+    """
     is_ready = report.state is PreparationState.READY and report.owner == over.owner
     if not is_ready or over.ready_at is not None:
         return over
@@ -145,7 +150,10 @@ def _apply_when_over(
 def _learn(
     session: Session, task: Preparation, report: Report[PreparationState], now: datetime
 ) -> None:
-    """Store the duration of a cold preparation; end the host's quarantine, as the host works."""
+    """Store how long the preparation took if the host was off before.
+
+    Also end the quarantine of the host, as it works.
+    """
     total = sum(report.seconds.values())
     if report.cold and total > 0:
         readiness.remember(session, task.resource_id, task.hardware, total)

@@ -1,4 +1,4 @@
-"""Use cases of host readiness: show how ready hosts are, and quarantine hosts."""
+"""Use cases of the readiness of hosts: show it, and quarantine hosts."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -28,9 +28,10 @@ _SETTLING = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True)
 class HostReadiness:
-    """How ready a host is for its next lease.
+    """How ready a host is for its next lease, and what is known about its preparations.
 
-    ``lead`` is its lead time for a lease of this host alone; None if provisioning is disabled.
+    ``lead`` is the host's lead time for a lease with no other host. It is None if provisioning is
+    disabled.
     """
 
     host: Resource
@@ -41,7 +42,7 @@ class HostReadiness:
 
 
 def of_lease(runtime: Runtime, lease: Lease) -> Shown:
-    """Return the readiness of a lease's hosts together, and the hosts for which its start waits."""
+    """Return how ready the hosts of a lease are together, and for which hosts its start waits."""
     now = runtime.clock.now()
     with runtime.database.read() as session:
         shown = pure.shown(preparations.going_on(session, lease_id=lease.id), now)
@@ -52,7 +53,7 @@ def of_lease(runtime: Runtime, lease: Lease) -> Shown:
 
 
 def of_host(runtime: Runtime, resource_id: int) -> HostReadiness:
-    """Return a host's readiness for its next lease, and its lead time; raises NotFound."""
+    """Return how ready a host is for its next lease, and its lead time; raises NotFound."""
     now, settings = runtime.clock.now(), runtime.settings.provisioning
     with runtime.database.read() as session:
         host = _host(session, resource_id)
@@ -67,10 +68,11 @@ def of_host(runtime: Runtime, resource_id: int) -> HostReadiness:
 
 
 def set_aside(runtime: Runtime, resource_id: int, reason: str | None) -> HostReadiness:
-    """Quarantine a host for ``reason``, or end its quarantine (None); raises NotFound.
+    """Quarantine a host for ``reason``; if ``reason`` is None, end its quarantine.
 
-    A host in quarantine gets no new bookings. When its quarantine ends, climate requests the host's
-    failed preparations again. The host becomes reservable when the inventory sync finds it usable.
+    A host in quarantine gets no new bookings. When its quarantine ends, climate requests its failed
+    preparations again. The host becomes reservable when the inventory sync finds it usable. Raises
+    NotFound.
     """
 
     def work(session: Session) -> None:
@@ -102,10 +104,10 @@ def summary(runtime: Runtime, since: datetime, until: datetime, period: Period) 
 def host_status(
     session: Session, settings: Provisioning | None, registered: Sequence[Resource], now: datetime
 ) -> tuple[Collection[int], Collection[int]]:
-    """Return the ids of (hosts in quarantine, other hosts for which being off is no failure).
+    """Return the ids of the hosts in quarantine, and of other hosts that may be off.
 
-    Provisioners prepare these other hosts on demand, and no lease needs them now. Both results are
-    empty if provisioning is disabled.
+    A host may be off if provisioners prepare it on demand and no lease needs it now. Both results
+    are empty if provisioning is disabled.
     """
     hosts = [resource for resource in registered if resource.type == HOST]
     if settings is None or not hosts:

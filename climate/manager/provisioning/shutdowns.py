@@ -1,9 +1,9 @@
 """Use cases of provisioners that switch hosts off: find shutdowns, and report their progress.
 
 Only the provisioner that owns the claim of a shutdown may switch its host off. Before climate
-accepts a claim, it disables the host's service in the cloud, which fails if the host has occupants.
-No transaction is open during this call. A booking in the meantime is harmless: the host is switched
-off, and then prepared for the booking's lease.
+accepts a claim, it disables the host's service in the cloud. That fails if users' servers run on
+the host. No transaction is open during this call. A booking in the meantime is harmless: the host
+is switched off, and then prepared for the booking's lease.
 """
 
 from datetime import datetime
@@ -27,10 +27,10 @@ get = reading(shutdowns.get)
 
 
 def report(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> Shutdown:
-    """Store a provisioner's report, and return the changed shutdown.
+    """Store a provisioner's report on a shutdown, and return the changed shutdown.
 
-    Raises NotFound, ShutdownClaimed, ShutdownOver, InvalidTransition, and BackendUnavailable if the
-    cloud does not answer.
+    Raises NotFound, ShutdownClaimed, ShutdownOver, InvalidTransition. Raises BackendUnavailable if
+    the cloud does not answer.
     """
     if report.state is ShutdownState.ACCEPTED:
         _reserve_host(runtime, id_, report)
@@ -41,7 +41,10 @@ def report(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> Shutdow
 
 
 def _reserve_host(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> None:
-    """Disable the host in the cloud for a new claim; if the cloud refuses, cancel the shutdown."""
+    """Disable the service of a host in the cloud before a provisioner claims its shutdown.
+
+    If the cloud refuses, cancel the shutdown and raise ShutdownOver.
+    """
     now = runtime.clock.now()
     with runtime.database.read() as session:
         before = shutdowns.get(session, id_)
@@ -88,9 +91,10 @@ def _applied(
 def _accepted(
     session: Session, before: Shutdown, report: Report[ShutdownState], now: datetime
 ) -> Shutdown:
-    """Return the claimed shutdown; raises ShutdownOver if a lease needs the host.
+    """Return the shutdown with the provisioner's claim.
 
-    Once claimed, a shutdown must be finished, even if a lease needs the host.
+    Raises ShutdownOver if a lease needs the host. But once a provisioner has claimed a shutdown, it
+    must finish it, even if a lease needs the host.
     """
     after = shutdown.accept(before, report.owner, now, now + report.claim)
     if before.progress is ShutdownState.WANTED and shutdowns.is_needed(session, before, now):
@@ -99,7 +103,7 @@ def _accepted(
 
 
 def _cancel(id_: str, seen: Shutdown, reason: str, session: Session) -> None:
-    """Cancel the shutdown, unless another provisioner has claimed it in the meantime."""
+    """Cancel a shutdown, unless a provisioner has claimed it in the meantime."""
     task = shutdowns.get(session, id_, lock=True)
     if task.attempt == seen.attempt and task.progress in shutdown.OPEN and task.over_at is None:
         shutdowns.store(session, shutdown.given_up(task, reason))

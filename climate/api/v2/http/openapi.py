@@ -39,7 +39,7 @@ _GROUPS = {
     "Leases": ("Windows of time with reserved resources.", {"leases", "past-leases"}),
     "Capacity": (
         "Free and booked resources over time, and limits.",
-        {"availability", "limits"},
+        {"availability", "calendar", "utilisation", "limits"},
     ),
     "Resources": ("Resources that can be reserved.", {"resources", "resource-types"}),
     "Notifications": ("The log of changes, and webhooks.", {"notifications", "subscriptions"}),
@@ -52,7 +52,7 @@ _GROUPS = {
         "Managers and overdue work, for operators.",
         {"managers", "overdue-events"},
     ),
-    "Service": ("The version and this document.", {"", "openapi.json", "docs"}),
+    "Service": ("The caller, the version, and this document.", {"", "openapi.json", "docs", "me"}),
 }
 
 

@@ -20,6 +20,7 @@ from waitress.parser import HTTPRequestParser
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, Task, ThreadedTaskDispatcher, WSGITask
 
+MAX_BODY_BYTES = 1024 * 1024
 # Key of the WSGI environment: the status and the reason of a rejection.
 REJECTION = "climate.rejection"
 _HEALTH = "/healthz"

@@ -13,9 +13,8 @@ from oslo_config.cfg import ConfigOpts
 from waitress.adjustments import Adjustments
 from waitress.task import ThreadedTaskDispatcher
 
-from climate.api.app import MAX_BODY_BYTES
 from climate.api.auth import is_loopback
-from climate.api.connections import Server
+from climate.api.server.connections import MAX_BODY_BYTES, Server
 from climate.config.registry import Misconfigured
 
 LOG = logging.getLogger(__name__)

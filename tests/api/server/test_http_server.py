@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from climate.api import http_server
+from climate.api.server import http_server
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from flask.testing import FlaskClient
 
 from climate import bootstrap as parts
-from climate.api import http_server
+from climate.api.server import http_server
 from climate.bootstrap import Manager
 from climate.db import managers
 from climate.db.engine import schema

@@ -13,7 +13,7 @@ import pytest
 import requests
 from flask import Flask
 
-from climate.api import connections, http_server
+from climate.api.server import connections, http_server
 from tests.conftest import MakeStory
 from tests.support.process import free_port
 

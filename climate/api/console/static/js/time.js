@@ -1,0 +1,240 @@
+// Times: the chosen zone, UTC beside it, and the server's clock.
+
+const KEY = "climate-zone";
+const BROWSER_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+const formatters = new Map(); // A formatter takes milliseconds to make, so each is made once.
+let ahead = 0; // the server's clock minus the browser's, in ms
+let chosen = stored();
+
+function stored() {
+  try {
+    const zone = localStorage.getItem(KEY) || BROWSER_ZONE;
+    Intl.DateTimeFormat("en", { timeZone: zone });
+    return zone;
+  } catch {
+    return BROWSER_ZONE;
+  }
+}
+
+/** The zone in which times are shown, such as "Europe/Berlin". */
+export function zone() {
+  return chosen;
+}
+
+/** Choose a zone for this browser; an empty text chooses the browser's own. */
+export function chooseZone(text) {
+  try {
+    if (text) localStorage.setItem(KEY, text);
+    else localStorage.removeItem(KEY);
+  } catch {
+    // Storage is blocked: the choice holds until the page is left.
+  }
+  chosen = text || BROWSER_ZONE;
+  document.dispatchEvent(new CustomEvent("zonechange", { detail: chosen }));
+}
+
+/** Whether the zone was chosen here; else it is the browser's. */
+export function isZoneChosen() {
+  return chosen !== BROWSER_ZONE;
+}
+
+/** The place of the zone: "Berlin", "New York", "UTC". */
+export function zoneName() {
+  return chosen.split("/").pop().replaceAll("_", " ");
+}
+
+/** The zone's offset at `date`: "UTC+1", "UTC+5:30". */
+export function offsetName(date = serverNow()) {
+  const minutes = Math.round(offset(date) / 60000);
+  if (minutes === 0) return "UTC";
+  const rest = Math.abs(minutes) % 60;
+  const hours = Math.trunc(Math.abs(minutes) / 60);
+  return `UTC${minutes < 0 ? "\u2212" : "+"}${hours}${rest ? `:${String(rest).padStart(2, "0")}` : ""}`;
+}
+
+/** Set the server's clock: `me.now`. */
+export function setServerNow(text) {
+  ahead = Date.parse(text) - Date.now();
+}
+
+/** Now, by the server's clock. */
+export function serverNow() {
+  return new Date(Date.now() + ahead);
+}
+
+/**
+ * The calendar fields of a moment in a zone.
+ * @returns {{year: number, month: number, day: number, hour: number, minute: number, second: number, weekday: string, monthName: string}}
+ */
+export function fields(date, timeZone = chosen) {
+  const parts = {};
+  for (const { type, value } of formatter(timeZone).formatToParts(date)) parts[type] = value;
+  return {
+    year: Number(parts.year), month: MONTHS.indexOf(parts.month) + 1, day: Number(parts.day),
+    hour: Number(parts.hour) % 24, minute: Number(parts.minute), second: Number(parts.second),
+    weekday: parts.weekday, monthName: parts.month,
+  };
+}
+
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+function formatter(timeZone) {
+  if (!formatters.has(timeZone)) {
+    formatters.set(timeZone, new Intl.DateTimeFormat("en-US", {
+      timeZone, hourCycle: "h23", weekday: "short", year: "numeric", month: "short", day: "numeric",
+      hour: "2-digit", minute: "2-digit", second: "2-digit",
+    }));
+  }
+  return formatters.get(timeZone);
+}
+
+const two = (number) => String(number).padStart(2, "0");
+
+/** "11:00" in the chosen zone. */
+export function clock(date, timeZone = chosen) {
+  const { hour, minute } = fields(date, timeZone);
+  return `${two(hour)}:${two(minute)}`;
+}
+
+/** "14:32:07" in the chosen zone. */
+export function clockSeconds(date) {
+  return `${clock(date)}:${two(fields(date).second)}`;
+}
+
+/** "Wed 16 Jan", with the year if it is not the present one. */
+export function day(date, timeZone = chosen) {
+  const { weekday, day: number, monthName, year } = fields(date, timeZone);
+  const present = fields(serverNow(), timeZone).year;
+  return `${weekday} ${number} ${monthName}${year === present ? "" : ` ${year}`}`;
+}
+
+/** "Wed 16 Jan, 11:00" in the chosen zone. */
+export function moment(date) {
+  return `${day(date)}, ${clock(date)}`;
+}
+
+/** "Wed 11:00": for times within a few days of now, or beside the date itself. */
+export function shortMoment(date) {
+  return `${fields(date).weekday} ${clock(date)}`;
+}
+
+/** "Wed 11:00 to Thu 07:00"; dates are added where the weekday is not enough. */
+export function range(start, end) {
+  const near = (date) => Math.abs(date - serverNow()) < 6 * 86400_000;
+  if (near(start) && near(end)) return `${shortMoment(start)} to ${shortMoment(end)}`;
+  const same = day(start) === day(end);
+  return `${moment(start)} to ${same ? clock(end) : moment(end)}`;
+}
+
+/** "10:00 UTC", with the day if it is another one than in the chosen zone. */
+export function utc(date) {
+  const other = day(date) !== day(date, "UTC");
+  return `${other ? `${fields(date, "UTC").weekday} ` : ""}${clock(date, "UTC")} UTC`;
+}
+
+/** "20 h", "31 h 28 min", "45 s", "30 days": the two largest units. */
+export function duration(seconds) {
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 60) return `${whole} s`;
+  const minutes = Math.round(whole / 60);
+  if (minutes < 60) return `${minutes} min`;
+  if (minutes < 96 * 60) return joined(Math.floor(minutes / 60), "h", minutes % 60, "min");
+  const hours = Math.round(minutes / 60);
+  return joined(Math.floor(hours / 24), "days", hours % 24, "h");
+}
+
+function joined(large, unit, small, smallUnit) {
+  return small ? `${large} ${unit} ${small} ${smallUnit}` : `${large} ${unit}`;
+}
+
+const UNITS = { s: 1, min: 60, m: 60, h: 3600, d: 86400, w: 604800 };
+
+/** Seconds of "20 h", "90 min", "2 d 4 h", "1:30" or "20" (hours); null if it is none of these. */
+export function parseDuration(text) {
+  const clean = text.trim().toLowerCase();
+  if (/^\d+(\.\d+)?$/.test(clean)) return Math.round(Number(clean) * 3600) || null;
+  const hours = clean.match(/^(\d+):([0-5]\d)$/);
+  if (hours) return Number(hours[1]) * 3600 + Number(hours[2]) * 60 || null;
+  const pattern = /(\d+(?:\.\d+)?)\s*(seconds?|secs?|s|minutes?|mins?|m|hours?|h|days?|d|weeks?|w)(?=[\s\d,]|$)/g;
+  let seconds = 0;
+  const rest = clean.replace(pattern, (_all, number, unit) => {
+    const short = unit.startsWith("mi") ? "min" : unit[0];
+    seconds += Number(number) * UNITS[short];
+    return "";
+  });
+  return rest.replace(/[\s,]/g, "") === "" && seconds > 0 ? Math.round(seconds) : null;
+}
+
+/** Milliseconds that the zone is ahead of UTC at `date`. */
+export function offset(date, timeZone = chosen) {
+  const { year, month, day: number, hour, minute, second } = fields(date, timeZone);
+  const wall = Date.UTC(year, month - 1, number, hour, minute, second);
+  return wall - Math.floor(date.getTime() / 1000) * 1000;
+}
+
+/**
+ * The moment of a wall clock time in the chosen zone. A repeated hour means the first; a skipped
+ * one gives the same moment as an hour later.
+ */
+export function atWall(year, month, number, hour = 0, minute = 0) {
+  const wall = Date.UTC(year, month - 1, number, hour, minute);
+  const times = candidates(wall);
+  const right = times.filter((time) => time + offset(new Date(time)) === wall);
+  return new Date(right.length ? Math.min(...right) : times[0]);
+}
+
+const DAY = 86400_000;
+
+/** The moments that a wall clock time, as if it were UTC, has by the offsets before and after it. */
+function candidates(wall) {
+  return [wall - offset(new Date(wall - DAY)), wall - offset(new Date(wall + DAY))];
+}
+
+/** Midnight in the chosen zone, `days` after the day of `date`. */
+export function midnight(date, days = 0) {
+  const { year, month, day: number } = fields(date);
+  return atWall(year, month, number + days);
+}
+
+/** The value of an `<input type="datetime-local">` for `date` in the chosen zone. */
+export function toInput(date) {
+  const { year, month, day: number, hour, minute } = fields(date);
+  return `${year}-${two(month)}-${two(number)}T${two(hour)}:${two(minute)}`;
+}
+
+/**
+ * The moments of the text of an `<input type="datetime-local">` in the chosen zone: none if the text
+ * is no time or if the clocks skip it, two if the clocks repeat it.
+ * @returns {{dates: Date[], skippedTo: Date|null}} `skippedTo`: when the clocks were put forward
+ */
+export function wallMoments(text) {
+  const match = text.match(/^(\d{4,})-(\d\d)-(\d\d)T(\d\d):(\d\d)/);
+  if (!match) return { dates: [], skippedTo: null };
+  const [year, month, number, hour, minute] = match.slice(1).map(Number);
+  const wall = Date.UTC(year, month - 1, number, hour, minute);
+  const times = candidates(wall).filter((time) => time + offset(new Date(time)) === wall);
+  const dates = [...new Set(times)].sort((one, other) => one - other).map((time) => new Date(time));
+  return { dates, skippedTo: dates.length ? null : shift(wall) };
+}
+
+/** The first moment after the clocks were put forward within a day of `wall`. */
+function shift(wall) {
+  let [low, high] = [wall - 2 * DAY, wall + 2 * DAY];
+  const before = offset(new Date(low));
+  while (high - low > 60_000) {
+    const middle = Math.floor((low + high) / 120_000) * 60_000;
+    if (offset(new Date(middle)) === before) low = middle;
+    else high = middle;
+  }
+  return new Date(high);
+}
+
+/** The moment of an `<input type="datetime-local">`, the first of two; null if there is none. */
+export function fromInput(text) {
+  return wallMoments(text).dates[0] || null;
+}
+
+/** ISO 8601 in UTC to the second, as the API reads it. */
+export function iso(date) {
+  return new Date(Math.round(date.getTime() / 1000) * 1000).toISOString().replace(".000Z", "Z");
+}

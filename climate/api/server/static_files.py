@@ -1,0 +1,66 @@
+"""Static files of web pages: read once, compressed once, with entity tags."""
+
+import gzip
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+from importlib.resources.abc import Traversable
+from typing import NamedTuple
+
+from flask import request
+
+from climate.core.errors import NotFound
+
+# The browser keeps the file, and asks whether it is current.
+_REVALIDATE = "no-cache"
+_FOREVER = "public, max-age=31536000, immutable"
+
+
+class _File(NamedTuple):
+    """A file, plain and compressed, with its entity tag."""
+
+    content: bytes
+    compressed: bytes
+    tag: str
+
+
+class StaticFiles:
+    """Files by the name in their address, with the place and the media type of each."""
+
+    def __init__(self, places: Mapping[str, tuple[Traversable, str]]) -> None:
+        self._places = places
+        self._read: dict[str, _File] = {}
+
+    @cached_property
+    def version(self) -> str:
+        """A text that differs if any name or content differs."""
+        digest = hashlib.sha256()
+        for name in sorted(self._places):
+            digest.update(f"{name}\n{self._file(name).tag}\n".encode())
+        return digest.hexdigest()[:16]
+
+    def answer(self, name: str, version: str | None = None) -> tuple[bytes, int, Mapping[str, str]]:
+        """Return the body, the status and the headers of the answer; raises NotFound.
+
+        If ``version`` is that of these files, the browser keeps the file without asking again.
+        """
+        if name not in self._places:
+            raise NotFound("The requested URL was not found on the server.")
+        stored, media_type = self._file(name), self._places[name][1]
+        is_compressed = request.accept_encodings.quality("gzip") > 0
+        headers = {
+            "Content-Type": media_type,
+            "Cache-Control": _FOREVER if version == self.version else _REVALIDATE,
+            "ETag": f'"{stored.tag}{"-gzip" if is_compressed else ""}"',
+            "Vary": "Accept-Encoding",
+        }
+        if not is_compressed:
+            return stored.content, 200, headers
+        return stored.compressed, 200, {**headers, "Content-Encoding": "gzip"}
+
+    def _file(self, name: str) -> _File:
+        if name not in self._read:
+            content = self._places[name][0].read_bytes()
+            digest = hashlib.sha256(content).hexdigest()[:32]
+            self._read[name] = _File(content, gzip.compress(content, mtime=0), digest)
+        return self._read[name]
