@@ -15,7 +15,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from climate.core.lease import blazar_wire
 from climate.core.notifications.message import Matches, Notification, NotificationFilter
+from climate.core.window import Window
 from climate.db.tables.bulk import Rows, insert, record
 from climate.db.tables.leases import columns
 from climate.db.tables.notifications import DeadLetterRow, OutboxRow, RelayRow
@@ -64,9 +66,22 @@ _PUBLISH = (
 )
 
 
-def write(session: Session, event_type: str, payload: Mapping[str, Any], now: datetime) -> None:
-    """Add a notification; ``payload`` names its project, and its lease if it has one."""
-    write_all(session, [(event_type, payload)], now)
+def write(
+    session: Session,
+    event_type: str,
+    payload: Mapping[str, Any],
+    now: datetime,
+    before: Window | None = None,
+) -> None:
+    """Add a notification; ``payload`` names its project, and its lease if it has one.
+
+    ``before`` is the window of the lease before a change of it.
+    """
+    row = _row(event_type, payload, now)
+    if before is not None:
+        row["changed_from"] = min(before.start, row["changed_from"])
+        row["changed_until"] = max(before.end, row["changed_until"])
+    insert(session, (OutboxRow, [row]))
 
 
 def write_all(
@@ -83,6 +98,7 @@ def rows(notifications: Iterable[tuple[str, Mapping[str, Any]]], now: datetime) 
 
 def _row(event_type: str, payload: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     types = {reservation["resource_type"] for reservation in payload.get("reservations", [])}
+    window = blazar_wire.window(payload)
     return {
         "message_id": str(uuid.uuid4()),
         "event_type": event_type,
@@ -91,6 +107,8 @@ def _row(event_type: str, payload: Mapping[str, Any], now: datetime) -> dict[str
         "payload": dict(payload),
         "created_at": now,
         "resource_types": f" {' '.join(sorted(types))} ",
+        "changed_from": window and window.start,
+        "changed_until": window and window.end,
     }
 
 
