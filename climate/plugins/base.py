@@ -224,6 +224,11 @@ class ResourcePlugin(abc.ABC):
     #: Otherwise it calls them only for new reservations.
     looks_up_changes: ClassVar[bool] = False
 
+    @property
+    def type_of_resources(self) -> str:
+        """The type of the resources that reservations of this type are on."""
+        return self.resources_type or self.resource_type
+
     def look_up(self, params: Mapping[str, Any], _requester: Requester) -> Mapping[str, Any]:
         """Return ``params``, completed with the cloud's data about the objects that they name.
 

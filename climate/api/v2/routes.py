@@ -11,7 +11,7 @@ from climate.api import discovery
 from climate.api.call import Answer, Api
 from climate.api.route import Route
 from climate.api.v2 import me
-from climate.api.v2.capacity import availability, calendar, calendar_schemas
+from climate.api.v2.capacity import availability, calendar, calendar_schemas, utilisation
 from climate.api.v2.capacity import schemas as capacity_schemas
 from climate.api.v2.documentation import page
 from climate.api.v2.documentation.examples import examples
@@ -129,6 +129,11 @@ ROUTES = [
           query=calendar_schemas.CalendarQuery,
           answers={200: calendar_schemas.Calendar, 304: None},
           request_headers=("If-None-Match",), response_headers=("ETag",)),
+    Route("GET", "/v2/calendar/changes", calendar.changes, "calendar:get",
+          query=calendar_schemas.ChangesQuery, answers={200: calendar_schemas.Changes},
+          own_errors=(TooManyFollowers,)),
+    Route("GET", "/v2/utilisation", utilisation.index, "utilisation:get",
+          query=utilisation.Query, answers={200: utilisation.Utilisation}),
     Route("GET", "/v2/limits", limits.show_limits, "limits:get", query=limits.LimitsQuery,
           answers={200: (limits.Limits, limits.LimitsWithLeases)}),
 
