@@ -13,6 +13,7 @@ import { cellWords, spanWords, typeWords } from "./words.js";
 
 // Stacks have parts of other types, and no rows of their own.
 const WITHOUT_ROWS = ["virtual:stack"];
+const CORNERS = [1, 2, 3, 4]; // of the box, see calendar.css
 const ORDER = ["physical:host", "virtual:instance", "virtual:volume", "virtual:network", "virtual:floatingip", "flavor:instance"];
 
 /** Show the calendar; returns how to leave it. */
@@ -28,7 +29,7 @@ export async function mount(element, context) {
   const tools = toolbar(view, types, context);
   const [key, endLegend] = legend();
   element.append(h("h1", { class: "visually-hidden" }, "Calendar"), tools.element,
-    h("div", { class: "calendar-box" }, view.element, notice, layer), key);
+    h("div", { class: "calendar-box" }, view.element, CORNERS.map(() => h("i", { "aria-hidden": "true" })), notice, layer), key);
   view.start();
   const ends = [endLegend, attachTouch(view), attachReserve(view, { bar: tools.bar, layer, context }),
     attachAddress(view), attachLive(view), attachNotice(view, notice, context), attachCommands(view, tools, context)];
