@@ -13,7 +13,8 @@ const STATES = {
   failing: ["Failing", "warning"],
 };
 const SHOWN = 12; // rows before the rest is folded
-const HIDDEN = ["id", "cpu_info", "hypervisor_type", "hypervisor_version", "service_name", "hypervisor_hostname", "name", "address"];
+const HIDDEN = ["id", "cpu_info", "hypervisor_type", "hypervisor_version", "service_name", "hypervisor_hostname",
+  "name", "address"];
 
 /** The state of a resource in words: `[text, icon]`. */
 export function resourceState(state) {
@@ -28,7 +29,8 @@ export function propertyWords(properties) {
   if (memory) parts.push(`${Math.round((memory / 1024) * 10) / 10} GiB`);
   if (disk) parts.push(`${disk} GB disk`);
   for (const [key, value] of Object.entries(rest)) {
-    if (HIDDEN.includes(key) || key.startsWith("trait:") || key.startsWith("resources:") || String(value).length > 40) continue;
+    if (HIDDEN.includes(key) || key.startsWith("trait:") || key.startsWith("resources:")
+      || String(value).length > 40) continue;
     parts.push(`${key} ${value}`);
   }
   return parts.slice(0, 5).join(", ");
@@ -62,29 +64,36 @@ function oneType(type, list, me) {
     event.target.remove();
   }, { kind: "link" }) : null;
   return h("div", { class: "resources" }, h("h2", {}, typeTitle(type)),
-    h("div", { class: "table" }, h("table", {}, h("caption", { class: "visually-hidden" }, typeTitle(type)), head, body)), more);
+    h("div", { class: "table" },
+      h("table", {}, h("caption", { class: "visually-hidden" }, typeTitle(type)), head, body)), more);
 }
 
 function row(item, me, { isHidden, isTimed }) {
   const [text, symbol] = resourceState(item.state);
+  const hasShare = Object.keys(item.amounts || {}).length > 0;
   const at = item.ready_at ? new Date(item.ready_at) : null;
-  const title = me.allowed["resources:get"] ? link(`/console/resources/${encodeURIComponent(item.id)}`, name(item.name), { "data-focus": `r-${item.id}` }) : name(item.name);
+  const title = me.allowed["resources:get"]
+    ? link(`/console/resources/${encodeURIComponent(item.id)}`, name(item.name), { "data-focus": `r-${item.id}` })
+    : name(item.name);
   return h("tr", { hidden: isHidden, "data-resource": item.id },
     h("th", { scope: "row" }, title),
     h("td", {}, h("span", { class: "nowrap" }, icon(symbol), " ", text),
       item.handed_over === false ? h("small", { class: "quiet line" }, "not handed over yet") : null),
     h("td", { class: "optional" }, name(propertyWords(item.properties)),
-      Object.keys(item.amounts || {}).length ? h("small", { class: "quiet line" }, `Of it ${shareWords(item.amounts)}`) : null),
-    isTimed ? h("td", {}, at ? h("time", { datetime: item.ready_at, title: moment(at) }, shortMoment(at)) : null) : null);
+      hasShare ? h("small", { class: "quiet line" }, `Of it ${shareWords(item.amounts)}`) : null),
+    isTimed ? h("td", {}, at ? h("time", { datetime: item.ready_at, title: moment(at) }, shortMoment(at)) : null)
+      : null);
 }
 
-const CLASSES = { VCPU: "vCPUs", PCPU: "dedicated CPUs", MEMORY_MB: "MB memory", DISK_GB: "GB", VOLUMES: "volumes", GIGABYTES: "GB" };
+const CLASSES = { VCPU: "vCPUs", PCPU: "dedicated CPUs", MEMORY_MB: "MB memory", DISK_GB: "GB", VOLUMES: "volumes",
+  GIGABYTES: "GB" };
 
 const SINGLE = { VCPU: "vCPU", PCPU: "dedicated CPU", VOLUMES: "volume" };
 
 /** The part of a shared resource that the lease has: "4 vCPUs, 2048 MB memory". Pure. */
 export function shareWords(parts) {
-  return Object.entries(parts).map(([key, value]) => `${value} ${(value === 1 && SINGLE[key]) || CLASSES[key] || key}`).join(", ");
+  return Object.entries(parts).map(([key, value]) =>
+    `${value} ${(value === 1 && SINGLE[key]) || CLASSES[key] || key}`).join(", ");
 }
 
 function ready(readiness) {

@@ -12,7 +12,8 @@ let types = null;
 
 /** The enabled resource types by name, read once. */
 export function resourceTypes() {
-  types ??= get("/v2/resource-types").then((body) => new Map((body.resource_types || body).map((type) => [type.name, type])));
+  types ??= get("/v2/resource-types").then((body) =>
+    new Map((body.resource_types || body).map((type) => [type.name, type])));
   types.catch(() => { types = null; });
   return types;
 }
@@ -22,7 +23,8 @@ const suggestions = new Map();
 /** Names and values of the properties of a type: `[{name, values}]`, read once. */
 export function propertiesOf(type) {
   if (!suggestions.has(type)) {
-    const reading = get(`/v2/resource-types/${encodeURIComponent(type)}/properties`).then((body) => body.properties || body);
+    const path = `/v2/resource-types/${encodeURIComponent(type)}/properties`;
+    const reading = get(path).then((body) => body.properties || body);
     reading.catch(() => suggestions.delete(type));
     suggestions.set(type, reading);
   }
@@ -40,9 +42,12 @@ export function reservationFields(known, type, params = {}, { isChange = false, 
   const unit = typeTitle(type);
   const list = parameters(known.get(type)?.schema || { properties: {} }, { unit });
   const inputs = new Map();
+  const present = (parameter) => {
+    if (parameter.key === "min" && params.min === params.max) return "";
+    return params[parameter.key] ?? (isChange ? null : first(parameter));
+  };
   const place = (parameter) => {
-    const value = parameter.key === "min" && params.min === params.max ? "" : params[parameter.key] ?? (isChange ? null : first(parameter));
-    const control = makeControl(parameter, value, type, changed);
+    const control = makeControl(parameter, present(parameter), type, changed);
     inputs.set(parameter.key, { parameter, ...control });
     return control.element;
   };
@@ -115,13 +120,15 @@ function makeControl(parameter, value, type, changed) {
 function input({ key, kind, isRequired, choices, fallback, least, most }) {
   const common = { "data-param": key, required: isRequired };
   if (kind === "choice") {
-    const all = isRequired || fallback !== null || choices.some(([value]) => value === "") ? choices : [["", "As configured"], ...choices];
+    const isComplete = isRequired || fallback !== null || choices.some(([value]) => value === "");
+    const all = isComplete ? choices : [["", "As configured"], ...choices];
     return h("select", common, all.map(([value, text]) => h("option", { value }, text)));
   }
   if (kind === "flag") return h("input", { "data-param": key, type: "checkbox" });
-  if (["json", "file", "list"].includes(kind)) return h("textarea", { ...common, spellcheck: "false", rows: kind === "file" ? 10 : 3 });
-  if (kind === "integer") return h("input", { ...common, type: "number", step: 1, min: least, max: most, inputmode: "numeric" });
-  if (kind === "number") return h("input", { ...common, type: "number", step: "any", min: least, max: most });
+  const rows = kind === "file" ? 10 : 3;
+  if (["json", "file", "list"].includes(kind)) return h("textarea", { ...common, spellcheck: "false", rows });
+  const step = { integer: 1, number: "any" }[kind];
+  if (step) return h("input", { ...common, type: "number", step, min: least, max: most });
   return h("input", { ...common, type: "text", maxlength: 255, autocomplete: "off" });
 }
 
@@ -136,7 +143,8 @@ function labelled(parameter, control, changed) {
 /** A choice of a file, whose text becomes the text of the control. */
 function fileChoice({ label }, control, changed) {
   const status = h("span", { class: "hint", role: "status" });
-  const choice = h("input", { type: "file", accept: ".yaml,.yml,.json,.template,.txt,text/plain", "aria-label": `${label} from a file` });
+  const choice = h("input",
+    { type: "file", accept: ".yaml,.yml,.json,.template,.txt,text/plain", "aria-label": `${label} from a file` });
   choice.addEventListener("change", async () => {
     const [chosen] = choice.files;
     if (!chosen) return;
