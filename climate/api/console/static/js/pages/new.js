@@ -6,9 +6,8 @@ import { announce, button, debounce, h, icon, link, plain, replace } from "../do
 import { clearErrors, field, filledIn, loading, problemNote, setError } from "../forms.js";
 import { limitMeters } from "../lease/limits.js";
 import { note } from "../lease/parts.js";
-import { typeTitle } from "../lease/words.js";
 import { onChange } from "../live.js";
-import { reservationFields, resourceTypes } from "../request/reservation.js";
+import { reservationFields, resourceTypes, titleOf } from "../request/reservation.js";
 import { Checks, reserve } from "../request/result.js";
 import { reminderBody, reminderFields, windowBody, windowFields, windowTimes } from "../request/window.js";
 import { serverNow } from "../time.js";
@@ -102,7 +101,7 @@ class RequestForm {
       h("p", {}, "This service offers no resource types. Ask your operator."));
     const select = h("select",
       { "aria-label": "Type of the reservation to add", value: defaultType(names), id: "add-type" },
-      names.map((type) => h("option", { value: type }, typeTitle(type))));
+      names.map((type) => h("option", { value: type }, titleOf(this.types, type))));
     const addOne = () => this.add(select.value, {}).element.querySelector("input, select, textarea")?.focus();
     const add = button([icon("plus"), "Add a reservation"], addOne, { id: "add-reservation" });
     return h("div", { class: "adder" }, select, add);
@@ -114,7 +113,7 @@ class RequestForm {
       this.parts.splice(this.parts.indexOf(fields), 1);
       fields.element.remove();
       this.arrange();
-    }, { kind: "small", "aria-label": `Remove the reservation of ${typeTitle(type)}` });
+    }, { kind: "small", "aria-label": `Remove the reservation of ${titleOf(this.types, type)}` });
     fields.remove = remove;
     fields.element.append(h("div", { class: "actions end" }, remove));
     this.parts.push(fields);

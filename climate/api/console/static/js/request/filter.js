@@ -8,7 +8,7 @@ import { OPERATORS, toExpression, toTerms } from "./expression.js";
 /**
  * @param {string} label
  * @param {{value: string|Array, properties: function(): Promise<object[]>, changed?: function(): void}} options
- *   `properties` gives the suggestions: `[{name, values}]`
+ *   `properties` gives the suggestions: `[{name, values, numeric}]`
  * @returns {{element: HTMLElement, read: function(), set: function(string|Array), controls: function()}}
  */
 export function filterField(label, { value = "", properties, changed = () => {} }) {
@@ -34,8 +34,11 @@ export function filterField(label, { value = "", properties, changed = () => {} 
     const row = h("div", { class: "term" }, key, compare, input,
       button(icon("close"), () => { row.remove(); add.focus(); changed(); },
         { kind: "square quiet", "aria-label": "Remove the condition" }), values);
-    const suggest = () => replace(values, (known.get(key.value) || []).map((item) => h("option", { value: item })));
+    const suggest = () => replace(values, (known.get(key.value)?.values || []).map((item) => h("option", { value: item })));
     key.addEventListener("input", suggest);
+    key.addEventListener("change", () => {
+      if (known.get(key.value)?.numeric && !input.value) compare.value = ">=";
+    });
     input.addEventListener("focus", suggest);
     lines.append(row);
     return key;
@@ -94,8 +97,8 @@ export function filterField(label, { value = "", properties, changed = () => {} 
   text.addEventListener("input", () => text.setCustomValidity(
     !text.value.trim() || parsed(text.value) ? "" : "This is not JSON, such as [\">=\", \"$vcpus\", 8]."));
   properties().then((list) => {
-    for (const { name: key, values } of list) known.set(key, values || []);
-    replace(names, list.map(({ name: key }) => h("option", { value: key })));
+    for (const property of list) known.set(property.name, property);
+    replace(names, list.map((property) => h("option", { value: property.name })));
   }).catch(() => {}); // Suggestions only help.
   set(value);
   return { element, read, set, controls: () => (isText ? [text] : [...lines.querySelectorAll("[data-term]")]) };

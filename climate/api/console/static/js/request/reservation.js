@@ -18,6 +18,12 @@ export function resourceTypes() {
   return types;
 }
 
+/** The name of a type for people: ours, or that of its plug-in. */
+export function titleOf(known, type) {
+  const title = typeTitle(type);
+  return title === type ? known.get(type)?.title || type : title;
+}
+
 const suggestions = new Map();
 
 /** Names and values of the properties of a type: `[{name, values}]`, read once. */
@@ -39,8 +45,9 @@ export function propertiesOf(type) {
  * @param {{isChange?: boolean, changed?: function(): void}} [options]
  */
 export function reservationFields(known, type, params = {}, { isChange = false, changed = () => {} } = {}) {
-  const unit = typeTitle(type);
-  const list = parameters(known.get(type)?.schema || { properties: {} }, { unit });
+  const { schema = { properties: {} }, description = "", fixed = [] } = known.get(type) || {};
+  const unit = titleOf(known, type);
+  const list = parameters(schema, { unit }).filter(({ key }) => !isChange || !fixed.includes(key));
   const inputs = new Map();
   const present = (parameter) => {
     if (parameter.key === "min" && params.min === params.max) return "";
@@ -55,6 +62,7 @@ export function reservationFields(known, type, params = {}, { isChange = false, 
   const major = list.filter(isShown).map(place);
   const minor = list.filter((parameter) => !isShown(parameter) && (parameter.kind !== "filter")).map(place);
   const element = h("fieldset", { class: "group", "data-type": type }, h("legend", {}, unit),
+    description && !isChange ? h("p", { class: "hint lead" }, description) : null,
     h("div", { class: "fields" }, major),
     minor.length ? h("details", {}, h("summary", {}, "More settings"), h("div", { class: "fields" }, minor)) : null);
   const read = () => complete(Object.fromEntries([...inputs].map(([key, input]) => [key, input.read()])
