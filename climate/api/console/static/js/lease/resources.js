@@ -3,7 +3,7 @@
 import { button, h, icon, link, name } from "../dom.js";
 import { problemNote } from "../forms.js";
 import { moment, shortMoment } from "../time.js";
-import { contents, typeTitle } from "./words.js";
+import { contents, isOver, typeTitle } from "./words.js";
 
 const STATES = {
   ready: ["Ready", "check"],
@@ -43,7 +43,8 @@ export function resourceTable(lease, { resources, readiness }, me) {
   const list = resources.resources;
   if (!list.length) return [h("h2", {}, "Resources"), h("p", { class: "quiet" }, emptyText(lease))];
   const types = [...new Set(list.map((item) => item.resource_type))];
-  return [types.map((type) => oneType(type, list.filter((item) => item.resource_type === type), me)),
+  const isPast = isOver(lease);
+  return [types.map((type) => oneType(type, list.filter((item) => item.resource_type === type), me, isPast)),
     resources.next ? h("p", { class: "quiet" }, `The first ${list.length} are shown.`) : null, ready(readiness)];
 }
 
@@ -52,23 +53,23 @@ function emptyText(lease) {
   return `climate assigns ${contents(lease.reservations)} at the start.`;
 }
 
-function oneType(type, list, me) {
+function oneType(type, list, me, isPast) {
   const isHost = type === "physical:host";
   const isTimed = list.some((item) => item.ready_at);
-  const columns = [isHost ? "Host" : "Name", "State", "What it has", ...(isTimed ? ["Ready at"] : [])];
-  const head = h("thead", {}, h("tr", {}, columns.map((text, index) =>
-    h("th", { scope: "col", class: index === 2 ? "optional" : null }, text))));
-  const body = h("tbody", {}, list.map((item, index) => row(item, me, { isHidden: index >= SHOWN, isTimed })));
+  const columns = [isHost ? "Host" : "Name", isPast ? null : "State", "What it has", ...(isTimed ? ["Ready at"] : [])];
+  const head = h("thead", {}, h("tr", {}, columns.filter(Boolean).map((text) =>
+    h("th", { scope: "col", class: text === "What it has" ? "optional" : null }, text))));
+  const body = h("tbody", {}, list.map((item, index) => row(item, me, { isHidden: index >= SHOWN, isTimed, isPast })));
   const more = list.length > SHOWN ? button(`Show all ${list.length}`, (event) => {
     for (const line of body.children) line.hidden = false;
     event.target.remove();
   }, { kind: "link" }) : null;
-  return h("div", { class: "resources" }, h("h2", {}, typeTitle(type)),
+  return h("div", { class: "resources" }, h("h2", {}, isPast ? `${typeTitle(type)} that it had` : typeTitle(type)),
     h("div", { class: "table" },
       h("table", {}, h("caption", { class: "visually-hidden" }, typeTitle(type)), head, body)), more);
 }
 
-function row(item, me, { isHidden, isTimed }) {
+function row(item, me, { isHidden, isTimed, isPast }) {
   const [text, symbol] = resourceState(item.state);
   const hasShare = Object.keys(item.amounts || {}).length > 0;
   const at = item.ready_at ? new Date(item.ready_at) : null;
@@ -77,7 +78,7 @@ function row(item, me, { isHidden, isTimed }) {
     : name(item.name);
   return h("tr", { hidden: isHidden, "data-resource": item.id },
     h("th", { scope: "row" }, title),
-    h("td", {}, h("span", { class: "nowrap" }, icon(symbol), " ", text),
+    isPast ? null : h("td", {}, h("span", { class: "nowrap" }, icon(symbol), " ", text),
       item.handed_over === false ? h("small", { class: "quiet line" }, "not handed over yet") : null),
     h("td", { class: "optional" }, name(propertyWords(item.properties)),
       hasShare ? h("small", { class: "quiet line" }, `Of it ${shareWords(item.amounts)}`) : null),

@@ -6,7 +6,7 @@ import { eventWords, isOver } from "./words.js";
 
 const HOUR = 3600_000;
 const DAY = 24 * HOUR;
-const STEPS = [HOUR / 4, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY, 28 * DAY];
+const STEPS = [HOUR / 60, HOUR / 12, HOUR / 4, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY, 28 * DAY];
 const GAP = 10; // px between two labels
 
 /**

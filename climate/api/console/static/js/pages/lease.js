@@ -333,7 +333,7 @@ function askedFor(lease, showJson) {
   const pair = (what, value) => [h("dt", {}, what), h("dd", {}, value)];
   return [h("h2", {}, "Asked for"),
     h("dl", { class: "pairs" },
-      lease.reservations.map((reservation) => asked(reservation, pair)),
+      lease.reservations.map((reservation) => asked(reservation, pair, isOver(lease))),
       pair("From", when(lease.start)), pair("To", when(lease.end)),
       pair("Starts", lease.start_when === "ready" ? "when its hosts are ready" : "as scheduled"),
       pair("Owner", [name(lease.user_id), ", ", name(lease.project_id)]),
@@ -354,14 +354,14 @@ function limitPart(lease, { limits, latest }) {
 
 const FILTERS = ["resource_properties", "hypervisor_properties", "network_properties"];
 
-function asked(reservation, pair) {
+function asked(reservation, pair, hasEnded) {
   const { least, most } = amounts(reservation);
   const number = least === most ? String(most) : `${least} to ${most}`;
   const filters = FILTERS.map((key) => expressionText(reservation.params[key])).filter(Boolean);
   const rest = Object.entries(reservation.params).filter(([key, value]) => isTold(key, value))
     .map(([key, value]) => `${label(key)} ${typeof value === "object" ? JSON.stringify(value) : value}`);
   return [pair(typeTitle(reservation.resource_type),
-    [reservation.status === "deleted" ? `${number}, removed` : number]),
+    reservation.status === "deleted" && !hasEnded ? `${number}, removed` : number),
     filters.length ? pair("With", name(filters.join(" and "))) : null,
     rest.length ? pair(rest.length && filters.length ? "And" : "With", name(rest.join(", "))) : null];
 }
