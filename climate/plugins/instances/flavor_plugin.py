@@ -1,4 +1,4 @@
-"""``flavor:instance``: reserved capacity for instances of an existing flavor.
+"""The plug-in for ``flavor:instance``: reserved capacity for instances of an existing flavor.
 
 When a user requests a reservation, climate reads the flavor from Nova and stores it with the
 reservation. Later changes of the flavor do not affect the reservation.
@@ -33,7 +33,7 @@ class FlavorSchema(LifeCycleSchema):
     """The parameters of a reservation of instances of a flavor.
 
     ``look_up`` sets ``vcpus``, ``memory_mb``, ``disk_gb`` and ``resource_properties`` from the
-    flavor. Values in the request are ignored.
+    flavor. If a request contains them, they are ignored.
     """
 
     flavor_id = fields.String(
@@ -110,7 +110,10 @@ class FlavorPlugin(InstancePlugin):
 
 
 def _stored(params: Mapping[str, Any]) -> Flavor:
-    """Return the flavor that ``look_up`` stored. Raises InvalidInput if there is none."""
+    """Return the flavor that ``look_up`` has stored in the parameters of a reservation.
+
+    Raises InvalidInput if there is none.
+    """
     try:
         return Flavor(**json.loads(params["resource_properties"]))
     except (TypeError, ValueError, RecursionError):
@@ -118,7 +121,10 @@ def _stored(params: Mapping[str, Any]) -> Flavor:
 
 
 def _size(flavor: Flavor) -> Size:
-    """Return the size of a flavor's instance. Raises InvalidInput if climate cannot compute it."""
+    """Return the size of an instance with this flavor.
+
+    Raises InvalidInput if climate cannot compute it.
+    """
     specs = flavor.extra_specs
     for key, value in _UNSUPPORTED.items():
         if specs.get(key) == value:
@@ -139,6 +145,9 @@ def _size(flavor: Flavor) -> Size:
 
 
 def _has_scope(scope: str, key: str) -> bool:
-    """Return whether an extra spec's key has a scope; it may have a number: ``trait1:NAME``."""
+    """Return whether the key of an extra spec has this scope, perhaps with a number.
+
+    For example, ``trait1:NAME`` has the scope ``trait``.
+    """
     name, scoped, _ = key.partition(":")
     return bool(scoped) and name.startswith(scope)

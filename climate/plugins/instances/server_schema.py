@@ -1,8 +1,8 @@
-"""Parameters for servers that climate boots at the start, and images at the end of a lease.
+"""Parameters for servers that climate starts, and for images that it saves at the end.
 
-By default climate boots no servers, and at the end deletes those that users booted in the
-reservation. ``server`` is a subset of the body of Nova's request to create a server. climate boots
-such servers as the lease's user.
+By default, climate starts no servers, and at the end of the lease deletes those that users started
+in the reservation. ``server`` is a subset of the body of Nova's request to create a server. climate
+starts such servers as the lease's user.
 """
 
 import base64
@@ -40,7 +40,7 @@ _KEEP = (
 
 
 class Networks(fields.Field[Any]):
-    """A field: ``auto``, ``none``, or a list of networks, such as ``[{"uuid": "..."}]``."""
+    """A field for networks: ``auto``, ``none``, or a list such as ``[{"uuid": "..."}]``."""
 
     def __init__(self, **kwargs: Any) -> None:
         network = {
@@ -89,7 +89,7 @@ def _own_metadata(metadata: dict[str, str]) -> None:
 
 
 class SecurityGroupSchema(Schema):
-    """A security group of the project, by name."""
+    """A security group of the project, identified by its name."""
 
     class Meta:
         """Reject all other keys."""
@@ -100,7 +100,7 @@ class SecurityGroupSchema(Schema):
 
 
 class ServerSchema(Schema):
-    """The parameters of a server without its flavor, with the names in Nova's API."""
+    """The parameters of a server, without its flavor. They have the names of Nova's API."""
 
     class Meta:
         """Reject unknown keys, so that climate never ignores a misspelled key."""
@@ -141,7 +141,7 @@ def _on_end(word: str) -> None:
 
 
 class LifeCycleSchema(DefaultingSchema):
-    """The actions of climate at the start and at the end of a reservation of instances."""
+    """What climate does at the start and at the end of a reservation of instances."""
 
     on_start = fields.String(
         load_default=NOTHING,

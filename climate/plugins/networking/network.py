@@ -1,4 +1,4 @@
-"""``virtual:network``: registered segments, which a project gets as networks.
+"""The plug-in for ``virtual:network``: segments, which a project gets as networks.
 
 A segment is a VLAN of a physical network, a VXLAN or the like. Segments that can be reserved must
 be outside the ranges from which Neutron itself assigns segments. The request parameters are those
@@ -23,10 +23,10 @@ from climate.plugins.networking.base import EndpointCloud, EndpointPlugin, Endpo
 
 
 class NetworkCloud(EndpointCloud, Protocol):
-    """A cloud in which climate reserves networks."""
+    """Interface of a driver for a cloud in which climate reserves networks."""
 
     def segments(self) -> Iterable[Segment]:
-        """Return the segments that the cloud can list; operators register others by name."""
+        """Return the segments that the cloud can list; operators register others by their name."""
 
 
 class NetworkSchema(EndpointSchema):
@@ -54,7 +54,7 @@ class NetworkSchema(EndpointSchema):
 
 
 class NetworkPlugin(EndpointPlugin):
-    """Reserves segments, and creates a network of the lease's project on each."""
+    """Reserves segments (VLANs and so on), and creates a network of the project on each."""
 
     resource_type: ClassVar[str] = "virtual:network"
     title: ClassVar[str] = "Networks"
@@ -93,7 +93,10 @@ class NetworkPlugin(EndpointPlugin):
         return map(_resource, self.cloud.segments())
 
     def refresh(self, registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
-        """Yield the registered segments, usable unless a network without reservation is on them."""
+        """Yield the registered segments.
+
+        A segment is not usable if a network without a reservation is on it.
+        """
         taken = self.taken(registered)
         for resource in registered:
             segment = Segment.parse(resource.external_id)

@@ -22,7 +22,7 @@ _NAME = validate.Regexp(
 
 
 class _Document(fields.Field[dict[str, Any]]):
-    """An object, or the YAML text of one."""
+    """A field for a JSON object, or for its YAML as text."""
 
     def __init__(self, **kwargs: Any) -> None:
         form = {"type": ["object", "string"], "format": "yaml"}
@@ -43,7 +43,7 @@ class _Document(fields.Field[dict[str, Any]]):
 
 
 class _Template(_Document):
-    """A template, which must name its version."""
+    """A field for a Heat template, which must name its version."""
 
     def _read(self, text: str) -> dict[str, Any]:
         return parse_template(text)
@@ -52,7 +52,7 @@ class _Template(_Document):
 class StackSchema(RequestSchema):
     """The parameters of a reservation of a stack.
 
-    ``look_up`` sets ``reserves`` and, for an existing stack, the keys of its source.
+    ``look_up`` sets ``reserves``. For an existing stack, it also sets the keys of its source.
     """
 
     template = _Template(
@@ -139,9 +139,9 @@ class StackSchema(RequestSchema):
 
     @post_load
     def _defaults(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        """Replace null with the default, and move the environment's parameters to ``parameters``.
+        """Replace null by the default, and move the environment's parameters to ``parameters``.
 
-        By default climate deletes the stacks that it created, and suspends all others.
+        By default, climate deletes the stacks that it created, and suspends all others.
         """
         default = DELETE if data["stack_id"] is None else SUSPEND
         data = {**data, "on_end": data["on_end"] or default}
@@ -159,12 +159,12 @@ class StackSchema(RequestSchema):
 
 
 def source_of(params: Mapping[str, Any]) -> Source | None:
-    """Return the source in the parameters, or None if they have no template yet."""
+    """Return the source of a stack in its parameters; None if they have no template yet."""
     if params["template"] is None:
         return None
     return Source(*(params[name] for name in SOURCE))
 
 
 def stored(source: Source) -> dict[str, Any]:
-    """Return a source as parameters, under the keys that ``source_of`` reads."""
+    """Return the source of a stack as parameters, with the keys that ``source_of`` reads."""
     return {name: getattr(source, name) for name in SOURCE}

@@ -50,16 +50,22 @@ export class Card {
     this.#alternatives(kind, state, type);
     this.#fields(kind, model);
     this.#actions(kind, state, type);
-    if (focused && !this.element.contains(document.activeElement)) this.#refocus(focused);
+    if (focused === this.element && kind !== "unchecked") this.focus();
+    else if (focused && !this.element.contains(document.activeElement)) this.#refocus(focused);
   }
 
-  /** Move the focus into the card: to the name, the first alternative or the first button. */
+  /**
+   * Move the focus into the card: to the name, the first alternative or the first button. Before the first
+   * verdict it waits on the card itself, so that keys typed blindly do not end up in the name.
+   */
   focus() {
     const { element, name: input, list } = this.#parts;
+    if (element.dataset.state === "unchecked") return element.focus({ preventScroll: true });
     const field_ = input.closest(".field");
     const target = !field_.hidden ? input : list.querySelector("button") ?? element.querySelector(".actions button") ?? element;
     target.focus({ preventScroll: true });
     if (target === input) input.select();
+    return undefined;
   }
 
   /** Bring "taken 2 s ago" up to date. */
@@ -71,7 +77,7 @@ export class Card {
   /** Put a name into its field, unless somebody has typed one. */
   propose(text) {
     const { name: input } = this.#parts;
-    if (!input.dataset.typed) input.value = text;
+    if (!input.dataset.typed && !input.value) input.value = text;
   }
 
   /** Forget the typed name: it belongs to a lease now. */
@@ -100,7 +106,7 @@ export class Card {
     const named = field("Name", input);
     const times = this.#times();
     const actions = h("div", { class: "actions" });
-    const form = h("form", { novalidate: true }, named, times.element, list, actions);
+    const form = h("form", { novalidate: true }, named, list, times.element, actions);
     form.addEventListener("submit", (event) => { event.preventDefault(); on.submit(); });
     const element = h("section", { class: "reserve-card", role: "dialog", "aria-labelledby": heading.id, tabindex: -1 },
       heading, when, facts_, form);
@@ -143,6 +149,7 @@ export class Card {
       event.stopPropagation();
       return this.#on.discard();
     }
+    if (event.key === "Enter" && event.target === this.element) return this.#on.submit();
     const typing = event.target.closest("input, textarea, select");
     const plainKey = !event.ctrlKey && !event.metaKey && !event.altKey;
     const letter = event.key.toUpperCase();
@@ -161,7 +168,7 @@ export class Card {
     const { selection } = state;
     const before = selection.purpose === "change" && (selection.start !== selection.lease.start || selection.end !== selection.lease.end);
     replace(this.#parts.when,
-      selection.purpose === "change" && [h("span", { class: "strong" }, name(selection.lease.name)), h("br")],
+      selection.purpose === "change" && state.phase !== "done" && [h("span", { class: "strong" }, name(selection.lease.name)), h("br")],
       h("b", {}, wording.span(selection)), h("br"), h("span", { class: "quiet" }, wording.utcSpan(selection)),
       before && [h("br"), h("span", { class: "quiet" }, `Before: ${wording.span(selection.lease)}`)]);
     this.#parts.when.hidden = kindOf(state) === "refused" && selection.purpose === "new";
@@ -172,7 +179,8 @@ export class Card {
     const { selection } = state;
     const isNew = selection.purpose === "new";
     const inTimes = times.element.contains(document.activeElement);
-    named.hidden = !(isNew && ["fits", "unchecked", "down", "signed-out"].includes(kind)) && document.activeElement !== input;
+    const isNamed = isNew && ["fits", "unchecked", "down", "signed-out", "sending", "unknown"].includes(kind);
+    named.hidden = !isNamed && (kind === "done" || document.activeElement !== input);
     times.element.hidden = ["done", "sending", "unknown", "gone"].includes(kind) && !inTimes;
     input.readOnly = kind === "sending" || kind === "unknown";
     const fixed = !isNew && selection.start === selection.lease.start && selection.part === "end";

@@ -14,7 +14,7 @@ import { IDLE, isLocked, isOpen, reduce } from "./machine.js";
 import { ghostsOf, overlayOf } from "./overlay.js";
 import { placeCard } from "./place.js";
 import { changeSentence, nextName, spoken } from "./wording.js";
-import { differences } from "./request.js";
+import { differences, formAddress } from "./request.js";
 import { isSame, isUnchanged, overlaps } from "./selection.js";
 import { Service } from "./service.js";
 
@@ -142,7 +142,7 @@ export class Reserve {
     this.overlay = overlayOf(state, { narrow: isNarrow(), rows: this.rows });
     view.setOverlay(state.phase === "done" && !this.waiting ? null : this.overlay);
     const visible = state.selection && state.phase !== "drawing";
-    if (visible && this.card.element.hidden && state.selection.purpose === "new") this.card.propose(this.#proposal());
+    if (visible && state.phase !== "done" && state.selection.purpose === "new") this.card.propose(this.#proposal());
     this.card.show(visible ? { state, type: this.type, session: this.#session() } : null);
     this.layer.classList.toggle("has-card", Boolean(visible));
     this.place();
@@ -171,6 +171,7 @@ export class Reserve {
     const bounds = { left: Math.max(view.left, 8) + 8, right: Math.min(view.right, innerWidth) - 20, top: Math.max(view.top, 64), bottom: Math.min(innerHeight - 8, Math.max(view.bottom, view.top + 300)) };
     const size = { width: card.element.offsetWidth, height: card.element.offsetHeight };
     const avoid = ghostsOf(state).map(({ start, end }) => ({ left: this.view.xOf(start), right: this.view.xOf(end), weight: 1 }));
+    avoid.push({ left: view.left, right: view.left + this.view.size.left, weight: 0.5 });
     const { left, top } = placeCard(size, box, bounds, { place: overlay.place, avoid });
     card.element.style.left = `${Math.round(left - frame.left)}px`;
     card.element.style.top = `${Math.round(top - frame.top)}px`;
@@ -325,9 +326,9 @@ export class Reserve {
   }
 
   /** Open the form with what is selected. */
-  async openForm() {
+  openForm() {
     const { selection } = this.state;
-    if (selection) this.context.navigate(await this.service.form(selection, this.type, this.card.name));
+    if (selection) this.context.navigate(formAddress(selection, { type: this.type, name: this.card.name }));
   }
 
   #proposal() {

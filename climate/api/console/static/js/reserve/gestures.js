@@ -83,9 +83,9 @@ export class Gestures {
     this.#press = null;
     if (!press) return;
     const drag = { kind: press.kind, hit: press.hit, touch: press.touch, x: press.x, y: press.y };
+    this.#dragged = true;
     if (!this.#on.begin(drag)) return;
     this.#drag = drag;
-    this.#dragged = true;
     try {
       this.#view.element.setPointerCapture(press.id);
     } catch {
@@ -173,15 +173,18 @@ export class Gestures {
     return Math.abs(clientX - box.left) <= GRIP ? "start" : "move";
   }
 
+  #shape(kind, hit) {
+    if (kind.startsWith("lease-") && !this.#on.mayChange(hit, kind.slice(6))) return "pointer";
+    if (kind.endsWith("start") || kind.endsWith("end")) return "ew-resize";
+    return { stretch: "crosshair", move: "grab", "lease-move": "grab" }[kind] ?? "";
+  }
+
   #cursor(event) {
     if (event.pointerType === "touch" || event.buttons) return;
     const hit = this.#view.hit(event.clientX, event.clientY);
     const isTime = (hit.area === "band" || hit.area === "row") && !hit.heading;
     const kind = isTime ? this.#kind(event, hit) : "";
-    const cursor = { stretch: "crosshair", move: "grab", "lease-move": this.#on.mayChange(hit, "move") ? "grab" : "pointer" }[kind];
-    const edge = kind.endsWith("start") || kind.endsWith("end");
-    const allowed = !kind.startsWith("lease-") || this.#on.mayChange(hit, kind.slice(6));
-    this.#view.element.style.cursor = edge ? (allowed ? "ew-resize" : "pointer") : cursor ?? "";
+    this.#view.element.style.cursor = this.#shape(kind, hit);
   }
 }
 

@@ -12,7 +12,8 @@ const GAP = 10;
 export function placeCard(card, anchor, bounds, { place, avoid }) {
   const top = clamp(place === "band" ? anchor.bottom + GAP : anchor.top, bounds.top, Math.max(bounds.top, bounds.bottom - card.height));
   const last = Math.max(bounds.left, bounds.right - card.width);
-  const beside = [anchor.left - GAP - card.width, anchor.right + GAP, bounds.left, last, (anchor.left + anchor.right - card.width) / 2];
+  const furthest = Math.max(anchor.right, ...avoid.map(({ right }) => right).filter((x) => x < bounds.right - card.width));
+  const beside = [anchor.left - GAP - card.width, anchor.right + GAP, furthest + GAP, bounds.left, last, (anchor.left + anchor.right - card.width) / 2];
   const candidates = beside.map((left, rank) => ({ left: clamp(left, bounds.left, last), rank }));
   const columns = [{ left: anchor.left, right: anchor.right, weight: 2 }, ...avoid];
   const costs = candidates.map(({ left, rank }) => rank + 10 * columns.reduce((sum, column) => sum + column.weight * covered(left, card.width, column), 0));

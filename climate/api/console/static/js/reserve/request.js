@@ -60,11 +60,11 @@ export function windowSearch({ type, params, seconds, now, days }) {
 }
 
 /** The address of the form with this selection filled in. */
-export function formAddress(selection, { name, type, params }) {
-  const values = new URLSearchParams({ resource_type: type, end: utc(selection.end) });
-  values.set("start", selection.fromNow ? "now" : utc(selection.start));
+export function formAddress(selection, { name, type }) {
+  const values = new URLSearchParams({ type, amount: selection.amount, start: utc(selection.start), end: utc(selection.end) });
+  const properties = selection.place === "rows" ? rowsExpression(selection.rows) : selection.properties;
+  if (properties) values.set("properties", JSON.stringify(properties));
   if (name) values.set("name", name);
-  values.set("params", JSON.stringify(params || { amount: selection.amount }));
   return `/console/new?${values}`;
 }
 

@@ -3,7 +3,7 @@
 import { api, get, post, Offline, Problem } from "../api.js";
 import { resourceTypes } from "../request/reservation.js";
 import { serverNow } from "../time.js";
-import { admitted, formAddress, isOutcomeUnknown, leaseChange, leaseOf, newLease, paramsOf, verdictOf, windowSearch } from "./request.js";
+import { admitted, isOutcomeUnknown, leaseChange, leaseOf, newLease, paramsOf, verdictOf, windowSearch } from "./request.js";
 
 /** What the service knows and does about reservations of one calendar. */
 export class Service {
@@ -98,11 +98,6 @@ export class Service {
     } catch (error) {
       return { verdict: verdictOf(known(error)) };
     }
-  }
-
-  /** The address of the form, filled with the selection. */
-  async form(selection, type, name) {
-    return formAddress(selection, { name, type, params: await this.params(type, selection) });
   }
 }
 
