@@ -72,7 +72,8 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     app.teardown_request(lambda _: log_context.forget())
     trials = WriteTrials(runtime.store)
     served = [route for route in _ALL if conf.console.enabled or not _is_of_console(route)]
-    api = Api(conf, runtime, _strategy(app, conf, served), Policy(conf), dispatcher, trials)
+    identify = _strategy(app, conf, runtime.clock, served)
+    api = Api(conf, runtime, identify, Policy(conf), dispatcher, trials)
     app.wsgi_app = _with_arrival_time(app.wsgi_app, runtime.clock)  # type: ignore[method-assign]
     for method, path, view, rule, *_ in served:
         handler = _unguarded(api, view) if rule is None else _guarded(api, rule, view)
@@ -109,12 +110,12 @@ def _is_of_console(route: Route) -> bool:
     return route.path.startswith("/console")
 
 
-def _strategy(app: Flask, conf: ConfigOpts, served: Sequence[Route]) -> auth.Identify:
+def _strategy(app: Flask, conf: ConfigOpts, clock: Clock, served: Sequence[Route]) -> auth.Identify:
     open_paths = {route.path for route in served if route.rule is None}
     identify = _by_token(app, conf, open_paths)
     if not conf.console.enabled:
         return identify
-    return middleware.install(app, conf, identify, open_paths)
+    return middleware.install(app, conf, clock, identify, open_paths)
 
 
 def _by_token(app: Flask, conf: ConfigOpts, open_paths: Collection[str]) -> auth.Identify:

@@ -152,6 +152,11 @@ def is_loopback(host: str) -> bool:
 LOG = logging.getLogger(__name__)
 
 _ERROR = "climate.identity_error"
+_IS_OPEN = "climate.is_open"
+# Keys of the WSGI environment for sessions: the error in a session, if any, and that the token is
+# that of a session and must be checked although the path is open.
+SESSION_ERROR = "climate.session_error"
+CHECKS_TOKEN = "climate.checks_token"  # noqa: S105 - not a token
 # The characters of any kind of token. A proxy in front of Keystone may reject other characters, and
 # its error would look like a failure of Keystone.
 _TOKEN = re.compile(r"[!-~]{1,8000}")
@@ -169,9 +174,8 @@ def guard(app: Flask, conf: ConfigOpts, open_paths: Collection[str]) -> Identify
         raise Misconfigured(f"[{TOKEN_CHECKER}]: {error}") from error
 
     def check() -> None:
-        error: ClimateError | None = request.environ[_ERROR]
-        if error is not None:
-            raise error
+        if not request.environ[_IS_OPEN]:
+            _raise_error(request)
 
     app.before_request(check)
     return by_token
@@ -184,6 +188,7 @@ def path_pattern(paths: Collection[str]) -> re.Pattern[str]:
 
 def by_token(request: Request) -> Caller:
     """Identify the caller by the validated token; raises Forbidden if it has no project."""
+    _raise_error(request)
     headers = request.headers
     project_id = headers.get("X-Project-Id")
     if not project_id:
@@ -201,6 +206,12 @@ def by_token(request: Request) -> Caller:
         headers.get("X-User-Name"),
         headers.get("X-Project-Name"),
     )
+
+
+def _raise_error(request: Request) -> None:
+    error: ClimateError | None = request.environ[_ERROR]
+    if error is not None:
+        raise error
 
 
 def _expiry(token_info: Mapping[str, Any]) -> datetime | None:
@@ -245,8 +256,11 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
 
         A token on an open path is ignored, so a slow Keystone delays no health check.
         """
-        is_open = self._open_path.fullmatch(request.environ["PATH_INFO"]) is not None
-        request.environ[_ERROR] = None if is_open else self._validate(request)
+        environ = request.environ
+        environ[_IS_OPEN] = self._open_path.fullmatch(environ["PATH_INFO"]) is not None
+        environ[_ERROR] = environ.get(SESSION_ERROR)
+        if environ[_ERROR] is None and (environ.get(CHECKS_TOKEN) or not environ[_IS_OPEN]):
+            environ[_ERROR] = self._validate(request)
 
     def _validate(self, request: Any) -> ClimateError | None:  # noqa: ANN401 - a WebOb request
         for name in _TOKEN_HEADERS:

@@ -128,6 +128,8 @@ def _problem(error: ClimateError, status: int | None = None) -> Response:
     }
     response = jsonify({**standard, **error.details, **standard})
     response.mimetype = "application/problem+json"
+    if "retry_after" in error.details:
+        response.headers["Retry-After"] = str(error.details["retry_after"])
     return _with_status(response, status, error.code)
 
 

@@ -14,7 +14,7 @@ from climate.core.errors import CrossSiteRequest
 
 CSRF_HEADER = "X-Climate-Csrf"
 CSRF_KEY = "HTTP_X_CLIMATE_CSRF"
-_READ_METHODS = {"GET", "HEAD"}
+READ_METHODS = {"GET", "HEAD"}
 
 
 def check_origin(environ: Mapping[str, Any]) -> None:
@@ -31,7 +31,7 @@ def check_origin(environ: Mapping[str, Any]) -> None:
 
 def check(environ: Mapping[str, Any], secret: str) -> None:
     """Raise CrossSiteRequest if a request with the cookie may come from another site."""
-    if environ["REQUEST_METHOD"] in _READ_METHODS:
+    if environ["REQUEST_METHOD"] in READ_METHODS:
         return
     check_origin(environ)
     if not hmac.compare_digest(environ.get(CSRF_KEY, "").encode(), secret.encode()):

@@ -43,12 +43,16 @@ def for_config(conf: ConfigOpts) -> Keys | None:
         keys.load()
         return keys
     url = sa.make_url(conf.database.connection)
-    if url.get_backend_name() == "sqlite" and url.database:
+    if _is_of_one_machine(url):
         return CreatedKeyFile(Path(f"{url.database}.session-key"))
     if conf.api.auth_strategy == "noauth":
         return RandomKey()
     LOG.warning("nobody can sign in to the console: [console] session_key_file is not set")
     return None
+
+
+def _is_of_one_machine(url: sa.URL) -> bool:
+    return url.get_backend_name() == "sqlite"
 
 
 class RandomKey:

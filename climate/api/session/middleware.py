@@ -17,17 +17,21 @@ from werkzeug import Request
 from werkzeug.http import parse_cookie
 
 from climate.api import auth
-from climate.api.auth import Caller, Identify, path_pattern
+from climate.api.auth import CHECKS_TOKEN, SESSION_ERROR, Caller, Identify, path_pattern
 from climate.api.call import ARRIVED_AT
 from climate.api.session import cookie, cross_site, keys
+from climate.api.session.attempts import Attempts
 from climate.api.session.cookie import Session, UnreadableCookie
+from climate.api.session.directory import Directory, UncheckedDirectory, caller_of
 from climate.api.session.keys import Keys
+from climate.api.session.keystone import Keystone
+from climate.api.session.keystone_directory import KeystoneDirectory
+from climate.clock import Clock
 from climate.core.errors import ClimateError, CrossSiteRequest, Unauthenticated
 
 PATH = "/console/session"
 _EXTENSION = "climate.sessions"
 _SESSION = "climate.session"
-_ERROR = "climate.session_error"
 _SIGN_IN = "Your session has ended: sign in to the console again"
 _CHOOSE = "Your session has no project yet: choose one in the console"
 
@@ -38,7 +42,7 @@ class Sessions:
 
     authentication: Literal["none", "keystone"]
     keys: Keys | None
-    lifetime: timedelta
+    directory: Directory
     # Checks that this machine may serve the request, if there is no authentication.
     check_reach: Callable[[Request], None]
 
@@ -51,7 +55,7 @@ class Sessions:
 
 
 def install(
-    app: Flask, conf: ConfigOpts, identify: Identify, open_paths: Collection[str]
+    app: Flask, conf: ConfigOpts, clock: Clock, identify: Identify, open_paths: Collection[str]
 ) -> Identify:
     """Make ``app`` accept session cookies; ``open_paths`` are the routes without identity.
 
@@ -60,12 +64,21 @@ def install(
     sessions = Sessions(
         "none" if conf.api.auth_strategy == "noauth" else "keystone",
         keys.for_config(conf),
-        timedelta(hours=conf.console.session_hours),
+        _directory(conf, clock),
         _reach_check(conf),
     )
     app.extensions[_EXTENSION] = sessions
     app.wsgi_app = _Middleware(app.wsgi_app, sessions, path_pattern(open_paths))  # type: ignore[method-assign]
     return _by_session_or(identify)
+
+
+def _directory(conf: ConfigOpts, clock: Clock) -> Directory:
+    lifetime = timedelta(hours=conf.console.session_hours)
+    if conf.api.auth_strategy == "noauth":
+        return UncheckedDirectory(lifetime)
+    # A sign-in occupies a thread while Keystone works on it.
+    attempts = Attempts(max(1, conf.api.threads // 4))
+    return KeystoneDirectory(Keystone(conf), attempts, lifetime, clock.elapsed)
 
 
 def _reach_check(conf: ConfigOpts) -> Callable[[Request], None]:
@@ -86,17 +99,12 @@ def current_session() -> Session | None:
 
 def has_unreadable_cookie() -> bool:
     """Return whether this request has a cookie that is no session, or an expired one."""
-    return _ERROR in request.environ
-
-
-def caller_of(session: Session) -> Caller:
-    """Return the caller of a session without authentication."""
-    return Caller(session.user, session.project, session.roles, expires_at=session.expires_at)
+    return SESSION_ERROR in request.environ
 
 
 def _by_session_or(identify: Identify) -> Identify:
     def by_session_or_token(request: Request) -> Caller:
-        error: ClimateError | None = request.environ.get(_ERROR)
+        error: ClimateError | None = request.environ.get(SESSION_ERROR)
         if error is not None:
             raise error
         caller = identify(request)
@@ -125,7 +133,7 @@ class _Middleware:
             try:
                 self._read(environ, is_own_route=path == PATH)
             except (Unauthenticated, CrossSiteRequest) as error:
-                environ[_ERROR] = error
+                environ[SESSION_ERROR] = error
         return self._app(environ, start_response)
 
     def _read(self, environ: dict[str, Any], *, is_own_route: bool) -> None:
@@ -143,6 +151,11 @@ class _Middleware:
                 raise Unauthenticated(_CHOOSE)
             cross_site.check(environ, session.csrf)
         environ[_SESSION] = session
+        if session.token is None:
+            return
+        if not is_own_route or environ["REQUEST_METHOD"] in cross_site.READ_METHODS:
+            environ["HTTP_X_AUTH_TOKEN"] = session.token
+            environ[CHECKS_TOKEN] = True
 
     def _decrypted(self, value: str, environ: dict[str, Any]) -> Session:
         if self._sessions.keys is None:
@@ -151,7 +164,7 @@ class _Middleware:
             session = cookie.decrypt(value, self._sessions.keys.fernet())
         except UnreadableCookie:
             raise Unauthenticated(_SIGN_IN) from None
-        has_token = session.token is not None
+        has_token = bool(session.tokens)
         if (
             has_token != (self._sessions.authentication == "keystone")
             or session.expires_at <= environ[ARRIVED_AT]

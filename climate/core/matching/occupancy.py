@@ -17,6 +17,7 @@ from climate.core.record import record
 TENTHS = 10
 # The characters of buckets: free all through, and never free.
 _FREE, _FULL = 0, 9
+_ALMOST = 1e-6
 
 
 class Kind(IntEnum):
@@ -212,7 +213,7 @@ def peaks(buckets: Iterable[Bucket], length: int, resolution: int) -> list[int]:
     by_number = {bucket.number: bucket for bucket in buckets}
     level = 0
     found = []
-    for number in range(-(-length // resolution)):
+    for number in range(_count(length, resolution)):
         bucket = by_number.get(number)
         if bucket is None:
             found.append(level)
@@ -222,3 +223,100 @@ def peaks(buckets: Iterable[Bucket], length: int, resolution: int) -> list[int]:
         found.append(max(level, bucket.highest) if lasts else bucket.highest)
         level += bucket.total
     return found
+
+
+@record(frozen=True, slots=True)
+class Sums:
+    """The steps of what is occupied in one bucket of a row or of many, by resource class.
+
+    ``delta`` is the sum of the steps, ``area`` that of each step times the seconds from it to the
+    end of the bucket. The class of whole bookings is ``""``; each counts as 1. ``own`` is the sum
+    of the steps of own bookings, of which ``own_begins`` begin in the bucket.
+    """
+
+    name: str
+    resource_class: str
+    number: int
+    delta: float
+    area: float
+    own: int
+    own_begins: int
+
+
+@record(frozen=True, slots=True)
+class Filled:
+    """How much of each bucket is occupied, in seconds, and in which buckets own bookings are."""
+
+    seconds: Sequence[float]
+    own: Sequence[bool]
+
+
+def filled(sums: Iterable[Sums], length: int, resolution: int) -> dict[str, Filled]:
+    """Return how much is occupied by row: whole bookings, and the shares of the fullest class.
+
+    The result of a resource is at most the length of a bucket.
+    """
+    by_row: dict[str, dict[str, list[Sums]]] = defaultdict(lambda: defaultdict(list))
+    for item in sums:
+        by_row[item.name][item.resource_class].append(item)
+    found = {}
+    for name, by_class in by_row.items():
+        areas = {class_: _areas(items, length, resolution) for class_, items in by_class.items()}
+        empty = [0.0] * _count(length, resolution)
+        whole = areas.pop("", empty)
+        shares = map(max, zip(*areas.values(), strict=True)) if areas else empty
+        seconds = [a + b for a, b in zip(whole, shares, strict=True)]
+        own = _presence([item for items in by_class.values() for item in items], length, resolution)
+        found[name] = Filled(seconds, own)
+    return found
+
+
+def digits(seconds: Sequence[float], length: int, resolution: int, since: int | None) -> str:
+    """Return the digit of each bucket: 0 is free all through, 9 never free, else in between.
+
+    From ``since`` on (None: never) the resource cannot be booked, so it counts as occupied.
+    """
+    text = []
+    for number, occupied in enumerate(seconds):
+        start, end = number * resolution, min((number + 1) * resolution, length)
+        if since is not None and since < end:
+            occupied = min(occupied, max(0, since - start)) + end - max(since, start)  # noqa: PLW2901
+        part = occupied / (end - start)
+        # Sums of fractions are not exact.
+        is_full, is_free = part > 1 - _ALMOST, part < _ALMOST
+        digit = _FULL if is_full else _FREE if is_free else 1 + int(part * (_FULL - 1))
+        text.append(str(min(digit, _FULL if is_full else _FULL - 1)))
+    return "".join(text)
+
+
+def _areas(items: Iterable[Sums], length: int, resolution: int) -> list[float]:
+    """Return the integral of the running total over each bucket."""
+    by_number = {item.number: item for item in items}
+    level = 0.0
+    areas = []
+    for number in range(_count(length, resolution)):
+        item = by_number.get(number)
+        areas.append(level * (min((number + 1) * resolution, length) - number * resolution))
+        if item is not None:
+            areas[-1] += item.area
+            level += item.delta
+    return areas
+
+
+def _presence(items: Iterable[Sums], length: int, resolution: int) -> list[bool]:
+    """Return in which buckets own bookings are."""
+    changes: dict[int, list[Sums]] = defaultdict(list)
+    for item in items:
+        changes[item.number].append(item)
+    level = 0
+    present = []
+    for number in range(_count(length, resolution)):
+        begins = sum(item.own_begins for item in changes[number])
+        present.append(level > 0 or begins > 0)
+        level += sum(item.own for item in changes[number])
+    return present
+
+
+def _count(length: int, resolution: int) -> int:
+    """Return the number of buckets; the last one may be shorter."""
+    return -(-length // resolution)

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -15,13 +16,22 @@ from climate.core.matching.calendar_rows import (
     RowFilter,
     VisibleLease,
 )
-from climate.core.matching.occupancy import Interval, Kind, Occupied, Row, intervals
+from climate.core.matching.occupancy import (
+    Filled,
+    Interval,
+    Kind,
+    Occupied,
+    Row,
+    digits,
+    filled,
+    intervals,
+)
 from climate.core.matching.query import Compare, Operand, Query
 from climate.core.provisioning.host_state import HostFacts, HostState, host_state
 from climate.core.window import Window
 from climate.db.notifications import outbox
 from climate.db.resources import capacity
-from climate.db.resources.occupancy import bookings, rows
+from climate.db.resources.occupancy import bookings, rows, sums
 from climate.manager.admission.availability import check_span
 from climate.manager.admission.requirements import check_names
 from climate.manager.process.runtime import Runtime
@@ -29,6 +39,8 @@ from climate.manager.process.runtime import Runtime
 # Bounds the rows that one request reads and its answer.
 MAX_BOOKINGS = 20_000
 MAX_GROUPS = 1_000
+# Rows times buckets of one request.
+MAX_CELLS = 400_000
 _SECOND = timedelta(seconds=1)
 
 
@@ -36,27 +48,45 @@ _SECOND = timedelta(seconds=1)
 class CalendarView:
     """The part of a calendar to show, and its viewer.
 
-    ``project_id`` is the project whose leases the viewer may see; None: of all projects.
-    ``private``: the viewer may name private properties.
+    ``resolution`` is the seconds of a bucket; 0: intervals. ``viewer`` is the viewer's project,
+    whose leases are named; with ``sees_all``, leases of all projects. ``private``: the viewer may
+    name private properties.
     """
 
     filter: RowFilter
     window: Window
     offset: int
     limit: int
-    project_id: str | None
+    resolution: int
+    viewer: str
+    sees_all: bool
     private: bool
+
+    @property
+    def visible_project(self) -> str | None:
+        """The project whose leases are named; None: all."""
+        return None if self.sees_all else self.viewer
+
+    def seconds(self, moment: datetime) -> int:
+        """Return the whole seconds from the start of the window to a moment."""
+        return (moment - self.window.start) // _SECOND
+
+    def offsets(self, span: Window) -> tuple[int, int]:
+        """Return ``seconds`` of the start and the end of a span."""
+        return self.seconds(span.start), self.seconds(span.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarRow:
-    """A resource, its state, and its intervals."""
+    """A resource, its state, and its intervals; or a digit for each bucket, and where own are."""
 
     id: int
     name: str
     group: str | None
     state: HostState
-    intervals: Sequence[Interval]
+    intervals: Sequence[Interval] = ()
+    digits: str = ""
+    own: Sequence[bool] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,20 +114,38 @@ def type_of_rows(runtime: Runtime, resource_type: str) -> str:
 
 
 def show(runtime: Runtime, view: CalendarView) -> CalendarPage:
-    """Return a page of a calendar in intervals.
+    """Return a page of a calendar.
 
-    Raises InvalidDate, InvalidQuery, and InvalidInput if the page has too many bookings or groups.
+    Raises InvalidDate, InvalidQuery, and InvalidInput if the page has too many bookings, buckets or
+    groups.
     """
     check_span(view.window)
+    _check_cells(view)
     with runtime.database.snapshot() as session:
         # Read first: changes that the page may lack have higher numbers.
         version = outbox.last_seq(session)
         _check_names(runtime, session, view)
         total, groups = _count(session, view.filter, runtime.clock.now())
         listed = rows.page(session, view.filter, view.offset, view.limit)
-        spans = _spans(session, listed, view)
-        shown, leases = _rows(session, listed, spans, view)
+        leases: Mapping[str, VisibleLease] = {}
+        if view.resolution:
+            shown = _in_buckets(session, listed, view)
+        else:
+            spans = _spans(session, listed, view)
+            leases = _leases(spans.values())
+            shown = _in_intervals(session, listed, spans, view)
     return CalendarPage(version=version, total=total, groups=groups, rows=shown, leases=leases)
+
+
+def _check_cells(view: CalendarView) -> None:
+    if not view.resolution:
+        return
+    buckets = -(-view.seconds(view.window.end) // view.resolution)
+    if buckets * view.limit > MAX_CELLS:
+        raise InvalidInput(
+            f"{view.limit} rows of {buckets} buckets are more than {MAX_CELLS} in all: request"
+            " fewer rows (limit), a shorter window, or a coarser resolution"
+        )
 
 
 def _check_names(runtime: Runtime, session: Session, view: CalendarView) -> None:
@@ -126,7 +174,7 @@ def _spans(
     session: Session, listed: Sequence[ListedRow], view: CalendarView
 ) -> dict[int, list[BookedSpan]]:
     ids = [row.id for row in listed]
-    found = bookings.find(session, ids, view.window, view.project_id, MAX_BOOKINGS + 1)
+    found = bookings.find(session, ids, view.window, view.visible_project, MAX_BOOKINGS + 1)
     if len(found) > MAX_BOOKINGS:
         raise InvalidInput(
             f"These {len(ids)} resources have more than {MAX_BOOKINGS} bookings in the window:"
@@ -138,35 +186,58 @@ def _spans(
     return by_resource
 
 
-def _rows(
+def _in_intervals(
     session: Session,
     listed: Sequence[ListedRow],
     spans: Mapping[int, Sequence[BookedSpan]],
     view: CalendarView,
-) -> tuple[list[CalendarRow], dict[str, VisibleLease]]:
+) -> list[CalendarRow]:
     ids = [row.id for row in listed]
     shared = [id_ for id_ in ids if any(span.resource_class for span in spans.get(id_, ()))]
     inventories = capacity.find_some(session, shared)
-    preparing = bookings.preparations(session, ids, view.window, view.project_id) if ids else {}
+    project_id = view.visible_project
+    preparing = bookings.preparations(session, ids, view.window, project_id) if ids else {}
     shown = []
     for row in listed:
-        state = host_state(HostFacts(reservable=row.reservable))
-        amounts = {name: item.capacity for name, item in inventories.get(row.id, {}).items()}
-        found = intervals(
-            Row(
-                length=_after(view.window.end, view.window),
-                occupied=[_occupied(span, view) for span in spans.get(row.id, ())],
-                capacity=amounts,
-                unbookable_since=None
-                if row.reservable
-                else max(0, _after(row.changed_at, view.window)),
-                preparing=[_between(item, view.window) for item in preparing.get(row.id, ())],
-            )
+        occupied = [_occupied(span, view) for span in spans.get(row.id, ())]
+        facts = Row(
+            length=view.seconds(view.window.end),
+            occupied=occupied,
+            capacity={name: i.capacity for name, i in inventories.get(row.id, {}).items()},
+            unbookable_since=_unbookable_since(row, view),
+            preparing=[
+                (view.seconds(s.start), view.seconds(s.end)) for s in preparing.get(row.id, ())
+            ],
         )
-        shown.append(
-            CalendarRow(id=row.id, name=row.name, group=row.group, state=state, intervals=found)
-        )
-    return shown, _leases(spans.values())
+        shown.append(_row(row, intervals=intervals(facts)))
+    return shown
+
+
+def _in_buckets(
+    session: Session, listed: Sequence[ListedRow], view: CalendarView
+) -> list[CalendarRow]:
+    ids, length = [row.id for row in listed], view.seconds(view.window.end)
+    found = sums.of_resources(session, ids, view.window, view.resolution, view.viewer)
+    by_name = filled(found, length, view.resolution)
+    count = -(-length // view.resolution)
+    nothing = Filled([0.0] * count, [False] * count)
+    shown = []
+    for row in listed:
+        of_row = by_name.get(str(row.id), nothing)
+        since = _unbookable_since(row, view)
+        text = digits(of_row.seconds, length, view.resolution, since)
+        shown.append(_row(row, digits=text, own=of_row.own))
+    return shown
+
+
+def _row(row: ListedRow, **shown: Any) -> CalendarRow:
+    state = host_state(HostFacts(reservable=row.reservable))
+    return CalendarRow(id=row.id, name=row.name, group=row.group, state=state, **shown)
+
+
+def _unbookable_since(row: ListedRow, view: CalendarView) -> int | None:
+    """Return since when a resource cannot be booked; the last change of it was not before that."""
+    return None if row.reservable else max(0, view.seconds(row.changed_at))
 
 
 def _leases(spans: Iterable[Sequence[BookedSpan]]) -> dict[str, VisibleLease]:
@@ -181,12 +252,11 @@ def _leases(spans: Iterable[Sequence[BookedSpan]]) -> dict[str, VisibleLease]:
 
 
 def _occupied(span: BookedSpan, view: CalendarView) -> Occupied:
-    start, end = _after(span.start, view.window), _after(span.end, view.window)
+    start, end = view.seconds(span.start), view.seconds(span.end)
     if span.lease is not None:
-        lease_end = _after(span.lease.end, view.window)
-        named = span.lease.id, lease_end, span.resource_class, span.amount
+        named = span.lease.id, view.seconds(span.lease.end), span.resource_class, span.amount
         return Occupied(start, end, Kind.OWN, *named)
-    kind = _anonymous(span, sees_all=view.project_id is None)
+    kind = _anonymous(span, sees_all=view.sees_all)
     return Occupied(start, end, kind, resource_class=span.resource_class, amount=span.amount)
 
 
@@ -196,12 +266,3 @@ def _anonymous(span: BookedSpan, *, sees_all: bool) -> Kind:
         return Kind.HELD
     # The allocation of a deleted lease ends with the cleaning after it.
     return Kind.CLEANING if span.is_deleted and sees_all else Kind.TAKEN
-
-
-def _between(span: Window, window: Window) -> tuple[int, int]:
-    return _after(span.start, window), _after(span.end, window)
-
-
-def _after(moment: datetime, window: Window) -> int:
-    """Return the whole seconds from the start of the window to a moment."""
-    return (moment - window.start) // _SECOND

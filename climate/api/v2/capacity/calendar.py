@@ -34,7 +34,9 @@ def index(call: Call) -> Answer:
         window=window,
         offset=query["offset"],
         limit=query["limit"],
-        project_id=None if query["whose"] == "all" else call.caller.project_id,
+        resolution=query["resolution"],
+        viewer=call.caller.project_id,
+        sees_all=query["whose"] == "all",
         private=call.may("resources:get_private"),
     )
     try:
@@ -42,7 +44,7 @@ def index(call: Call) -> Answer:
     except InvalidQuery as error:
         named = "group_by" if "in group_by" in error.message else "properties"
         raise validation.of_parameter(error, named) from None
-    return _tagged(_body(page, view, query["resolution"], call.caller.project_id))
+    return _tagged(_body(page, view))
 
 
 def _check_resolution(resolution: int, limit: int) -> None:
@@ -77,19 +79,17 @@ def _filter(call: Call, query: Mapping[str, Any]) -> RowFilter:
     )
 
 
-def _body(
-    page: CalendarPage, view: CalendarView, resolution: int, project_id: str
-) -> dict[str, Any]:
+def _body(page: CalendarPage, view: CalendarView) -> dict[str, Any]:
     places = {id_: place for place, id_ in enumerate(page.leases)}
     body: dict[str, Any] = {
         "start": show(view.window.start),
         "end": show(view.window.end),
-        "resolution": resolution,
+        "resolution": view.resolution,
         "version": str(page.version),
         "total": page.total,
         "offset": view.offset,
-        "rows": [_row(row, places) for row in page.rows],
-        "leases": [_lease(lease, project_id) for lease in page.leases.values()],
+        "rows": [_row(row, places, view) for row in page.rows],
+        "leases": [_lease(lease, view.viewer) for lease in page.leases.values()],
     }
     if page.groups is not None:
         body["groups"] = [
@@ -104,14 +104,12 @@ def _body(
     return body
 
 
-def _row(row: CalendarRow, places: Mapping[str, int]) -> dict[str, Any]:
-    return {
-        "id": str(row.id),
-        "name": row.name,
-        "group": row.group,
-        "state": row.state.value,
-        "x": list(_flat(row.intervals, places)),
-    }
+def _row(row: CalendarRow, places: Mapping[str, int], view: CalendarView) -> dict[str, Any]:
+    body = {"id": str(row.id), "name": row.name, "group": row.group, "state": row.state.value}
+    if view.resolution:
+        own = "".join("1" if present else "0" for present in row.own)
+        return {**body, "b": row.digits, "own": own}
+    return {**body, "x": list(_flat(row.intervals, places))}
 
 
 def _flat(intervals: Iterable[Interval], places: Mapping[str, int]) -> Iterable[int]:

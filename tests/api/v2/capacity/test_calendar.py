@@ -55,3 +55,11 @@ def test_own_leases_are_named_and_others_merged_with_their_cleaning_time(story: 
             "mine": True,
         }
     ]
+
+
+def test_buckets_show_how_much_is_taken_and_where_own_leases_are(story: Story) -> None:
+    book(story, "mine", 60, 120)
+    book(story, "other", 150, 180, BOB)
+    row = calendar(story, "&resolution=3600")["rows"][0]
+    assert (row["b"], row["own"]) == ("096200000000", "011000000000")
+    assert "x" not in row

@@ -2,18 +2,20 @@
 
 import { plain } from "../dom.js";
 import { KIND } from "./intervals.js";
-import { fit, widthOf } from "./paint.js";
+import { fit, widthOf } from "./pen.js";
 import { hatch } from "./palette.js";
 import { leaseWords } from "./words.js";
 
-/** Paint the bars of rows: own ones, or all others. */
-export function paintBars(scene, rows, { own }) {
-  const { size, scrollTop, view } = scene;
+const WITH_TEXT = [KIND.OWN, KIND.CLOSED, KIND.HELD];
+
+/** Paint the bars of rows: those with a text, which lie over the line of now, or all others. */
+export function paintBars(scene, rows, { texts }) {
+  const { size, scrollTop, data, windows } = scene;
   for (const { index, y } of rows) {
     const top = size.top + y - scrollTop;
-    const list = view.intervals(index).filter((interval) => interval.end > scene.from && interval.start < scene.to);
-    for (const interval of own ? list : merged(list, scene.scale)) {
-      if ((interval.kind === KIND.OWN) === own) bar(scene, interval, top);
+    const list = data.intervals(index, windows).filter((interval) => interval.end > scene.from && interval.start < scene.to);
+    for (const interval of texts ? list : merged(list, scene.scale)) {
+      if (WITH_TEXT.includes(interval.kind) === texts) bar(scene, interval, top);
     }
   }
 }
@@ -111,13 +113,14 @@ function closed(scene, box) {
   context.stroke();
   context.restore();
   const text = "Not bookable";
-  context.font = scene.font(12, 600);
+  const font = scene.font(12, 600);
   const from = Math.max(left, size.left) + 6;
-  const wide = widthOf(context, text) + 12;
+  const wide = widthOf(context, text, font) + 12;
   if (left + width - from < wide + 4) return;
   context.fillStyle = colours.surface;
   rounded(context, from, top + 7, wide, height - 14, 2);
   context.fill();
+  context.font = font;
   context.fillStyle = colours.closedHatch;
   context.textBaseline = "middle";
   context.fillText(text, from + 6, top + height / 2 + 0.5);
@@ -165,23 +168,23 @@ function label(scene, { left, top, width, height }, parts, px = 12.5) {
   context.textBaseline = "middle";
   for (const [content, weight, colour] of parts) {
     if (end - at < 14) return;
-    context.font = scene.font(px, weight);
-    const shown = fit(context, content, end - at);
+    const font = scene.font(px, weight);
+    const shown = fit(context, content, end - at, font);
+    context.font = font;
     context.fillStyle = colour;
     context.fillText(shown, at, top + height / 2 + 0.5);
     if (shown !== content) return;
-    at += widthOf(context, content);
+    at += widthOf(context, content, font);
   }
 }
 
 /** Rows too low for bars: one image of a px per bucket, scaled to its place. */
 export function paintStrips(scene) {
-  const { context, size, items, scrollTop, view, x, scale } = scene;
-  const { colours } = scene;
+  const { context, size, items, scrollTop, data, windows, colours, x, scale } = scene;
   for (const { kind, index, y } of items) {
     if (kind !== "row") continue;
     const top = size.top + y - scrollTop;
-    for (const interval of view.intervals(index)) {
+    for (const interval of data.intervals(index, windows)) {
       if (interval.end <= scene.from || interval.start >= scene.to) continue;
       context.fillStyle = interval.kind === KIND.OWN ? colours.accent : interval.kind === KIND.TAKEN ? colours.takenLine : colours.taken;
       context.fillRect(x(interval.start), top, (interval.end - interval.start) * scale, size.row);

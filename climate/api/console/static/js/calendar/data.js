@@ -2,7 +2,7 @@
 
 import { get, query } from "../api.js";
 import { iso } from "../time.js";
-import { decodeBuckets, decodeIntervals, joinSteps, joinWindows, touches } from "./intervals.js";
+import { cut, decodeBuckets, decodeIntervals, joinSteps, joinWindows, touches } from "./intervals.js";
 
 const ROWS = 50; // rows of a block of intervals
 const STRIPS = 200; // rows of a block of buckets
@@ -21,14 +21,23 @@ export class CalendarData extends EventTarget {
 
   /** Forget everything and use other parameters: `{type, properties, q, groupBy, whose, resolution, chunk, band}`. */
   reset(settings) {
-    for (const block of this.blocks?.values() ?? []) block.abort?.abort();
-    this.settings = settings;
-    this.blocks = new Map();
-    this.joined = new Map();
     this.names = new Map();
     this.indexes = new Map();
     this.total = null;
     this.groups = null;
+    this.shapeText = "";
+    this.zoom(settings);
+    this.before = null;
+  }
+
+  /** Use other windows or buckets for the same rows. Until they are here, what was loaded before stands in. */
+  zoom(settings) {
+    for (const block of this.blocks?.values() ?? []) block.abort?.abort();
+    this.before = this.blocks && { blocks: this.blocks, settings: this.settings, rows: this.rowsPerBlock };
+    this.settings = settings;
+    this.blocks = new Map();
+    this.joined = new Map();
+    this.bandSteps = null;
     this.error = null;
     this.wanted = [];
     this.running = 0;
@@ -36,7 +45,7 @@ export class CalendarData extends EventTarget {
   }
 
   get rowsPerBlock() {
-    return this.settings.resolution ? STRIPS : ROWS;
+    return this.settings?.resolution ? STRIPS : ROWS;
   }
 
   /**
@@ -207,9 +216,11 @@ export class CalendarData extends EventTarget {
 
   /** The intervals of a row over consecutive windows. */
   intervals(index, starts) {
-    const key = `${index} ${starts[0]} ${starts.length}`;
-    if (!this.joined.has(key)) this.joined.set(key, this.#intervals(index, starts));
-    return this.joined.get(key);
+    if (starts !== this.joinedStarts) this.joined.clear();
+    this.joinedStarts = starts;
+    let list = this.joined.get(index);
+    if (!list) this.joined.set(index, (list = this.#intervals(index, starts)));
+    return list;
   }
 
   #intervals(index, starts) {
@@ -218,19 +229,41 @@ export class CalendarData extends EventTarget {
     for (const start of starts) {
       const block = this.blocks.get(`${number} ${start}`);
       const rows = block?.rows ?? block?.old?.rows;
-      if (rows) windows.push({ start, list: rows[index - number * this.rowsPerBlock] ?? [] });
+      const list = rows ? rows[index - number * this.rowsPerBlock] ?? [] : this.#earlier(index, start);
+      windows.push({ start, list });
     }
-    return windows.length ? joinWindows(windows) : [];
+    return joinWindows(windows);
+  }
+
+  // What another zoom level knew of a row in a window.
+  #earlier(index, start) {
+    if (!this.before) return [];
+    const { blocks, settings, rows } = this.before;
+    const end = start + this.settings.chunk;
+    const number = Math.floor(index / rows);
+    const windows = [...blocks.values()].filter((block) => block.number === number && (block.rows ?? block.old?.rows)
+      && block.start < end && block.start + settings.chunk > start).sort((a, b) => a.start - b.start);
+    const lists = windows.map((block) => ({ start: block.start, list: (block.rows ?? block.old.rows)[index - number * rows] ?? [] }));
+    return cut(lists.length ? joinWindows(lists) : [], start, end);
   }
 
   /** The steps of the band in the loaded windows among `starts`. */
   steps(starts) {
-    const key = starts.join(" ");
-    if (!this.bandSteps || this.bandSteps.key !== key) {
-      const lists = starts.map((start) => this.blocks.get(`band ${start}`)).map((block) => block?.steps ?? block?.old?.steps ?? []);
-      this.bandSteps = { key, steps: joinSteps(lists) };
+    if (!this.bandSteps || this.bandSteps.starts !== starts) {
+      const lists = starts.map((start) => {
+        const block = this.blocks.get(`band ${start}`);
+        return block?.steps ?? block?.old?.steps ?? this.#earlierSteps(start);
+      });
+      this.bandSteps = { starts, steps: joinSteps(lists) };
     }
     return this.bandSteps.steps;
+  }
+
+  #earlierSteps(start) {
+    if (!this.before) return [];
+    const lists = [...this.before.blocks.values()].filter(({ band }) => band).sort((a, b) => a.start - b.start)
+      .map((block) => block.steps ?? block.old?.steps ?? []);
+    return cut(lists.flat(), start, start + this.settings.chunk);
   }
 
   /** The state of the band in a window, as `stateOf`. */

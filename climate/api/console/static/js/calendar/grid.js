@@ -4,7 +4,7 @@ import { h } from "../dom.js";
 import { cellsOf } from "./intervals.js";
 import { itemAt, itemNumber, itemOfRow } from "./layout.js";
 import { level } from "./scale.js";
-import { cellWords, rowWords, spanWords, typeWords } from "./words.js";
+import { cellWords, momentWords, rowWords, spanWords, typeWords } from "./words.js";
 
 /**
  * Cells of the rows in sight. The scrolled element keeps the focus and points at the active cell
@@ -86,13 +86,22 @@ export class GridCells {
 
   #rowCells(index) {
     const { view } = this;
-    return cellsOf(view.intervals(index), view.from, view.to);
+    const [first, last] = this.#loaded();
+    return cellsOf(view.intervals(index), first, last).filter(({ start, end }) => end > view.from && start < view.to);
+  }
+
+  /** The span of the windows in sight. */
+  #loaded() {
+    const { windows, state } = this.view;
+    return [windows[0], windows[windows.length - 1] + level(state.zoom).chunk];
   }
 
   #words(item, cell) {
     const state = this.view.data.stateOf(item.index, this.view.windows[0]);
     if (state === "failed") return "Not loaded. Press Enter to try again.";
     if (state !== "ready") return "Loading";
+    const [first, last] = this.#loaded();
+    if (cell.kind === null && cell.end === last) return cell.start === first ? "Free" : `Free from ${momentWords(cell.start)}`;
     return `${cellWords(cell)}, ${spanWords(cell.start, cell.end)}`;
   }
 
@@ -147,11 +156,10 @@ export class GridCells {
   /** The intervals and gaps of the focused row over the loaded windows. */
   cells() {
     const { view } = this;
-    const { windows } = view;
-    const end = windows[windows.length - 1] + level(view.state.zoom).chunk;
+    const [first, last] = this.#loaded();
     if (this.place.area === "band") return view.bandSteps();
     const item = this.#item();
-    return item?.kind === "row" ? cellsOf(view.intervals(item.index), windows[0], end) : [];
+    return item?.kind === "row" ? cellsOf(view.intervals(item.index), first, last) : [];
   }
 
   /** The cell that has the focus: `{start, end, kind, lease}`; null if there is none. */
@@ -170,8 +178,19 @@ export class GridCells {
       this.place = { ...where, area: item.kind, item: item.item };
       view.revealItem(item);
     }
-    if (this.place.area !== "group" && (where.time < view.from || where.time >= view.to)) view.revealTime(where.time, where.time + 1);
+    if (this.place.area !== "group") this.#revealCell();
     this.rebuild();
+  }
+
+  // Of a long cell, half a screen is enough.
+  #revealCell() {
+    const { view } = this;
+    const { time } = this.place;
+    const half = (view.to - view.from) / 2;
+    const cell = this.cell() ?? { start: time, end: time + 1 };
+    if (cell.start < view.to && cell.end > view.from && Math.min(cell.end, view.to) - Math.max(cell.start, view.from) > half / 8) return;
+    if (cell.start >= view.from) view.revealTime(cell.start, Math.min(cell.end, cell.start + half));
+    else view.revealTime(Math.max(cell.start, cell.end - half), cell.end);
   }
 
   /** Move the focus to what the pointer has chosen; nothing is scrolled. */

@@ -43,13 +43,6 @@ function same(one, other) {
   return one.kind === other.kind && one.lease?.id === other.lease?.id && one.tenths === other.tenths;
 }
 
-/** The index of the first interval that ends after `time`, in a list sorted by start. */
-export function firstAfter(list, time) {
-  let index = 0;
-  while (index < list.length && list[index].end <= time) index += 1;
-  return index;
-}
-
 /** The interval at `time`: an own one before others, null where the row is free. */
 export function intervalAt(list, time) {
   let result = null;
@@ -124,6 +117,12 @@ export function leastFreeIn(steps, start, end) {
     least = least === null ? step.free : Math.min(least, step.free);
   }
   return reached >= end ? least : null;
+}
+
+/** Those of `list` that overlap `start` to `end`, cut to it. */
+export function cut(list, start, end) {
+  return list.filter((item) => item.start < end && item.end > start)
+    .map((item) => ({ ...item, start: Math.max(start, item.start), end: Math.min(end, item.end) }));
 }
 
 /** Whether any of `windows` overlaps `start` to `end`. */

@@ -72,7 +72,7 @@ function sideways(view, step) {
   const cells = view.grid.cells();
   const next = cells.find(({ start, end }) => start <= time && end > time);
   if (!next) view.goTo(view.from + (step * (view.to - view.from)) / 2);
-  view.grid.moveTo({ ...place, time: next && step < 0 ? Math.max(next.start, Math.min(time, view.from)) : time });
+  view.grid.moveTo({ ...place, time: next && step < 0 ? next.start : time });
 }
 
 function vertically(view, step) {

@@ -1,7 +1,7 @@
 // Paints selections, refusals and alternatives over band and rows.
 
 import { itemOfRow } from "./layout.js";
-import { fit, widthOf } from "./paint.js";
+import { fit, widthOf } from "./pen.js";
 import { hatch } from "./palette.js";
 
 /** Paint the overlay's part in the band. */
@@ -92,9 +92,9 @@ function paintPlate(scene, overlay, middle) {
   if (!overlay.label) return;
   const { context, colours, size } = scene;
   const { left, width } = spanOf(scene, overlay);
-  context.font = scene.font(12.5, 600);
-  const text = fit(context, overlay.label, size.body - 24);
-  const wide = widthOf(context, text) + 20 * size.font;
+  const font = scene.font(12.5, 600);
+  const text = fit(context, overlay.label, size.body - 24, font);
+  const wide = widthOf(context, text, font) + 20 * size.font;
   const tall = Math.min(26 * size.font, size.band - 12);
   const from = Math.max(size.left + 4, Math.min(size.width - wide - 4, left + (width - wide) / 2));
   const colour = toneOf(overlay) === "bad" ? colours.bad : colours.accent;
@@ -106,6 +106,7 @@ function paintPlate(scene, overlay, middle) {
   context.lineWidth = 2;
   context.stroke();
   context.fillStyle = toneOf(overlay) === "bad" ? colours.bad : colours.accentText;
+  context.font = font;
   context.textBaseline = "middle";
   context.fillText(text, from + 10 * size.font, middle + 0.5);
 }
@@ -146,7 +147,7 @@ function paintGhost(scene, ghost, top, height, words) {
   if (!words || width < 70) return;
   context.font = scene.font(12.5);
   context.fillStyle = colours.accentText;
-  context.fillText(fit(context, words, left + width - x - radius - 10), x + radius + 5, top + height / 2 + 0.5);
+  context.fillText(fit(context, words, left + width - x - radius - 10, scene.font(12.5)), x + radius + 5, top + height / 2 + 0.5);
 }
 
 function paintDisc(scene, letter, x, y, radius) {

@@ -1,6 +1,6 @@
 // The calendar page: toolbar, calendar, legend.
 
-import { get, query, root } from "../api.js";
+import { get, query } from "../api.js";
 import { announce, button, debounce, h, link } from "../dom.js";
 import { onChange } from "../live.js";
 import { queryOf, stateOf } from "./address.js";
@@ -13,6 +13,7 @@ import { cellWords, spanWords, typeWords } from "./words.js";
 
 // Stacks have parts of other types, and no rows of their own.
 const WITHOUT_ROWS = ["virtual:stack"];
+const CORNERS = [1, 2, 3, 4]; // of the box, see calendar.css
 const ORDER = ["physical:host", "virtual:instance", "virtual:volume", "virtual:network", "virtual:floatingip", "flavor:instance"];
 
 /** Show the calendar; returns how to leave it. */
@@ -28,7 +29,7 @@ export async function mount(element, context) {
   const tools = toolbar(view, types, context);
   const [key, endLegend] = legend();
   element.append(h("h1", { class: "visually-hidden" }, "Calendar"), tools.element,
-    h("div", { class: "calendar-box" }, view.element, notice, layer), key);
+    h("div", { class: "calendar-box" }, view.element, CORNERS.map(() => h("i", { "aria-hidden": "true" })), notice, layer), key);
   view.start();
   const ends = [endLegend, attachTouch(view), attachReserve(view, { bar: tools.bar, layer, context }),
     attachAddress(view), attachLive(view), attachNotice(view, notice, context), attachCommands(view, tools, context)];
@@ -78,13 +79,13 @@ function attachLive(view) {
 function attachCommands(view, tools, { navigate }) {
   const act = {
     today: () => today(view), goto: () => tools.open("date"), filter: () => tools.open("name"), help: showKeys,
-    new: () => navigate(root("/console/new")), leave: () => tools.bar.querySelector("input, button, select, a")?.focus(),
+    new: () => navigate("/console/new"), leave: () => tools.bar.querySelector("input, button, select, a")?.focus(),
   };
   view.addEventListener("command", ({ detail }) => act[detail]());
   view.addEventListener("activate", (event) => {
     if (event.defaultPrevented || event.detail.area !== "row" || event.detail.heading) return;
     const { interval, row } = event.detail;
-    if (interval?.lease && interval.lease.id) navigate(root(`/console/leases/${encodeURIComponent(interval.lease.id)}`));
+    if (interval?.lease && interval.lease.id) navigate(`/console/leases/${encodeURIComponent(interval.lease.id)}`);
     else if (interval) announce(`${row.name}: ${cellWords(interval)}, ${spanWords(interval.start, interval.end)}`);
   });
 }
@@ -125,7 +126,7 @@ function showEmpty(view, notice, { me }) {
   const words = typeWords(resourceType);
   if (!properties && !q) {
     notice.append(h("p", { class: "strong" }, `This cloud has no ${words.many} to reserve.`), me.allowed["resources:post"]
-      ? link(root("/console/resources"), "Register resources") : h("p", {}, "An administrator can register them."));
+      ? link("/console/resources", "Register resources") : h("p", {}, "An administrator can register them."));
     return;
   }
   notice.append(h("p", { class: "strong" }, q ? `No ${words.one} with \u201c${q}\u201d in its name matches.` : `No ${words.one} matches the filter.`));

@@ -11,7 +11,7 @@ export function palette(element) {
   const probe = document.createElement("i");
   probe.className = "calendar-probe";
   element.append(probe);
-  const colours = { patterns: new Map() };
+  const colours = { patterns: new Map(), fonts: new Map() };
   for (const name of NAMES) {
     probe.style.color = `var(--${name})`;
     colours[name.replace(/-(\w)/g, (_all, letter) => letter.toUpperCase())] = getComputedStyle(probe).color;

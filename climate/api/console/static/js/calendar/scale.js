@@ -111,7 +111,7 @@ const STEPS = [0.25, 0.5, 1, 2, 3, 4, 6, 12].map((hours) => hours * HOUR);
 
 // Hours are counted on the wall clock: an hour that the zone skips is not there, a repeated one comes twice.
 function hourTicks(from, to, scale, room, list) {
-  const step = STEPS.find((size) => size * scale >= room * 1.7) || 12 * HOUR;
+  const step = STEPS.find((size) => size * scale >= room * 1.3) || 12 * HOUR;
   const fine = Math.max(15 * MINUTE, Math.min(HOUR, step / 2));
   const midnights = new Map(list.map((one) => [one.start, one.date]));
   const repeated = repeatedHours(list);
@@ -123,17 +123,22 @@ function hourTicks(from, to, scale, room, list) {
     const whole = wall % step === 0;
     lines.push({ time, strong: midnights.has(time) });
     if (!whole) continue;
-    top.push({ time, end: time + step, ...hourLabel(time, midnights.get(time), repeated) });
-    bottom.push({ time, end: time + step, text: clock(new Date(time), "UTC") });
+    top.push({ time, ...hourLabel(time, midnights.get(time), repeated) });
+    bottom.push({ time, text: clock(new Date(time), "UTC") });
   }
-  return { top, bottom, lines };
+  return { top: ended(top, step), bottom: ended(bottom, step), lines };
+}
+
+// The labels of a repeated hour are closer than others.
+function ended(labels, step) {
+  return labels.map((label, index) => ({ ...label, end: labels[index + 1]?.time ?? label.time + step }));
 }
 
 function hourLabel(time, date, repeated) {
   if (date) return { text: `${date.weekday} ${date.day} ${date.monthName}`, strong: true };
   const text = clock(new Date(time));
   const ambiguous = repeated.some(({ start, end }) => time >= start && time < end);
-  return { text: ambiguous ? `${text} ${shortOffset(time)}` : text, strong: false };
+  return ambiguous ? { text: `${text} ${shortOffset(time)}`, short: `${text.slice(0, 2)} ${shortOffset(time)}` } : { text };
 }
 
 function shortOffset(time) {
@@ -163,7 +168,7 @@ function findChange(start, end) {
 }
 
 function dayTicks(list, scale, room, now) {
-  const hours = [2, 3, 4, 6, 12].find((size) => size * HOUR * scale >= room) || 12;
+  const hours = [2, 3, 4, 6, 12].find((size) => size * HOUR * scale >= room * 0.7) || 12;
   const top = list.map((one) => dayLabel(one, now));
   const bottom = [];
   const lines = [];

@@ -4,16 +4,16 @@ import { debounce, h } from "../dom.js";
 import { midnight, offset, serverNow } from "../time.js";
 import { CalendarData } from "./data.js";
 import { GridCells } from "./grid.js";
-import { gapAt, intervalAt, leastFreeIn } from "./intervals.js";
+import { anchorOf, hitAt, measure } from "./geometry.js";
+import { gapAt, leastFreeIn } from "./intervals.js";
 import { Keys } from "./keys.js";
-import { itemAt, itemOfRow, itemsBetween, layOut, rowRanges } from "./layout.js";
+import { itemOfRow, itemsBetween, layOut, rowRanges } from "./layout.js";
 import { paint } from "./paint.js";
 import { palette } from "./palette.js";
 import { chunkStarts, level, nearestZoom, nominalScale, snapTo } from "./scale.js";
 
 const SCREENS = 8; // screens of time on either side that the element can scroll natively
 const REST = 120; // ms without movement until the view rests
-const EDGE = 6; // px around the ends of a bar that take hold of the end
 const LATE = 25; // ms: a frame that took longer came late
 
 /**
@@ -85,24 +85,11 @@ export class CalendarView extends EventTarget {
     if (!width || !height) return;
     const from = this.scale ? this.from : this.state.from;
     const nominal = !this.scale || Math.abs(this.scale / nominalScale(this.state.zoom, this.size.body) - 1) < 1e-6;
-    this.size = this.#measure(width, height);
+    this.size = measure(this.element, this.state.density);
     if (nominal) this.scale = nominalScale(this.state.zoom, this.size.body);
     this.#reshape();
     this.#place(from);
     this.#moved();
-  }
-
-  #measure(width, height) {
-    const font = parseFloat(getComputedStyle(document.documentElement).fontSize) / 15;
-    const phone = width / font < 700;
-    const left = Math.min(Math.round((phone ? 104 : 213) * (phone ? Math.min(font, 1.3) : font)), Math.round(width * 0.45));
-    const axis = Math.round(52 * font);
-    const band = Math.round((phone ? 76 : 92) * font);
-    const row = this.state.density === "overview" ? 2 : Math.round((phone ? 34 : 30) * font);
-    return {
-      width, height, font, phone, left, axis, band, row, group: Math.round(34 * font), top: axis + band,
-      body: Math.max(40, width - left), ratio: Math.min(3, devicePixelRatio || 1),
-    };
   }
 
   #reshape() {
@@ -189,7 +176,7 @@ export class CalendarView extends EventTarget {
     if (this.size) {
       const from = part.from ?? this.from;
       if (differs("zoom") && !keepScale) this.scale = nominalScale(this.state.zoom, this.size.body);
-      if (differs("density")) this.size = this.#measure(this.size.width, this.size.height);
+      if (differs("density")) this.size = measure(this.element, this.state.density);
       this.#place(from);
       if (differs("resourceType", "properties", "groupBy", "q", "whose", "density") || this.#levelDiffers(before)) this.#configure();
       if (differs("resourceType", "properties", "groupBy", "q", "whose", "density")) this.element.scrollTop = 0;
@@ -206,13 +193,13 @@ export class CalendarView extends EventTarget {
   #configure() {
     const { resourceType, properties, q, groupBy, whose, zoom, density } = this.state;
     const { resolution, chunk, band, span } = level(zoom);
-    const buckets = density === "overview" ? Math.max(300, Math.ceil(span / 1000 / 200 / 300) * 300) : 0;
-    const { total, groups, names, indexes } = this.data;
-    const same = this.configured === JSON.stringify([resourceType, properties, q, groupBy, whose]);
-    this.configured = JSON.stringify([resourceType, properties, q, groupBy, whose]);
+    const overview = density === "overview" ? Math.max(300, Math.ceil(span / 60_000_000) * 300) : 0;
+    const settings = { type: resourceType, properties, q, groupBy, whose, chunk, band, resolution: resolution || overview };
+    const rows = JSON.stringify([resourceType, properties, q, groupBy, whose]);
     this.shift = offset(serverNow());
-    this.data.reset({ type: resourceType, properties, q, groupBy, whose, chunk, band, resolution: resolution || buckets });
-    if (same) Object.assign(this.data, { total, groups, names, indexes }); // Only the time changes: rows stay where they are.
+    if (rows === this.rows) this.data.zoom(settings);
+    else this.data.reset(settings);
+    this.rows = rows;
     this.#reshape();
     this.#fetch();
   }
@@ -261,9 +248,16 @@ export class CalendarView extends EventTarget {
     this.dispatchEvent(new Event("rest"));
   }
 
-  /** The starts of the request windows in sight. */
+  /** The starts of the request windows in sight; the same array as long as they are the same. */
   get windows() {
-    return chunkStarts(this.from, this.to, level(this.state.zoom).chunk, this.shift ?? 0);
+    const { from } = this;
+    const { chunk } = level(this.state.zoom);
+    const starts = chunkStarts(from, from + this.size.body / this.scale, chunk, this.shift ?? 0);
+    const old = this.lastWindows;
+    if (old && old.length === starts.length && old[0] === starts[0] && this.lastChunk === chunk) return old;
+    this.lastChunk = chunk;
+    this.lastWindows = starts;
+    return starts;
   }
 
   /** The group headers and rows in sight, in order. */
@@ -321,31 +315,9 @@ export class CalendarView extends EventTarget {
     this.invalidate();
   }
 
-  /** The client rectangle of what an overlay marks. */
+  /** The client rectangle of what an overlay marks, as far as it is in sight. */
   anchor(overlay) {
-    const box = this.element.getBoundingClientRect();
-    const clampX = (x) => Math.min(box.right, Math.max(box.left + this.size.left, x));
-    const start = clampX(this.xOf(overlay.start));
-    const end = clampX(this.xOf(overlay.end));
-    const { top, bottom } = overlay.place === "rows" ? this.#rowsSpan(overlay.rows, box) : this.#bandSpan(box);
-    return new DOMRect(Math.min(start, end), top, Math.max(1, end - start), Math.max(1, bottom - top));
-  }
-
-  #bandSpan(box) {
-    return { top: box.top + this.size.axis, bottom: box.top + this.size.top };
-  }
-
-  #rowsSpan(ids, box) {
-    const tops = ids.map((id) => this.#rowTop(id)).filter((y) => y !== null);
-    if (!tops.length) return this.#bandSpan(box);
-    const clampY = (y) => Math.min(box.bottom, Math.max(box.top + this.size.top, box.top + y));
-    return { top: clampY(Math.min(...tops)), bottom: clampY(Math.max(...tops) + this.size.row) };
-  }
-
-  #rowTop(id) {
-    const index = this.data.indexOf(id);
-    const item = index === null ? null : itemOfRow(this.layout, index);
-    return item && this.size.top + item.y - this.element.scrollTop;
+    return anchorOf(this, overlay);
   }
 
   // Reading
@@ -365,35 +337,9 @@ export class CalendarView extends EventTarget {
     return leastFreeIn(this.bandSteps(), start, end);
   }
 
-  /** What lies at a client position. */
+  /** What lies at a client position: `{area, row, interval, edge, time}`. */
   hit(clientX, clientY) {
-    const box = this.element.getBoundingClientRect();
-    const x = clientX - box.left;
-    const y = clientY - box.top;
-    const time = this.timeAt(clientX);
-    const outside = { area: "outside", row: null, interval: null, edge: null, time };
-    if (x < 0 || y < 0 || x >= this.size.width || y >= this.size.height) return outside;
-    if (y < this.size.axis) return { ...outside, area: "axis" };
-    if (y < this.size.top) return { ...outside, area: "band", heading: x < this.size.left };
-    const item = itemAt(this.layout, y - this.size.top + this.element.scrollTop);
-    if (!item) return outside;
-    if (item.kind === "group") return { ...outside, area: "group", group: item.group };
-    return this.#hitRow(item, time, x < this.size.left);
-  }
-
-  #hitRow({ index }, time, heading) {
-    const list = this.intervals(index);
-    const near = EDGE / this.scale;
-    const interval = intervalAt(list, time) ?? intervalAt(list, time - near) ?? intervalAt(list, time + near);
-    const within = interval && interval.start <= time && interval.end > time ? interval : null;
-    const edge = interval?.lease ? this.#edge(interval, time, near) : null;
-    const row = this.data.row(index) ?? { id: null, name: "", state: null, index };
-    return { area: "row", row, interval: heading ? null : edge ? interval : within, edge: heading ? null : edge, time, heading };
-  }
-
-  #edge({ start, end }, time, near) {
-    if (Math.abs(end - time) <= near) return "end";
-    return Math.abs(start - time) <= near && end - start > 3 * near ? "start" : null;
+    return hitAt(this, clientX, clientY);
   }
 
   /** The free gap of a row around a time. */

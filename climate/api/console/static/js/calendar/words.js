@@ -1,7 +1,7 @@
 // What the calendar calls things. Pure functions.
 
 import { plain } from "../dom.js";
-import { clock, day, duration, offset, offsetName, range, serverNow, shortMoment } from "../time.js";
+import { clock, day, duration, moment, offset, offsetName, range, serverNow, shortMoment } from "../time.js";
 import { KIND } from "./intervals.js";
 
 const TYPES = {
@@ -76,6 +76,12 @@ function ambiguity(start, end) {
   if (offset(new Date(start - margin)) === offset(new Date(end + margin))) return "";
   const [first, last] = [offsetName(new Date(start)), offsetName(new Date(end))];
   return first === last ? ` (${first})` : ` (${first} to ${last})`;
+}
+
+/** A moment in the chosen zone: "Tue 14:00", with the date where that is not enough. */
+export function momentWords(time) {
+  const date = new Date(time);
+  return Math.abs(date - serverNow()) < 6 * 86_400_000 ? shortMoment(date) : moment(date);
 }
 
 /** A row as its heading says it: "r1-n06, getting ready". */
