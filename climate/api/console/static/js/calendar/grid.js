@@ -112,7 +112,7 @@ export class GridCells {
   }
 
   #header(label, width, height, where, extra = {}) {
-    const element = h("div", { role: "rowheader", "aria-label": label, id: this.#id({ ...where, header: true }), ...extra });
+    const element = h("div", { role: "rowheader", id: this.#id(where), ...extra }, h("span", { class: "visually-hidden" }, label));
     place(element, 0, 0, width, height);
     if (where.area === "group" && this.#isActive(where)) this.#activate(element);
     return element;
