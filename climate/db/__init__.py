@@ -1,5 +1,5 @@
-"""The database: tables, migrations and statements, with a folder per kind of object.
+"""The database: tables, migrations and SQL statements, with a folder per kind of object.
 
-Functions receive a session and never commit; the manager opens transactions with
-``Database.write``. ``wakeup`` sends hints between processes.
+Functions receive a session and never commit. The callers in ``climate.manager`` open transactions
+with ``Database.write``. The module ``wakeup`` sends hints between processes.
 """

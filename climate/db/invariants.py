@@ -1,12 +1,12 @@
-"""Queries of the self-audit: examine the invariants in bounded slices, and keep their progress.
+"""Queries of the self-audit: check the invariants in slices of the database, and keep the progress.
 
-A query examines one slice, from the stored position. All its statements must see the same state,
-so it needs a session of ``Database.snapshot``. Overdue work counts as a violation only after
+A query checks one slice, from the stored position. All its statements must see the same state, so
+it needs a session of ``Database.snapshot``. Overdue work counts as a violation only after
 ``PATIENCE``, because a manager may be about to do it.
 
-A manager claims a slice by setting ``next_at`` of the query to a later time. Until then no other
-manager runs this query. A result is stored only if no other manager has claimed the query since.
-So one manager at a time runs a query, and each change is reported once.
+A manager claims the next slice of a query by setting ``next_at`` to a later time. Until then, no
+other manager runs this query. If another manager has claimed the query since, the result is not
+stored. So one manager at a time runs a query, and each change of a verdict is reported once.
 """
 
 from collections import defaultdict
@@ -58,7 +58,7 @@ _DUE = sa.select(EVENTS.c.lease_id, EVENTS.c.kind, EVENTS.c.status, EVENTS.c.due
 
 
 def bookings(session: Session, after: str, now: datetime) -> Findings:
-    """Check invariant 1: after ``now`` no resource is booked twice or beyond its capacity."""
+    """Check invariant 1: after ``now``, no resource is booked twice or beyond its capacity."""
     query = sa.select(ResourceRow.id, ResourceRow.external_id).order_by(ResourceRow.id)
     page = session.execute(query.where(ResourceRow.id > int(after or 0)).limit(_RESOURCES))
     names = {row.id: row.external_id for row in page}
@@ -93,7 +93,7 @@ def open_events(session: Session, after: str, now: datetime) -> Findings:
 
 
 def claims(session: Session, _after: str, now: datetime) -> Findings:
-    """Check invariant 3: the owner of each claim renews it; a manager attempts each due event."""
+    """Check invariant 3: managers renew their claims, and attempt each event that is due."""
     since = now - PATIENCE
     of, time_type = EVENTS.c, EVENTS.c.run_at.type
     lost = sa.or_(of.owner.is_(None), of.claimed_until.is_(None), of.claimed_until < since)
@@ -112,7 +112,7 @@ def claims(session: Session, _after: str, now: datetime) -> Findings:
 
 
 def numbers(session: Session, after: str, _now: datetime) -> Findings:
-    """Check invariant 4: no notification is missing from the oldest stored to the last numbered."""
+    """Check invariant 4: the numbers of the stored notifications have no gap."""
     last = session.scalar(sa.select(RelayRow.last_seq)) or 0
     bounds = sa.select(sa.func.min(OutboxRow.seq), sa.func.max(OutboxRow.seq))
     oldest, newest = session.execute(bounds).one()
@@ -156,7 +156,10 @@ def announced_dates(session: Session, after: str, _now: datetime) -> Findings:
 def _announcement_fault(
     lease: _Lease, payload: dict[str, Any] | None, stored_since: datetime | None
 ) -> str | None:
-    """Return how a lease differs from its latest notification; None if equal or removed."""
+    """Return how the dates of a lease differ from those in its latest notification.
+
+    Returns None if they are equal, or if the notification may have been removed.
+    """
     if payload is None:
         is_stored = stored_since is not None and lease.created_at > stored_since
         return "has no notification" if is_stored else None
@@ -166,7 +169,7 @@ def _announcement_fault(
 
 
 def whole_leases(session: Session, after: str, _now: datetime) -> Findings:
-    """Check invariant 5: a lease has enough hosts, and holds each resource until the lease ends."""
+    """Check invariant 5: a lease has enough hosts, and its allocations last until its end."""
     leases, end = _leases(session, after)
     holding = {lease.id: lease for lease in leases if lease.status in _HOLDING}
     query = (
@@ -221,7 +224,10 @@ LOOKS: dict[str, tuple[int, Callable[[Session, str, datetime], Findings]]] = {
 
 
 class SelfAuditRow(Base):
-    """The progress of a query: where its next slice begins, and the violations of this round."""
+    """The progress of a query of the self-audit.
+
+    ``position`` is where its next slice begins. ``found`` are the violations of the present round.
+    """
 
     __tablename__ = "self_audit"
     __table_args__ = (MARIADB,)
@@ -235,7 +241,10 @@ class SelfAuditRow(Base):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The right to run the query ``name`` until ``until``; the slice begins at ``position``."""
+    """The right to run the query ``name`` on one slice, which begins at ``position``.
+
+    It lasts until ``until``.
+    """
 
     name: str
     until: datetime
@@ -244,7 +253,7 @@ class Turn:
 
 
 def broken(session: Session) -> set[str]:
-    """Return the names of the queries that found violations in their present or last round."""
+    """Return the names of the queries whose invariant is broken, by the stored verdicts."""
     query = sa.select(SelfAuditRow.name).where(SelfAuditRow.broken_since.is_not(None))
     return set(session.scalars(query))
 

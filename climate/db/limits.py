@@ -1,7 +1,7 @@
-"""Limits of projects and users: overrides of the configured limits, present use and past use.
+"""Statements on limits of projects and users: overrides of configured limits, present and past use.
 
-A transaction that counts the use of a party locks the party's row first (``lock``). So two requests
-cannot both pass a limit that has capacity for one of them.
+A party is a project or a user. A transaction locks the row of a party before it counts the party's
+use. So two requests cannot both pass a limit that has capacity for only one of them.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -68,7 +68,10 @@ _Uses = tuple[str, str, str, datetime, datetime, int, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseOf:
-    """What a lease uses, and for whom; ``lease_id`` is None for the use of deleted reservations."""
+    """The hosts that a lease uses, and its project and user.
+
+    If ``lease_id`` is None, a deleted reservation has used them.
+    """
 
     lease_id: str | None
     project_id: str
@@ -82,12 +85,12 @@ class UseOf:
 
 
 def overrides(session: Session, parties: Collection[Party]) -> Overrides:
-    """Return the overridden limits by party, of those parties that have a row."""
+    """Return the overridden limits by party (project or user), of those parties that have a row."""
     return _overrides(session, sa.or_(*(_is(party) for party in parties)))
 
 
 def all_overrides(session: Session) -> Overrides:
-    """Return the overridden limits by party, of all parties that have any."""
+    """Return the overridden limits by party (project or user), of all parties that have any."""
     by_party = _overrides(session, sa.true())
     return {party: values for party, values in by_party.items() if values}
 
@@ -99,11 +102,11 @@ def _overrides(session: Session, which: sa.ColumnElement[bool]) -> Overrides:
 
 
 def lock(session: Session, parties: Collection[Party]) -> Overrides:
-    """Lock the rows of parties, inserting absent rows; return the overridden limits by party.
+    """Lock the rows of parties (projects or users), and return their overridden limits.
 
-    Of two transactions that count the use of a party, the second waits here until the first ends.
-    So it also counts what the first has booked. Executes one statement per row, by its key,
-    because InnoDB also locks the rows that it only scans.
+    Rows that do not exist are inserted. If two transactions count the use of a party, the second
+    waits here until the first ends. So it also counts what the first has booked. Executes one
+    statement per row, because InnoDB locks all rows that a statement scans.
     """
     locked: Overrides = {}
     connection = session.connection()
@@ -123,14 +126,20 @@ def _is(party: Party) -> sa.ColumnElement[bool]:
 
 
 def replace(session: Session, party: Party, values: Mapping[str, int]) -> None:
-    """Store ``values`` as the overridden limits of a party, whose row must exist."""
+    """Store ``values`` as the overridden limits of a party (a project or user).
+
+    Its row must exist.
+    """
     session.execute(sa.update(LimitRow).where(_is(party)).values(overrides=dict(values)))
 
 
 def count_leases(
     session: Session, party: Party, now: datetime, excluding: str | None = None
 ) -> int:
-    """Return how many leases of a party are not over, except the lease ``excluding``."""
+    """Return how many leases of a party (a project or user) are not over.
+
+    The lease ``excluding`` does not count.
+    """
     values = {"owner_id": party.owner_id, "now": now, "excluding": excluding or ""}
     return session.connection().scalar(_COUNT_OPEN[party.scope], values) or 0
 
@@ -150,11 +159,12 @@ def uses(
     *,
     past_too: bool = False,
 ) -> list[UseOf]:
-    """Return what leases of parties use in ``[since, until)``; None for ``until`` is no bound.
+    """Return the hosts that leases of these parties (projects or users) use in ``[since, until)``.
 
-    Each entry has its full length. There is one entry per lease and start of its bookings. Cleaning
-    time does not count. The use by a lease in DELETING ends when its deletion began. ``past_too``
-    adds the past use by deleted reservations. Executes one SQL statement.
+    If ``until`` is None, there is no bound. The result has one item per lease and start of its
+    bookings. An item is not cut at ``since`` or ``until``. Cleaning time does not count. If a lease
+    is DELETING, its use ends when its deletion began. If ``past_too`` is set, the past use by
+    deleted reservations is included. Executes one SQL statement.
     """
     of_party = sa.or_(*(_belongs_to(party, LeaseRow) for party in parties))
     query = _uses().where(of_party, LeaseRow.end_at > since)
@@ -170,7 +180,7 @@ def uses(
 
 
 def uses_of(session: Session, lease_id: str) -> list[Use]:
-    """Return the use of hosts by a lease, one entry per start of its bookings."""
+    """Return the hosts that a lease uses, with one item per start of its bookings."""
     return [row.use for row in _use_of(session, _uses().where(LeaseRow.id == lease_id))]
 
 
@@ -179,7 +189,7 @@ def use_of(
 ) -> Use:
     """Return how many hosts and vcpus a booking from ``start`` to ``end`` would use.
 
-    ``taken`` gives for each requirement the number of units by resource id.
+    ``taken`` has each requirement of the lease, with the number of units by resource id.
     """
     host_units = [(needs, units) for needs, units in taken if needs.resource_type == HOST]
     whole = [id_ for needs, units in host_units if needs.is_whole for id_ in units]
@@ -199,7 +209,7 @@ def _belongs_to(party: Party, table: type[LeaseRow | PastUseRow]) -> sa.ColumnEl
 
 
 def _uses() -> sa.Select[*_Uses]:
-    """Select the use of hosts by leases; bookings of a lease with the same start are one row.
+    """Build the query for the hosts that leases use, per lease and start of its bookings.
 
     A whole host counts with all its VCPUs, a share of a host with the VCPUs of the share.
     """
@@ -243,7 +253,7 @@ def _use_of(session: Session, query: sa.Select[*_Uses] | sa.CompoundSelect[*_Use
 def keep_past_use(
     session: Session, lease: Lease, reservation_ids: Collection[str], now: datetime
 ) -> None:
-    """Store the past use of whole hosts by reservations, for the limit on host-hours.
+    """Store which whole hosts reservations have used, for the limit on host-hours.
 
     Call it before the allocations of the reservations are deleted.
     """
@@ -261,5 +271,5 @@ def keep_past_use(
 
 
 def forget_past_use(session: Session, before: datetime) -> None:
-    """Delete the past use that ended by ``before``, as its host-hours do not count any more."""
+    """Delete past use that ended at or before ``before``, as it does not count any more."""
     session.execute(sa.delete(PastUseRow).where(PastUseRow.end_at <= before))

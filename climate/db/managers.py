@@ -1,6 +1,7 @@
 """Heartbeats of manager processes, and a trial write to a database that may be full.
 
-A manager without a heartbeat for ``FRESH`` counts as dead. Its row is removed after ``KEPT``.
+If a manager has stored no heartbeat for ``FRESH``, it counts as dead. Its row is removed after
+``KEPT``.
 """
 
 import uuid
@@ -23,7 +24,11 @@ _MISSED_RUNS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """The last heartbeat of a manager; ``loops`` as in ``ManagerRow``."""
+    """The last heartbeat of a manager process, with the state of its loops.
+
+    ``loops`` has, by the name of each loop, ``age`` (seconds since its last run without an error)
+    and ``interval``.
+    """
 
     id: str
     started_at: datetime
@@ -31,7 +36,7 @@ class Heartbeat:
     loops: Mapping[str, Mapping[str, float]]
 
     def stalled(self, now: datetime) -> dict[str, float]:
-        """Return the loops that have stalled, with the seconds since their last good run."""
+        """Return the seconds since the last good run of each loop that has stalled, by name."""
         since = (now - self.beat_at).total_seconds()
         ages = {name: since + loop["age"] for name, loop in self.loops.items()}
         limits = {
@@ -42,7 +47,7 @@ class Heartbeat:
 
 
 def beat(session: Session, manager_id: str, now: datetime, loops: Mapping[str, Any]) -> None:
-    """Store the heartbeat of a manager; remove the rows of managers that died long ago."""
+    """Store the heartbeat of a manager, and remove the rows of managers that died long ago."""
     values = {"beat_at": now, "loops": dict(loops)}
     is_mine = ManagerRow.id == manager_id
     updated = session.execute(sa.update(ManagerRow).where(is_mine).values(**values))
@@ -59,18 +64,18 @@ def remove(session: Session, manager_id: str) -> None:
 
 
 def alive(session: Session, now: datetime) -> list[Heartbeat]:
-    """Return the heartbeats of the managers that are alive, by id."""
+    """Return the last heartbeats of the managers that are alive, sorted by id."""
     query = sa.select(ManagerRow).where(ManagerRow.beat_at >= now - FRESH).order_by(ManagerRow.id)
     return [record(Heartbeat, row) for row in session.scalars(query)]
 
 
 def last_beat(session: Session) -> datetime | None:
-    """Return the time of the latest heartbeat of all managers; None if there is none."""
+    """Return the time of the latest heartbeat of any manager; None if there is none."""
     return session.scalar(sa.select(sa.func.max(ManagerRow.beat_at, type_=ManagerRow.beat_at.type)))
 
 
 def try_write(session: Session, now: datetime) -> None:
-    """Insert and delete a row; raises a database error if the database is full or read-only."""
+    """Insert and delete a row; a full or read-only database raises an error."""
     id_ = f"trial:{uuid.uuid4()}"
     trial = {"id": id_, "started_at": now, "beat_at": now, "loops": {}}
     session.execute(sa.insert(ManagerRow).values(**trial))

@@ -1,8 +1,8 @@
-"""Wake-up hints between processes. A lost hint only costs time, as every subscriber also polls.
+"""Wake-up hints between processes that new work is stored.
 
-Writers call ``hint`` after a commit. Subscribers in the same process are called directly, those in
-other processes through PostgreSQL's NOTIFY. With another database, other processes find the work
-at their next poll.
+A lost hint only costs time, as every subscriber also polls. Processes call ``hint`` after a commit.
+Subscribers in the same process are called directly, and those in other processes through
+PostgreSQL's NOTIFY. With another database, other processes find the work at their next poll.
 """
 
 import logging
@@ -21,19 +21,19 @@ _PAUSE = 0.02
 
 
 class Wakeup:
-    """Hints within one process, from threads that store work to threads that execute it."""
+    """Hints within one process, from threads that store work to threads that do it."""
 
     def __init__(self) -> None:
         """Start without subscribers."""
         self._callbacks: list[Callable[[], None]] = []
 
     def hint(self) -> None:
-        """Announce that new work was committed: call every subscriber. Never raises."""
+        """Announce that new work is committed, by calling every subscriber. Never raises."""
         for callback in self._callbacks:
             callback()
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` (quick, thread-safe, without errors) at each hint."""
+        """Call ``callback`` at each hint; it must be quick, thread-safe and without errors."""
         self._callbacks.append(callback)
 
     def close(self) -> None:
@@ -42,10 +42,10 @@ class Wakeup:
 
 
 class PostgresWakeup(Wakeup):
-    """Hints within the process, and between processes by LISTEN/NOTIFY."""
+    """Hints within this process, and to other processes with PostgreSQL's LISTEN/NOTIFY."""
 
     def __init__(self, database: Database, channel: str = WORK) -> None:
-        """Open no connection yet; the first ``subscribe`` or ``hint`` starts a thread that does."""
+        """Open no connection yet; the first ``subscribe`` or ``hint`` starts a thread for it."""
         super().__init__()
         self._channel = channel
         self._engine = database.engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -58,8 +58,8 @@ class PostgresWakeup(Wakeup):
     def hint(self) -> None:
         """Call the subscribers of this process; a thread sends NOTIFY to other processes.
 
-        NOTIFY inside the caller's transaction would take a lock that serialises all commits. The
-        thread spares the caller the wait for NOTIFY.
+        If the caller's transaction sent NOTIFY, it would take a lock that serialises all commits.
+        With the thread, the caller does not wait for NOTIFY either.
         """
         super().hint()
         self._hinted.set()
@@ -69,14 +69,14 @@ class PostgresWakeup(Wakeup):
                 self._sender.start()
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Add a subscriber; the first one starts the listening thread."""
+        """Add a subscriber. The first one starts the thread that listens to other processes."""
         super().subscribe(callback)
         if self._listener is None:
             self._listener = threading.Thread(target=self._listen, name="wakeup", daemon=True)
             self._listener.start()
 
     def close(self) -> None:
-        """Remove the subscribers, send pending hints, and let the threads stop."""
+        """Remove the subscribers, send pending hints, and stop the threads."""
         super().close()
         self._stopping.set()
         if self._sender is not None:
@@ -115,5 +115,8 @@ class PostgresWakeup(Wakeup):
 
 
 def for_database(database: Database, channel: str = WORK) -> Wakeup:
-    """Return the wake-up for a channel: across processes on PostgreSQL, else local."""
+    """Return the object that sends hints on ``channel``.
+
+    On PostgreSQL, it reaches all processes. On other databases, it reaches only this process.
+    """
     return PostgresWakeup(database, channel) if database.dialect == "postgresql" else Wakeup()

@@ -87,10 +87,10 @@ class DiscoveredResource:
 class Drift:
     """A difference between the cloud and the database. ``audit --repair`` repairs it if possible.
 
-    With a ``lease_id``, the repair is that a manager calls ``start`` again for the reservations of
-    this running lease. Otherwise the repair is to call ``repair``. With a ``reservation_id``,
-    climate repairs only if no unfinished lease has this reservation. With neither ``lease_id`` nor
-    ``repair``, the difference is only reported, and an operator must decide.
+    If ``lease_id`` is set, the repair is that a manager calls ``start`` again for the reservations
+    of this running lease. Otherwise the repair is to call ``repair``. If ``reservation_id`` is set,
+    climate repairs only if no unfinished lease has this reservation. If neither ``lease_id`` nor
+    ``repair`` is set, climate only reports the difference, and an operator must decide.
     """
 
     description: str
@@ -114,7 +114,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class HeldReservation:
-    """A running reservation, and the resources that the database allocates to it."""
+    """A running reservation, and the resources that it has according to the database."""
 
     lease: Lease
     reservation: Reservation
@@ -123,7 +123,10 @@ class HeldReservation:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedState:
-    """The state that the database records, for the audit of one resource type."""
+    """The state that the cloud should have for one resource type, according to the database.
+
+    An audit compares it with the cloud.
+    """
 
     #: The registered resources of the type.
     registered: Sequence[Resource]
@@ -141,34 +144,35 @@ class ExpectedState:
 
     @property
     def known(self) -> set[str]:
-        """The ids in ``running``, ``changing`` and ``elsewhere``: the cloud may have their objects.
+        """The ids of reservations whose objects the cloud may have.
 
-        Objects of other reservations are leftovers, except those that ``prepare`` created for
-        ``awaited`` ones.
+        These are the ids in ``running``, ``changing`` and ``elsewhere``. Objects of other
+        reservations are leftovers, except those that ``prepare`` created for reservations in
+        ``awaited``.
         """
         running = {held.reservation.id for held in self.running}
         return running.union(self.changing, self.elsewhere)
 
 
 class NotYet(Exception):
-    """The cloud has not finished yet. The message tells what the call waits for.
+    """Raised if the cloud has not finished; the message states what the call waits for.
 
-    The manager repeats the call after about a second, and does not count a failure until ten
-    minutes after the first call.
+    The manager repeats the call after about a second. It counts no failure until ten minutes after
+    the first call.
     """
 
 
 class RequestSchema(Schema):
-    """The base of schemas for request parameters of one resource type; ignores unknown keys."""
+    """The base class of schemas for the parameters of a reservation; it ignores unknown keys."""
 
     class Meta:
-        """Ignore unknown keys: a request also has keys that belong to all types or to others."""
+        """Ignore unknown keys: a request also has keys for all types and for other types."""
 
         unknown = EXCLUDE
 
 
 class DefaultingSchema(RequestSchema):
-    """A RequestSchema in which null means the default of an optional parameter."""
+    """A RequestSchema that replaces null by the default of an optional parameter."""
 
     @post_load
     def _replace_null(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
@@ -182,11 +186,18 @@ class DefaultingSchema(RequestSchema):
 class ResourcePlugin(abc.ABC):
     """A resource type: validates requests, hands resources over to projects and reclaims them.
 
-    In all methods ``params`` is the validated output of ``schema``, completed by ``look_up``.
+    In all methods, ``params`` are the parameters that ``schema`` has validated and ``look_up`` has
+    completed.
     """
 
     #: The name of the type in requests, such as ``physical:host``.
     resource_type: ClassVar[str]
+    #: The name of the type for people, in the plural, and what users get. Clients show both.
+    title: ClassVar[str] = ""
+    description: ClassVar[str] = ""
+    #: The type of the resources that reservations book. None: reservations book resources of their
+    #: own type. An empty text: only the members of a reservation book resources.
+    booked_type: ClassVar[str | None] = None
     #: Validates the type's parameters in a request. ``look_up`` completes its output, which climate
     #: stores as the ``params`` of the reservation.
     schema: ClassVar[type[RequestSchema]]
@@ -216,14 +227,14 @@ class ResourcePlugin(abc.ABC):
     def look_up(self, params: Mapping[str, Any], _requester: Requester) -> Mapping[str, Any]:
         """Return ``params``, completed with the cloud's data about the objects that they name.
 
-        For instance, replace the name of a flavor by its id and sizes. Called before climate looks
-        for free resources. Changes nothing in the cloud. Raises InvalidInput if the requester's
-        project cannot use one of these objects.
+        For instance, replace the name of a flavor by its id and sizes. climate calls this method
+        before it searches for free resources. It changes nothing in the cloud. Raises InvalidInput
+        if the requester's project cannot use one of these objects.
         """
         return params
 
     def members(self, _params: Mapping[str, Any]) -> Sequence[Member]:
-        """Return the parts of a composite reservation; by default, none. Pure.
+        """Return the parts of a composite reservation, such as a stack; by default, none. Pure.
 
         climate adds a reservation for each part to the same lease. Parts start before the composite
         reservation. They end after it, or once ``[virtual:stack] end_patience`` has passed.
@@ -233,33 +244,38 @@ class ResourcePlugin(abc.ABC):
     def acts_as_user(self, _params: Mapping[str, Any]) -> bool:
         """Return whether ``start``, ``before_end`` or ``end`` act as the lease's user. Pure.
 
-        If so, climate creates a Keystone trust while it admits the lease, and stores its id as the
-        lease's ``trust_id``. Return False with a simulated cloud, which has no Keystone.
+        If so, climate creates a Keystone trust before it confirms the lease, and stores the trust's
+        id as the lease's ``trust_id``. A plug-in of a simulated cloud, which has no Keystone,
+        returns False.
         """
         return False
 
     def prepare(
         self, _lease: Lease, _reservation: Reservation, _requester: Requester
     ) -> Mapping[str, Any]:
-        """Create the objects in the cloud that require the requester's token.
+        """Create the objects in the cloud that require the requester's token. Idempotent.
 
-        Return details, which climate adds to those of the reservation. Called after climate has
-        allocated resources, before the lease is confirmed and visible. Idempotent.
+        climate calls this method for a new lease, when it has booked resources, and before it
+        confirms the lease and shows it to users. Returns details, which climate adds to those of
+        the reservation.
         """
         return {}
 
     def discard(  # noqa: B027 - optional: most types prepare nothing
         self, lease: Lease, reservation: Reservation
     ) -> None:
-        """Delete all that ``prepare`` created for a lease that was not confirmed. Idempotent.
+        """Delete the objects that ``prepare`` created for a lease that was not confirmed.
 
-        ``prepare`` may have failed halfway, or may not have been called.
+        Idempotent.
+
+        ``prepare`` may have failed halfway, or climate may not have called it.
         """
 
     def preview_details(self, _reservation_id: str) -> Mapping[str, Any]:
-        """Return the details that users see before ``start`` returns others. Pure.
+        """Return the details that users see until ``start`` returns others. Pure.
 
-        Only what is known before ``start``, such as an id that derives from the reservation's id.
+        They contain what is known before ``start``, such as an id that is derived from the
+        reservation's id.
         """
         return {}
 
@@ -267,7 +283,7 @@ class ResourcePlugin(abc.ABC):
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
         """Return the number and kind of resources that a reservation needs. Pure.
 
-        Raises InvalidInput for parameters that are valid for ``schema`` but cannot be reserved.
+        Raises InvalidInput if ``schema`` accepts the parameters but they cannot be reserved.
         """
 
     @abc.abstractmethod
@@ -281,8 +297,8 @@ class ResourcePlugin(abc.ABC):
         calls this method again when they are back.
 
         The manager also calls this method when the resources of a running reservation have changed.
-        ``resources`` are then all present ones. Reclaim any others that the cloud still assigns to
-        the reservation.
+        ``resources`` are then all that it has now. Reclaim any others that the cloud still assigns
+        to the reservation.
 
         The returned details replace those of the reservation. Idempotent. Raise NotYet while the
         cloud has not finished. The manager counts any other exception as a failure, and retries.
@@ -292,28 +308,34 @@ class ResourcePlugin(abc.ABC):
     def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]) -> None:
         """Reclaim ``resources``, and delete the users' objects on them, such as servers.
 
-        Called at the end of the lease, and when a user removes the reservation from a running
-        lease. ``start`` may have failed before. Idempotent: succeed if the objects are already
-        gone. Raise NotYet while the cloud has not finished.
+        Idempotent.
+
+        The manager calls this method at the end of the lease, and when a user has removed the
+        reservation from a running lease. ``start`` may have failed before. Succeed if the objects
+        are already gone. Raise NotYet while the cloud has not finished.
         """
 
     def before_end(  # noqa: B027 - optional: most types have nothing to do
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> None:
-        """Carry out the action that the user requested for the time shortly before the end.
+        """Do what the user has requested for the time shortly before the end. Idempotent.
 
-        For instance, save images of the servers. Idempotent.
+        For instance, save images of the servers.
         """
 
     def enroll(self, external_id: str) -> None:  # noqa: B027 - optional
-        """Close a registered resource to all projects. Idempotent.
+        """Close a registered resource, such as a host, so that no project can use it. Idempotent.
 
-        ``start`` opens it to the project of a lease. Called at registration, and whenever the
-        resource becomes usable again. If a reservation has the resource, leave it unchanged.
+        climate calls this method at registration, and whenever the resource becomes usable again.
+        Later, ``start`` opens the resource to the project of a lease. If a reservation has the
+        resource now, change nothing.
         """
 
     def withdraw(self, external_id: str) -> None:  # noqa: B027 - optional
-        """Open an unreserved resource to all projects, as its registration ends. Idempotent."""
+        """Open a resource to all projects again, because its registration ends. Idempotent.
+
+        No reservation has the resource.
+        """
 
     def disable_service(self, external_id: str) -> None:
         """Prevent new servers on a free host that climate is about to power off. Idempotent.
@@ -330,51 +352,51 @@ class ResourcePlugin(abc.ABC):
     def find(
         self, *, name: str | None = None, external_number: str | None = None
     ) -> DiscoveredResource:
-        """Return the resource of the cloud that an operator wants to register.
+        """Return the resource in the cloud that an operator wants to register.
 
-        ``external_number`` is the hypervisor id that a v1 request for a host can have. For a host
-        it precedes ``name``. Raises NotFound. Raises Conflict if several resources have the name,
-        or the resource is in use or can never be reserved.
+        ``external_number`` is the hypervisor id that a v1 request for a host can have. If it is
+        set, it takes precedence over ``name``. Raises NotFound. Raises Conflict if several
+        resources have the name, or if the resource is in use or can never be reserved.
         """
 
     def declared(
         self, resource: DiscoveredResource, _properties: Mapping[str, str]
     ) -> DiscoveredResource:
-        """Return the resource with inventories from the operator's properties for it. Pure.
+        """Return the resource with inventories that the operator's properties declare. Pure.
 
-        For types whose capacity the cloud does not report. Raises InvalidInput if such a property
-        has an invalid amount.
+        This is for types whose capacity the cloud does not report. Raises InvalidInput if such a
+        property has an invalid amount.
         """
         return resource
 
     @abc.abstractmethod
     def inventory(self) -> Iterable[DiscoveredResource]:
-        """Return all resources of this type in the cloud that can be registered.
+        """Return all resources of this type in the cloud that an operator can register.
 
-        Includes registered ones, and resources that are not usable at present.
+        The result includes resources that are registered already, or not usable at present.
         """
 
     def refresh(self, _registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
-        """Return the present state of at least the registered resources, by default all.
+        """Return the present state of at least the registered resources, by default of all.
 
-        A registered resource that is not in the result counts as lost. Override this for types of
-        which the cloud has too many resources to list.
+        If a registered resource is not in the result, it counts as lost. Override this method if
+        the cloud has too many resources of the type to list.
         """
         return self.inventory()
 
     def audit(self, _expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
         """Return the differences between the cloud and the expected state; change nothing.
 
-        Read the cloud first, then call ``expected``, which reads the database. In the opposite
-        order, objects of a lease that starts in between would look like leftovers.
+        Read the cloud first, then call ``_expected``, which reads the database. In the opposite
+        order, the objects of a lease that starts in between would look like leftovers.
         """
         return ()
 
 
 def run_all(*steps: Callable[[], object]) -> None:
-    """Call every step in order, even if some fail, so that one host does not block the others.
+    """Call all steps in order, even if some fail, so that one host does not block the others.
 
-    If steps raised exceptions, raises the first that is not NotYet, or else the first NotYet.
+    Afterwards, raises the first exception that is not NotYet; if all were NotYet, raises the first.
     """
     failures: list[Exception] = []
     for step in steps:
@@ -390,6 +412,16 @@ def run_all(*steps: Callable[[], object]) -> None:
 #: Values of the request parameters ``on_start`` (first line) and ``on_end`` (second line).
 CREATE, NOTHING = "create", "nothing"
 DELETE, KEEP = "delete", "keep"
+
+
+def titled(title: str, description: str = "", **more: Any) -> dict[str, Any]:
+    """Return the metadata of a field, from which clients generate forms.
+
+    ``more`` are keywords of JSON Schema: ``minimum``, ``maximum`` or ``enum`` for rules that are no
+    validators of the field, ``readOnly`` for values that ``look_up`` sets, ``writeOnly`` for values
+    that no answer contains because they may be secret.
+    """
+    return {"title": title, **({"description": description} if description else {}), **more}
 
 
 class WholeNumber(fields.Integer):
@@ -411,7 +443,11 @@ MAX_EXPRESSION = 64 * 1024
 
 
 class Expression(fields.Field[str]):
-    """A field for a property expression or extra specs, as text or JSON; the output is text."""
+    """A field for a property expression or extra specs, as text or JSON. Its output is text."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        form = {"type": ["string", "array", "object"], "format": "property-expression"}
+        super().__init__(**{**kwargs, "metadata": {**form, **kwargs.get("metadata", {})}})
 
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> str:  # noqa: ANN401
         if value is None:

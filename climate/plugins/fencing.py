@@ -1,10 +1,10 @@
-"""Fencing: a worker thread changes the cloud only while its claim on an event is certainly valid.
+"""Fencing: a worker thread changes the cloud only while its claim on an event is valid.
 
 A manager process that was paused may resume in the middle of a plug-in call, long after another
-manager claimed the event. Therefore the transport of all OpenStack clients and the journal of the
-simulated cloud call ``check`` right before each change. Two gaps remain: a pause after ``check``
-and before the request is sent, and a request that reaches the cloud late. A thread without a
-fencing token, such as that of a command, can always change the cloud.
+manager has claimed the event. Therefore the transport of all OpenStack clients and the journal of
+the simulated cloud call ``check`` right before each change. Two gaps remain: a pause between
+``check`` and the request, and a request that reaches the cloud late. A thread without a fencing
+token, such as that of a command, can always change the cloud.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,14 +16,14 @@ _ALWAYS = float("inf")
 
 
 class Fenced(Exception):
-    """The fencing token has expired or was revoked. The blocked change was not made."""
+    """Raised if a fencing token has expired or was revoked; the cloud was not changed."""
 
 
 class FencingToken:
     """Permission to change the cloud until a deadline, which ``extend`` moves.
 
-    ``elapsed`` is a monotonic clock in seconds, and ``until`` the deadline on this clock. The
-    default deadline never comes.
+    ``elapsed`` is a monotonic clock in seconds, and ``until`` the deadline on this clock. By
+    default, there is no deadline.
     """
 
     def __init__(self, elapsed: Callable[[], float] = lambda: 0.0, until: float = _ALWAYS) -> None:
@@ -53,7 +53,7 @@ _TOKEN: ContextVar[FencingToken | None] = ContextVar("fencing_token", default=No
 
 @contextmanager
 def fenced(token: FencingToken) -> Iterator[None]:
-    """Let this thread change the cloud inside the block only while ``token`` is valid."""
+    """Return a context in which this thread can change the cloud only while ``token`` is valid."""
     previous = _TOKEN.set(token)
     try:
         yield

@@ -19,17 +19,17 @@ def no_maintenance(candidate: Candidate, _requirement: Requirement) -> bool:
 def fewest_properties(candidate: Candidate, requirement: Requirement) -> float:
     """Weigher: prefer resources with few properties that the request does not name.
 
-    Resources with rare properties then stay free for requests that name these.
+    Then resources with rare properties stay free for requests that name these properties.
     """
     return -len(candidate.resource.properties.keys() - query.names(requirement.query))
 
 
 def fewest_left(candidate: Candidate, requirement: Requirement) -> float:
-    """Weigher: prefer resources with capacity for the fewest units; others stay entirely free."""
+    """Weigher: prefer resources that have room for the fewest units, so that others stay empty."""
     free, amounts = candidate.free, requirement.amounts
     return -min((free.get(name, 0) // amounts[name] for name in amounts), default=0)
 
 
 def lowest_id(candidate: Candidate, _requirement: Requirement) -> float:
-    """Weigher: prefer the resources that were registered first, to fill the same ones first."""
+    """Weigher: prefer the resources that were registered first, so that they are filled first."""
     return -candidate.resource.id

@@ -1,7 +1,7 @@
-"""Load plug-ins, cloud drivers, filters and weighers by the names in the configuration.
+"""Loads plug-ins, cloud drivers, filters and weighers by the names in the configuration.
 
-If any is missing or broken, an exception stops the start of the process. If climate only logged
-the failure, a lease would fail later.
+If one of them is missing or broken, an exception stops the start of the process. If climate only
+logged the failure, a lease would fail later.
 """
 
 import inspect
@@ -46,13 +46,16 @@ _RENAMED = {
 
 
 class BrokenPlugin(RuntimeError):
-    """A plug-in or driver that the configuration names is missing or broken."""
+    """Raised if a plug-in or driver that the configuration names is missing or broken."""
 
 
 def load_plugins(
     conf: ConfigOpts, names: Sequence[str], turn: Turn, clock: Clock
 ) -> Mapping[str, ResourcePlugin]:
-    """Create the plug-ins with these entry point names, by resource type. Raises BrokenPlugin."""
+    """Create the plug-ins that have these entry point names, and return them by resource type.
+
+    Raises BrokenPlugin.
+    """
     manager: NamedExtensionManager[ResourcePlugin] = NamedExtensionManager(
         PLUGINS,
         names=list(names),
@@ -76,8 +79,8 @@ def load_plugins(
 def load_cloud(resource_type: str, conf: ConfigOpts, **offered: object) -> Any:  # noqa: ANN401
     """Create and return the cloud driver that ``conf`` names for a resource type.
 
-    The constructor of the driver receives ``conf``, and those of the ``offered`` arguments for
-    which it has parameters of the same name. Constructors of climate's drivers send no request.
+    The constructor of the driver receives ``conf``. It also receives each ``offered`` argument for
+    which it has a parameter of the same name. Constructors of climate's drivers send no request.
     Raises BrokenPlugin.
     """
     noun, group = _CLOUDS[resource_type]
@@ -105,7 +108,7 @@ def _checked(name: str, plugin: Any) -> ResourcePlugin:  # noqa: ANN401
 
 
 def _made(name: str, factory: Any, conf: ConfigOpts, **offered: object) -> Any:  # noqa: ANN401
-    """Return the result of ``factory``, called with the ``offered`` arguments that it accepts."""
+    """Call ``factory`` with the ``offered`` arguments that it accepts, and return the result."""
     try:
         parameters = inspect.signature(factory).parameters
         return factory(conf, **{key: value for key, value in offered.items() if key in parameters})
@@ -128,7 +131,10 @@ WEIGHERS = "climate.weighers"
 
 
 def load_selection(conf: ConfigOpts) -> Selection:
-    """Load the configured ``[manager] filters`` and ``weighers``. Raises Misconfigured."""
+    """Load the filters and weighers that ``[manager] filters`` and ``weighers`` name.
+
+    Raises Misconfigured.
+    """
     weighers = [_multiplied(text) for text in conf.manager.weighers]
     found = _load(WEIGHERS, "weighers", [name for name, _ in weighers])
     return Selection(
@@ -140,7 +146,7 @@ def load_selection(conf: ConfigOpts) -> Selection:
 
 
 def _multiplied(text: str) -> tuple[str, float]:
-    """Parse ``name`` or ``name=multiplier``; the default multiplier is 1."""
+    """Parse ``name`` or ``name=multiplier``. The default multiplier is 1."""
     name, given, number = (part.strip() for part in text.partition("="))
     try:
         multiplier = float(number) if given else 1.0

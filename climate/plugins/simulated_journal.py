@@ -1,6 +1,6 @@
-"""The journal of the simulated cloud: all changes ("effects") in order, with delays and failures.
+"""The journal of the simulated cloud: all changes of the cloud ("effects") in order.
 
-All simulated drivers append their effects to the journal and derive their state from it. If
+All simulated drivers append their effects to the journal and compute their state from it. If
 ``[simulated] journal`` is set, the journal is a file with one JSON object per line. Several
 processes can share the file, and it persists when they end. Otherwise each driver has its own
 journal in memory. Do not rename effects: recorded logs and tests contain the names.
@@ -25,11 +25,17 @@ _REGISTRATION = {"enroll", "withdraw", "rest", "rouse"}
 
 
 class SimulatedFailure(RuntimeError):
-    """A failure of the simulated cloud: random (``failure_rate``), or as Nova would also fail."""
+    """A failure of the simulated cloud.
+
+    It is either random (``failure_rate``), or one with which Nova would also fail.
+    """
 
 
 class Journal:
-    """The effects on the simulated cloud, with the delays and failures set in ``[simulated]``."""
+    """Records all changes of the simulated cloud in order.
+
+    A change takes time and may fail at random, as the section ``[simulated]`` configures.
+    """
 
     def __init__(self, conf: ConfigOpts) -> None:
         """Read the settings. The first ``append`` creates the journal file."""
@@ -40,25 +46,28 @@ class Journal:
         self._state = CloudState(Path(settings.journal) if settings.journal else None)
 
     def locked(self) -> AbstractContextManager["CloudState"]:
-        """Return a context manager that locks and yields the state (``CloudState.locked``)."""
+        """Return a context that locks and yields the state of the cloud, up to date."""
         return self._state.locked()
 
     def append(self, entry: dict[str, Any]) -> None:
-        """Append an effect as ``CloudState.append`` does, without delay or random failure."""
+        """Record a change of the cloud, without delay or random failure.
+
+        Raises Fenced, and SimulatedFailure if the change is impossible.
+        """
         self._state.append(entry)
 
     def effects(self, past: int = 0) -> list[dict[str, Any]]:
-        """Return the effects in order, without the first ``past``.
+        """Return the recorded changes in order, without the first ``past``.
 
-        Effects that register hosts or disable their services are left out, and not counted.
+        Changes that register hosts or disable their services are left out, and not counted.
         """
         with self.locked() as state:
             return state.effects[past:]
 
     def act(self, name: str, **details: str) -> None:
-        """Wait for ``delay``, then append an effect or, at random, raise SimulatedFailure.
+        """Wait for ``delay`` seconds; then record a change or, at random, raise SimulatedFailure.
 
-        ``failure_rate`` is the probability of the failure. Otherwise raises as ``append`` does.
+        ``failure_rate`` is the probability of the failure. Also raises the errors of ``append``.
         """
         if self._delay:
             time.sleep(self._delay)
@@ -68,7 +77,7 @@ class Journal:
 
 
 class CloudState:
-    """The simulated cloud's present state, computed from the effects in its journal."""
+    """The present state of the simulated cloud, computed from the changes in its journal."""
 
     def __init__(self, path: Path | None) -> None:
         self.effects: list[dict[str, Any]] = []
@@ -85,16 +94,19 @@ class CloudState:
 
     @contextmanager
     def locked(self) -> Iterator["CloudState"]:
-        """Read new effects of other processes from the file; exclude other threads until exit."""
+        """Return a context that locks this object, for threads of this process, and yields it.
+
+        Before that, read the new changes of other processes from the file.
+        """
         with self._lock:
             if self._path is not None and self._path.exists():
                 self._catch_up(self._path)
             yield self
 
     def append(self, entry: dict[str, Any]) -> None:
-        """Add an effect, unless it changes nothing. Raises Fenced, SimulatedFailure.
+        """Record a change, unless it changes nothing. Raises Fenced, SimulatedFailure.
 
-        A lock on the file keeps the lines of concurrent processes apart.
+        A lock on the file separates the lines of concurrent processes.
         """
         with self._lock:
             if self._path is None:
@@ -110,7 +122,10 @@ class CloudState:
                     file.write(json.dumps(entry) + "\n")
 
     def _changes_state(self, entry: dict[str, Any]) -> bool:
-        """Return whether an effect changes the state. Raises SimulatedFailure if impossible."""
+        """Return whether a recorded change would have an effect on the state.
+
+        Raises SimulatedFailure if the change is impossible.
+        """
         pool, host = str(entry.get("pool")), str(entry.get("host"))
         match entry["effect"]:
             case "ensure_pool" | "delete_pool":
@@ -141,7 +156,7 @@ class CloudState:
             self.effects.append(entry)
 
     def _apply(self, entry: dict[str, Any]) -> None:  # noqa: C901 - one case for each effect
-        """Apply one effect to the state."""
+        """Apply one recorded change to the state."""
         self._add(entry)
         match entry["effect"]:
             case "ensure_pool":

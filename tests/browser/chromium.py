@@ -192,7 +192,7 @@ class Browser:
         self.open("/console/")
         self.fill("User", user)
         self.fill("Project", project)
-        self.fill("Role", role.capitalize())
+        self.fill("Role", role)
         self.click("Sign in")
         self.until(lambda: self.driver.find_element(By.CSS_SELECTOR, ".top nav"), "signed in")
 

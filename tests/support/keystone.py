@@ -37,6 +37,8 @@ class Keystone:
         self.memberships: dict[str, list[str]] = {}
         self.credentials: dict[str, tuple[str, str, str]] = {}
         self.token_size = 0
+        # The token without a project from which each token was made.
+        self.roots: dict[str, str] = {}
         # Waits before it answers a sign-in, if set.
         self.held: threading.Event | None = None
         self.endpoints = {"identity": self.url}
@@ -116,6 +118,8 @@ class Keystone:
 
     def _token(self, method: str, text: str) -> Response:
         if method == "DELETE":
+            for child in [child for child, root in self.roots.items() if root == text]:
+                self.tokens.pop(child, None)
             return _json({}, 204 if self.tokens.pop(text, None) else 404)
         if len(text) > _LONGEST_HEADER:
             return _json({}, 400)
@@ -138,7 +142,7 @@ class Keystone:
             project_id = self.credentials[method["id"]][2]
         if user is None or (project_id and project_id not in self.memberships[user]):
             return _json({"error": {"message": "wrong", "code": 401}}, 401)
-        return self._sign_in(user, project_id)
+        return self._sign_in(user, project_id, method.get("id"))
 
     def _user(self, method: dict[str, Any]) -> str | None:
         if "secret" in method:
@@ -149,11 +153,14 @@ class Keystone:
             is_right = self.passwords.get(given["name"]) == given["password"]
             return str(given["name"]) if is_right else None
         token = self.tokens.get(method["id"])
-        return None if token is None else str(token["user"]["id"])
+        # As with allow_rescope_scoped_token = false, the default.
+        return None if token is None or "project" in token else str(token["user"]["id"])
 
-    def _sign_in(self, user: str, project_id: str | None) -> Response:
+    def _sign_in(self, user: str, project_id: str | None, root: str | None) -> Response:
         text = f"token-of-{user}-{uuid.uuid4().hex}".ljust(self.token_size, "x")
         scope = {"project": project_id} if project_id else {}
+        if root is not None:
+            self.roots[text] = root
         self.issue(text, user, "member,reader" if project_id else "", **scope)
         return _json({"token": self.tokens[text]}, 201, text)
 

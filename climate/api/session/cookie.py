@@ -29,20 +29,29 @@ class UnreadableCookie(Exception):
 class Session:
     """Who is signed in, until when (UTC), and the secret that state-changing requests carry.
 
-    With Keystone, ``token`` is the user's token, and identifies the caller. Without
-    authentication, ``user``, ``project`` and ``roles`` do.
+    With Keystone, ``token`` is the user's token for a project, and identifies the caller. ``root``
+    is the token without a project from which it was made: Keystone makes tokens for other
+    projects only from that. Without authentication, ``user``, ``project`` and ``roles`` identify
+    the caller.
     """
 
     csrf: str = field(repr=False)
     expires_at: datetime
     token: str | None = field(default=None, repr=False)
+    root: str | None = field(default=None, repr=False)
     user: str = ""
     project: str = ""
     roles: tuple[str, ...] = ()
-    # The token has no project yet: the session only permits to choose one.
-    is_choosing: bool = False
-    # The token is from an application credential, which belongs to one project.
-    is_fixed: bool = False
+
+    @property
+    def is_choosing(self) -> bool:
+        """Whether there is no project yet: the session only permits to choose one."""
+        return self.root is not None and self.token is None
+
+    @property
+    def tokens(self) -> list[str]:
+        """The tokens of Keystone, that with the project first."""
+        return [token for token in (self.token, self.root) if token is not None]
 
 
 def new_secret() -> str:
@@ -55,11 +64,11 @@ def encrypt(session: Session, fernet: MultiFernet, now: datetime) -> str:
     content = msgspec.json.encode(session)
     value = fernet.encrypt_at_time(content, int(now.timestamp())).decode()
     if len(value) > _MAX_BYTES:
-        if session.token is None:
+        if not session.tokens:
             raise SessionTooLarge("The user, the project and the roles are too long for a cookie")
         raise SessionTooLarge(
-            f"Keystone issued a token of {len(session.token)} bytes, which is too large for a"
-            " cookie: the console needs a Keystone with Fernet or JWS tokens"
+            f"Keystone issued tokens of {sum(map(len, session.tokens))} bytes, which are too large"
+            " for a cookie: the console needs a Keystone with Fernet or JWS tokens"
         )
     return value
 

@@ -60,23 +60,19 @@ class Keystone:
         both = options.certfile and options.keyfile
         self._certificate = (options.certfile, options.keyfile) if both else options.certfile
 
-    def by_password(
-        self, user: str, domain: str | None, password: str, project_id: str | None
-    ) -> Token:
-        """Return a token for the project; None: for no project yet.
+    def by_password(self, user: str, domain: str | None, password: str) -> Token:
+        """Return a token without a project; raises SignInFailed, IdentityUnavailable.
 
-        Without a domain, the user is in Keystone's default domain. Raises SignInFailed,
-        IdentityUnavailable.
+        Without a domain, the user is in Keystone's default domain.
         """
         return self._token(
             v3.Password(
                 self._url,
                 username=user,
                 password=password,
-                project_id=project_id,
-                unscoped=project_id is None,
                 user_domain_name=domain,
                 user_domain_id=None if domain else _DEFAULT_DOMAIN,
+                unscoped=True,
             )
         )
 
@@ -89,8 +85,10 @@ class Keystone:
         )
 
     def by_token(self, token: str, project_id: str) -> Token:
-        """Return a token of the same user for another project. It ends when ``token`` ends.
+        """Return a token for a project from one without a project. It ends when that one ends.
 
+        Newer releases of Keystone make tokens only from tokens without a project, and revoke the
+        former together with the latter.
         Raises SignInFailed, IdentityUnavailable.
         """
         return self._token(v3.Token(self._url, token, project_id=project_id))

@@ -18,6 +18,7 @@ from climate.api.session.keystone import Keystone, Token
 from climate.api.v2.http import validation
 from climate.api.v2.http.fields import Strict
 from climate.core.errors import (
+    ClimateError,
     Conflict,
     Forbidden,
     IdentityUnavailable,
@@ -58,7 +59,7 @@ _PASSWORD, _CREDENTIALS = _Password(), _Credential()
 
 
 class KeystoneDirectory:
-    """The users of Keystone. A session has the user's token, and no password."""
+    """The users of Keystone. A session has tokens of the user, and no password."""
 
     def __init__(
         self,
@@ -90,25 +91,29 @@ class KeystoneDirectory:
             raise
 
     def change(self, session: Session, project_id: str, now: datetime) -> Outcome:
-        """Get a token for the project, and revoke that of the session."""
-        token = _token(session)
-        if session.is_fixed:
+        """Get a token for the project, and revoke that for the previous project."""
+        if session.root is None:
             raise Conflict("An application credential belongs to one project: sign in with another")
-        if project_id not in {project.id for project in self._keystone.projects(token)}:
+        if project_id not in {project.id for project in self._keystone.projects(session.root)}:
             raise Forbidden(f"You have no role in the project {project_id}")
-        return self._moved(token, project_id, now)
+        try:
+            token = self._keystone.by_token(session.root, project_id)
+        except SignInFailed:
+            raise Forbidden(f"Keystone gives you no token for the project {project_id}") from None
+        if session.token is not None:
+            self._revoke(session.token)
+        return self._outcome(token, session.root, now)
 
     def projects(self, session: Session) -> Sequence[Project]:
-        """Return the projects in which the user has a role."""
-        if session.is_fixed:
+        """Return the projects in which the user has a role; none if it cannot change."""
+        if session.root is None:
             return ()
-        token = _token(session)
-        key, present = hashlib.sha256(token.encode()).digest(), self._elapsed()
+        key, present = hashlib.sha256(session.root.encode()).digest(), self._elapsed()
         with self._lock:
             kept = self._lists.get(key)
         if kept is not None and present - kept[0] < _KEPT:
             return kept[1]
-        found = self._keystone.projects(token)
+        found = self._keystone.projects(session.root)
         with self._lock:
             self._lists[key] = (present, found)
             self._lists.move_to_end(key)
@@ -117,49 +122,40 @@ class KeystoneDirectory:
         return found
 
     def end(self, session: Session) -> None:
-        """Revoke the token. If Keystone does not answer, the token lives until it expires."""
-        self._revoke(_token(session))
+        """Revoke the tokens. If Keystone does not answer, they live until they expire."""
+        for text in session.tokens:
+            self._revoke(text)
 
     def _signed_in(self, data: Mapping[str, Any], now: datetime) -> Outcome:
         if _CREDENTIAL in data:
             secret = data["application_credential_secret"]
-            token = self._keystone.by_credential(data[_CREDENTIAL], secret)
-            return self._outcome(token, now, is_fixed=True)
-        token = self._keystone.by_password(
-            data["user"], data["domain"], data["password"], data["project"]
-        )
-        if data["project"]:
-            return self._outcome(token, now)
-        projects = self._keystone.projects(token.text)
-        if not projects:
-            self._revoke(token.text)
-            raise Forbidden("You have no role in any project: ask an administrator for one")
-        if len(projects) == 1:
-            return self._moved(token.text, projects[0].id, now)
-        session = Session(
-            csrf=new_secret(),
-            expires_at=min(now + _CHOICE_TIME, token.expires_at),
-            token=token.text,
-            is_choosing=True,
-        )
-        return Outcome(session, None, projects)
-
-    def _moved(self, text: str, project_id: str, now: datetime) -> Outcome:
+            return self._outcome(self._keystone.by_credential(data[_CREDENTIAL], secret), None, now)
+        root = self._keystone.by_password(data["user"], data["domain"], data["password"])
         try:
-            token = self._keystone.by_token(text, project_id)
-        except SignInFailed:
-            raise Forbidden(f"Keystone gives you no token for the project {project_id}") from None
-        self._revoke(text)
-        return self._outcome(token, now)
+            return self._in_project(root, data["project"], now)
+        except ClimateError:
+            self._revoke(root.text)
+            raise
 
-    def _outcome(self, token: Token, now: datetime, *, is_fixed: bool = False) -> Outcome:
+    def _in_project(self, root: Token, project_id: str | None, now: datetime) -> Outcome:
+        """Go on to the project; without one, to the only project of the user, or to a choice."""
+        if project_id is None:
+            projects = self._keystone.projects(root.text)
+            if not projects:
+                raise Forbidden("You have no role in any project: ask an administrator for one")
+            if len(projects) > 1:
+                expires_at = min(now + _CHOICE_TIME, root.expires_at)
+                session = Session(csrf=new_secret(), expires_at=expires_at, root=root.text)
+                return Outcome(session, None, projects)
+            project_id = projects[0].id
+        return self._outcome(self._keystone.by_token(root.text, project_id), root.text, now)
+
+    def _outcome(self, token: Token, root: str | None, now: datetime) -> Outcome:
         if token.project_id is None:
             self._revoke(token.text)
             raise Forbidden("This identity belongs to no project, but reservations do")
         expires_at = min(now + self._lifetime, token.expires_at)
-        session = Session(
-            csrf=new_secret(), expires_at=expires_at, token=token.text, is_fixed=is_fixed
-        )
+        session = Session(csrf=new_secret(), expires_at=expires_at, token=token.text, root=root)
         caller = Caller(
             token.user_id,
             token.project_id,
@@ -178,9 +174,3 @@ class KeystoneDirectory:
             pass  # it has expired, or was revoked
         except IdentityUnavailable:
             LOG.warning("Keystone did not revoke the token of a session")
-
-
-def _token(session: Session) -> str:
-    if session.token is None:
-        raise Unauthenticated("Your session has no token: sign in to the console again")
-    return session.token

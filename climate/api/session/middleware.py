@@ -151,7 +151,7 @@ class _Middleware:
                 raise Unauthenticated(_CHOOSE)
             cross_site.check(environ, session.csrf)
         environ[_SESSION] = session
-        if session.token is None or session.is_choosing:
+        if session.token is None:
             return
         if not is_own_route or environ["REQUEST_METHOD"] in cross_site.READ_METHODS:
             environ["HTTP_X_AUTH_TOKEN"] = session.token
@@ -164,7 +164,7 @@ class _Middleware:
             session = cookie.decrypt(value, self._sessions.keys.fernet())
         except UnreadableCookie:
             raise Unauthenticated(_SIGN_IN) from None
-        has_token = session.token is not None
+        has_token = bool(session.tokens)
         if (
             has_token != (self._sessions.authentication == "keystone")
             or session.expires_at <= environ[ARRIVED_AT]

@@ -25,6 +25,7 @@ from climate.api.v2.notifications import subscriptions
 from climate.api.v2.notifications import views as notification_views
 from climate.api.v2.provisioning import readiness, tasks
 from climate.api.v2.provisioning import schemas as provisioning_schemas
+from climate.api.v2.resources import resource_types
 from climate.api.v2.resources import schemas as resource_schemas
 from climate.api.v2.resources import views as resource_views
 from climate.core.errors import (
@@ -113,6 +114,11 @@ ROUTES = [
           answers={200: resource_schemas.BookingPage}),
     Route("DELETE", "/v2/resources/<resource_id>", resource_views.delete, "resources:delete",
           answers={204: None}, own_errors=(InvalidInput, Conflict)),
+
+    Route("GET", "/v2/resource-types", resource_types.index, "plugins:get",
+          answers={200: [resource_types.ResourceType]}),
+    Route("GET", "/v2/resource-types/<name>/properties", resource_types.properties,
+          "resources:get", answers={200: resource_types.Properties}),
 
     Route("GET", "/v2/availability", availability.show, "availability:get",
           query=capacity_schemas.AvailabilityQuery, answers={200: capacity_schemas.Availability}),

@@ -1,1 +1,1 @@
-"""Which resources serve a reservation: property queries, packing, free windows, preferences."""
+"""The choice of resources for a reservation: property queries, packing, free windows, filters."""

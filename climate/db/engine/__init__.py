@@ -1,1 +1,1 @@
-"""Connections, transactions, retries, column types and the schema version."""
+"""The parts below all tables: connections, transactions, retries, column types, schema version."""

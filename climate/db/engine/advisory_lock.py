@@ -1,12 +1,12 @@
-"""Advisory locks: one holder per name, among all threads of all processes of one database.
+"""Advisory locks: one holder per name, among all threads of all processes that use one database.
 
 They serialise calls to clouds that lose concurrent updates. Such calls are slow, so the lock is not
-a row lock: it is an advisory lock on its own connection. The server releases it when the process
-dies. On SQLite it is the lock of an empty database file beside the main one. On a Galera cluster,
-where advisory locks act within one node, it is a row with an owner and an expiry.
+a row lock, but an advisory lock on its own connection. The server releases it when the process
+dies. On SQLite, it is the lock of an empty database file beside the main one. On a Galera cluster,
+advisory locks act only within one node, so it is a row with an owner and an expiry.
 
-A process holds one lock at a time, whatever its name, and so needs one connection. If each waiting
-thread used a connection, none might remain for the thread that holds the lock.
+A process holds only one lock at a time, whatever its name, and so needs only one connection. If
+each waiting thread used a connection, none might remain for the thread that holds the lock.
 """
 
 import logging
@@ -61,7 +61,7 @@ _GALERA_UNLOCK = sa.text(
 
 
 class AdvisoryLocks:
-    """The advisory locks of one process; create one object per database."""
+    """The advisory locks of this process in one database; create one object per database."""
 
     def __init__(self, database: Database) -> None:
         """Open no connection yet; ``hold`` opens one."""
@@ -72,10 +72,10 @@ class AdvisoryLocks:
 
     @contextmanager
     def hold(self, name: str) -> Iterator[None]:
-        """Hold the lock ``name``; raises Contention after waiting ``WAIT`` seconds.
+        """Return a context that holds the lock ``name``.
 
-        The caller must not hold another lock: the process has one, so the thread would wait for
-        itself.
+        Raises Contention if another holder keeps the lock for ``WAIT`` seconds. The caller must not
+        hold another lock: a process holds one at a time, so the thread would wait for itself.
         """
         deadline = time.monotonic() + WAIT
         if not self._in_process.acquire(timeout=WAIT):
@@ -92,7 +92,7 @@ def _contention(name: str) -> Contention:
 
 
 def _remaining(deadline: float) -> float:
-    """Return the remaining seconds; never 0, which means no limit to PostgreSQL."""
+    """Return the seconds until ``deadline``; never 0, which means no limit to PostgreSQL."""
     return max(deadline - time.monotonic(), 0.001)
 
 
@@ -155,7 +155,10 @@ def _on_mariadb(database: Database, name: str, deadline: float) -> Iterator[None
 
 @contextmanager
 def _on_galera(database: Database, name: str, deadline: float) -> Iterator[None]:
-    """Own the row of the lock; of two nodes that set an owner at once, one fails at its COMMIT."""
+    """Hold a lock on a Galera cluster, by owning a row.
+
+    If two nodes set the owner at once, one of them fails at its COMMIT.
+    """
     values = {"name": f"climate {name}", "owner": ids.new_id(), "hold": HOLD}
 
     def execute(session: Session, statement: sa.TextClause) -> bool:
@@ -175,7 +178,10 @@ def _on_galera(database: Database, name: str, deadline: float) -> Iterator[None]
 
 @contextmanager
 def _logged_if_lost(connection: sa.Connection, name: str) -> Iterator[None]:
-    """Log, and do not raise, that a release finds the lock lost; the caller's work is done."""
+    """Return a context in which to release a lock.
+
+    If the release finds that the lock was lost, log this and do not raise, as the work is done.
+    """
     try:
         yield
     except exc.DBAPIError as error:

@@ -1,4 +1,4 @@
-"""The current time, from the database server: all processes that share it use one clock."""
+"""The current time of the database server, which is the clock that all processes share."""
 
 from datetime import UTC, datetime
 
@@ -13,9 +13,10 @@ _QUERIES = {
 
 
 def present(database: Database) -> datetime:
-    """Return the time of the database server, aware UTC; raises if the server does not answer.
+    """Return the time of the database server (aware UTC); raise if the server does not answer.
 
-    SQLite has no server: all processes that share the file also share the machine's clock.
+    SQLite has no server. All processes that share the file also share the machine's clock, so the
+    result is the machine's time.
     """
     query = _QUERIES.get(database.dialect)
     if query is None:

@@ -1,8 +1,8 @@
-"""Connections and transactions: the only module that opens, commits and retries transactions.
+"""Connections and transactions: only this module opens, commits and retries transactions.
 
-``read()`` opens a session for reading. ``write(work)`` runs ``work(session)`` in one transaction
+``read()`` opens a session for reading. ``write(work)`` runs ``work(session)`` in one transaction,
 and runs it again if the transaction lost a race. So ``work`` must have no effect other than on the
-database: it sends no message and calls no plug-in.
+database: it must send no message and call no plug-in.
 
 PostgreSQL and MariaDB use READ COMMITTED: each statement sees the latest commits. SQLite uses BEGIN
 IMMEDIATE: one writer at a time.
@@ -68,15 +68,19 @@ T = TypeVar("T")
 
 
 class LostRace(Contention):
-    """Another transaction took the resources. ``work`` raises this, and ``write`` retries it."""
+    """Raised by ``work`` if another transaction was faster, for example booked the same resources.
+
+    ``Database.write`` then runs ``work`` again. If all attempts fail, the client receives this
+    error.
+    """
 
     def __init__(self) -> None:
-        """Set the message that the client receives if all attempts lost."""
+        """Set the message that the client receives if all attempts of the transaction fail."""
         super().__init__("Others are booking the same resources right now: try again shortly")
 
 
 class _Undo(Exception):
-    """``rehearse`` raises it to roll its transaction back; it carries the result of ``work``."""
+    """Raised by ``rehearse`` to roll its transaction back; it carries the result of ``work``."""
 
     def __init__(self, result: Any) -> None:  # noqa: ANN401 - whatever work returns
         super().__init__()
@@ -87,7 +91,7 @@ class Database:
     """The connections and transactions of one SQLite, PostgreSQL or MariaDB database."""
 
     def __init__(self, url: str, pool_size: int = 10) -> None:
-        """Prepare up to twice ``pool_size`` connections to ``url`` (SQLAlchemy); open none yet."""
+        """Prepare up to twice ``pool_size`` connections to SQLAlchemy's ``url``; open none yet."""
         self.engine = sa.create_engine(
             url,
             json_serializer=encode_json,
@@ -128,13 +132,13 @@ class Database:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Session]:
-        """Open a session for reading; it is rolled back at the end."""
+        """Return a context with a session for reading, which is rolled back at the end."""
         with Session(self.engine) as session:
             yield session
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Session]:
-        """Open a session for reading whose statements all see the same state."""
+        """Return a context with a session for reading, whose statements all see the same state."""
         with Session(self.engine) as session:
             if self.dialect != "sqlite":  # SQLite has no other isolation level
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
@@ -143,10 +147,11 @@ class Database:
     def write(self, work: Callable[[Session], T]) -> T:
         """Run ``work(session)`` in a transaction, commit it, and return the result of ``work``.
 
-        Runs it again, with random pauses, after errors for which ``is_transient`` is true: lost
-        races, deadlocks, lock timeouts and violations of unique keys or of the double-booking
-        guard. ``session.info["attempt"]`` counts from 1 to ``ATTEMPTS``. No attempt begins after
-        ``_WRITE_WAIT`` seconds. Raises the error of the last attempt.
+        If an error is transient (see ``is_transient``), run ``work`` again in a new transaction
+        after a random pause. Such errors are lost races, deadlocks, lock time-outs, and violations
+        of unique keys or of the constraint against double bookings. ``session.info["attempt"]``
+        counts the attempts from 1 to ``ATTEMPTS``. No attempt begins after ``_WRITE_WAIT`` seconds.
+        Raises the error of the last attempt.
         """
         try:
             for attempt in self._retrying:
@@ -164,7 +169,7 @@ class Database:
         self.on_conflict(conflict(error) if error else "none")
 
     def rehearse(self, work: Callable[[Session], T]) -> T:
-        """Run ``work(session)`` as ``write`` does, then roll back; return its result."""
+        """Run ``work(session)`` as ``write`` does, but roll back; return the result of ``work``."""
 
         def work_and_undo(session: Session) -> None:
             raise _Undo(work(session))
@@ -182,7 +187,11 @@ class Database:
 
     @contextlib.contextmanager
     def _writer_turn(self) -> Iterator[None]:
-        """On SQLite, wait for this process's other writers; raises OperationalError if too long."""
+        """Return a context in which this thread may write.
+
+        On SQLite, it first waits for the other writers of this process, and raises OperationalError
+        if that takes too long.
+        """
         if self._writers is None:
             yield
         elif self._writers.acquire(timeout=_WRITE_WAIT):
@@ -195,7 +204,7 @@ class Database:
             raise exc.OperationalError(None, None, locked)
 
     def connections(self) -> tuple[Callable[[], int], Callable[[], int]]:
-        """Return two functions: one returns the connections in use, the other their maximum."""
+        """Return two functions, for the number of connections in use and for its maximum."""
         pool = self.engine.pool
         assert isinstance(pool, QueuePool)  # noqa: S101 - every named database has one
         return pool.checkedout, lambda: 2 * pool.size()
@@ -211,17 +220,20 @@ def on_commit(session: Session, action: Callable[[], object]) -> None:
 
 
 def is_retried(session: Session) -> bool:
-    """Return whether this is a repeated attempt of the transaction."""
+    """Return whether the transaction of this session has failed before and runs again."""
     return bool(session.info.get("attempt", 1) > 1)
 
 
 def is_patient(session: Session) -> bool:
-    """Return whether this attempt should wait for locked rows instead of skipping them."""
+    """Return whether this attempt of the transaction should wait for locked rows.
+
+    The first attempts skip locked rows instead.
+    """
     return bool(session.info.get("attempt", 1) >= PATIENT_ATTEMPT)
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return whether another attempt of the transaction may succeed."""
+    """Return whether a transaction that failed with this error may succeed if it runs again."""
     if not isinstance(error, exc.DBAPIError):
         return isinstance(error, LostRace)
     state, detail = _codes(error)
@@ -231,7 +243,10 @@ def is_transient(error: BaseException) -> bool:
 
 
 def conflict(error: BaseException) -> str:
-    """Return the kind of a transient error: the database's code, "guard", "locked" or "lost"."""
+    """Return the kind of a transient error: the database's error code, or a word.
+
+    The words are "guard" (a double booking), "locked" and "lost" (a lost race).
+    """
     if not isinstance(error, exc.DBAPIError):
         return "lost"
     state, detail = _codes(error)
@@ -241,7 +256,10 @@ def conflict(error: BaseException) -> str:
 
 
 def _codes(error: exc.DBAPIError) -> tuple[str | None, Any]:
-    """Return PostgreSQL's SQLSTATE, and the driver's first argument: a number or a text."""
+    """Return two codes of a database error: PostgreSQL's SQLSTATE, and the driver's first argument.
+
+    The second is a number or a text.
+    """
     arguments = error.orig.args if error.orig is not None else ()
     return getattr(error.orig, "sqlstate", None), arguments[0] if arguments else None
 
@@ -280,10 +298,11 @@ def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
 
 
 def _pg_checkout(connection: Any, record: Any, _proxy: object) -> None:  # noqa: ANN401
-    """Make the pool replace a connection that the server closed while it was idle.
+    """Let the pool replace a connection that the server closed while it was idle.
 
-    The socket of such a connection is readable, so the check needs no round trip. A new connection
-    is not checked: if the pool's replacement fails, too, the pool raises another error.
+    The socket of such a connection is readable, so this check needs no round trip. A new connection
+    is not checked: if the connection that the pool opens instead also failed, the pool would raise
+    another error.
     """
     was_used = record.info.get("used", False)
     record.info["used"] = True
@@ -298,7 +317,7 @@ def _is_readable(connection: Any) -> bool:  # noqa: ANN401 - DBAPI is untyped
 
 
 def _pg_rollback(connection: sa.Connection) -> None:
-    """Roll back before psycopg does: its rollback would discard all prepared statements.
+    """Roll back before psycopg does, as its rollback would discard all prepared statements.
 
     Every read and every rejected request ends with a rollback. Planning the statements again would
     take longer than the admission of a lease.
@@ -311,7 +330,7 @@ def _pg_rollback(connection: sa.Connection) -> None:
 
 
 def _sqlite_begin(connection: sa.Connection) -> None:
-    """Lock for writing at the start of a write: a later upgrade of the lock could fail at once."""
+    """Lock the database at the start of a write, as a later upgrade of the lock could fail."""
     writing = connection.get_execution_options().get("climate_write")
     raw: Any = connection.connection.dbapi_connection
     statement = "BEGIN IMMEDIATE" if writing else "BEGIN"

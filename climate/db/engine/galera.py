@@ -1,10 +1,12 @@
-"""Galera: whether a database is a cluster, and the constraint GUARD that a cluster cannot have.
+"""Galera: whether a database is a cluster, and the constraint that a cluster cannot have.
 
-MariaDB checks ``WITHOUT OVERLAPS`` by locking the neighbours of a new row in the index, rows of
-other resources included. Galera applies independent transactions in parallel
-(``wsrep_slave_threads``). Two of them can wait for each other's neighbours; nothing resolves that,
-and the whole cluster stops. On Galera, locks and ``certify`` alone prevent double bookings, as on
-every database before the constraint is reached; the self-audit looks for overlaps.
+GUARD is a constraint against double bookings. MariaDB checks it (``WITHOUT OVERLAPS``) by locking
+the neighbours of a new row in the index, including rows of other resources. Galera applies
+independent transactions in parallel (``wsrep_slave_threads``). Two of them can wait for each
+other's neighbours. Nothing resolves that, and the whole cluster stops.
+
+So on Galera, only locks and ``certify`` prevent double bookings. On other databases these come
+first, too, and the constraint is the last resort. The self-audit looks for double bookings.
 """
 
 from typing import Any
@@ -35,12 +37,15 @@ def is_galera(connection: sa.Connection) -> bool:
 
 
 def is_fit(connection: sa.Connection) -> bool:
-    """Return whether the database has GUARD or, on a Galera cluster, has not."""
+    """Return whether the constraint GUARD is as it should be.
+
+    It must exist, except on a Galera cluster, where it must not.
+    """
     return connection.dialect.name != "mysql" or _has(connection, GUARD) != is_galera(connection)
 
 
 def fit(connection: sa.Connection) -> None:
-    """Add GUARD, or on a Galera cluster remove it, unless ``is_fit`` is true."""
+    """Add the constraint GUARD if it is missing; on a Galera cluster, remove it if it exists."""
     if is_fit(connection):
         return
     if is_galera(connection):
@@ -50,7 +55,7 @@ def fit(connection: sa.Connection) -> None:
 
 
 def restore(connection: sa.Connection) -> None:
-    """Add GUARD to a MariaDB database that lacks it."""
+    """Add the constraint GUARD to a MariaDB database that does not have it."""
     if connection.dialect.name == "mysql" and not _has(connection, GUARD):
         unique = f"ADD UNIQUE {GUARD} (whole_id, busy WITHOUT OVERLAPS)"
         _alter(connection, unique, f"DROP INDEX {_INDEX}")

@@ -14,7 +14,7 @@ _MILLISECOND = 1_000_000  # ns
 def new_id() -> str:
     """Return a UUID of version 7 (RFC 9562, 5.7; method 3 for fractions of a millisecond).
 
-    Its 62 random bits cannot be guessed. Its time of creation is public.
+    It has 62 random bits, so nobody can guess it. It reveals the time of its creation.
     """
     milliseconds, remainder = divmod(time.time_ns(), _MILLISECOND)
     fraction = (remainder << 12) // _MILLISECOND

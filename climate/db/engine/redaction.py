@@ -1,9 +1,9 @@
-"""Redaction: errors of the database contain no values, because climate logs errors.
+"""Redaction: remove values from the errors of the database, because climate logs errors.
 
-``hide_parameters`` of SQLAlchemy hides parameters. Servers also quote values in their messages:
-PostgreSQL in the lines after the first ("Key (id)=(...)", "Failing row contains (...)"), and in the
-first line if the value is the error ("invalid input syntax for type uuid: ..."); MariaDB in quotes
-("Duplicate entry '...' for key ...").
+SQLAlchemy's ``hide_parameters`` hides parameters. But servers also quote values in their messages.
+PostgreSQL does so in the lines after the first ("Key (id)=(...)", "Failing row contains (...)"). If
+the value is the error, it is in the first line ("invalid input syntax for type uuid: ..."). MariaDB
+writes values in quotes ("Duplicate entry '...' for key ...").
 """
 
 import re

@@ -1,9 +1,8 @@
-"""Commits on PostgreSQL that the synchronous standby has not confirmed.
+"""Detection of commits on PostgreSQL that the synchronous standby has not confirmed.
 
 If the wait for the standby is interrupted (a statement timeout, an administrator), PostgreSQL
 commits on the primary alone, sends a warning, and reports success. If the standby is then promoted,
-the commit is lost. So climate treats the warning as a failure: the request is answered with 503.
-
+the commit is lost. So climate treats the warning as a failure: it answers the request with 503.
 Source: PostgreSQL's ``SyncRepWaitForLSN`` (src/backend/replication/syncrep.c).
 """
 
@@ -20,7 +19,10 @@ _here = threading.local()
 
 
 def watch(connection: Any, _record: object) -> None:  # noqa: ANN401 - DBAPI is untyped
-    """Make a new connection record the standby warning, for ``confirmed_commit``."""
+    """Let a new connection record PostgreSQL's warning about the standby.
+
+    ``confirmed_commit`` reads it.
+    """
     connection.add_notice_handler(_note)
 
 
@@ -31,7 +33,7 @@ def _note(diagnostic: Any) -> None:  # noqa: ANN401 - DBAPI is untyped
 
 @contextlib.contextmanager
 def confirmed_commit() -> Iterator[None]:
-    """Raise OperationalError if the standby has not confirmed the commit within this context."""
+    """Return a context that raises OperationalError if the standby does not confirm its commit."""
     _here.warning = None
     yield
     if _here.warning is not None:

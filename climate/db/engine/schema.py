@@ -1,4 +1,4 @@
-"""The version of the schema: migrations, and a check that the database has the required version."""
+"""The version of the database schema: migrate to a version, and check the present one."""
 
 from collections.abc import Callable
 from functools import cache
@@ -16,11 +16,11 @@ from climate.db.engine.database import Database
 
 
 class SchemaMismatch(RuntimeError):
-    """The schema of the database is not the one that this release requires."""
+    """Raised if the schema of the database is not the one that this release requires."""
 
 
 class UnknownSchema(SchemaMismatch):
-    """This release does not know the schema; most likely a later release created it."""
+    """Raised if this release does not know the schema; most likely a later release created it."""
 
 
 @cache
@@ -44,7 +44,10 @@ def current(database: Database) -> str | None:
 
 
 def check(database: Database) -> None:
-    """Raise SchemaMismatch, with the command to run, unless the schema is the required one."""
+    """Raise SchemaMismatch unless the database has the schema that this release requires.
+
+    The error contains the command to run.
+    """
     revision = current(database)
     if revision == head():
         _check_guard(database)
@@ -72,12 +75,15 @@ def _check_guard(database: Database) -> None:
 
 
 def upgrade(database: Database, revision: str = "head") -> None:
-    """Migrate up to ``revision``; raises SchemaMismatch if there is no such revision."""
+    """Migrate the schema up to ``revision``; raise SchemaMismatch if there is no such revision."""
     _migrate(database, command.upgrade, revision)
 
 
 def downgrade(database: Database, revision: str) -> None:
-    """Migrate down to ``revision`` (``base`` removes everything); raises as ``upgrade``."""
+    """Migrate the schema down to ``revision`` (``base`` removes all tables).
+
+    Raises SchemaMismatch if there is no such revision.
+    """
     _migrate(database, command.downgrade, revision)
 
 

@@ -2,11 +2,11 @@
 
 A URL names several servers as ``?host=HOST:PORT&host=HOST:PORT``. A new connection goes to the
 first of them that accepts writes, beginning with the server of the last connection. If the URL
-names one server, that may be a proxy, which chooses.
+names only one server, that may be a proxy, which chooses the server.
 
-A server can lose its role while connections to it are open: a demoted PostgreSQL primary is
-read-only, a Galera node without a majority refuses all statements. After such an error the pool
-drops its connections, so the next transaction uses another server.
+A server can lose its role while connections to it are open: a demoted PostgreSQL primary becomes
+read-only, and a Galera node without a majority refuses all statements. After such an error, the
+pool drops its connections, so the next transaction uses another server.
 """
 
 import threading
@@ -34,11 +34,11 @@ MARIADB_NOT_WRITABLE = {1047, 1290, 1836}
 
 
 class NotWritable(Exception):
-    """The server is up and does not accept writes, or it is a primary that was replaced."""
+    """Raised if a server is up but does not accept writes, or is a primary that was replaced."""
 
 
 def addresses(url: sa.URL) -> list[Address]:
-    """Return the servers that a URL names if these are several; else an empty list."""
+    """Return the servers that a URL names; an empty list if it names only one."""
     hosts = url.query.get("host", ())
     if isinstance(hosts, str) or len(hosts) < 2:  # noqa: PLR2004 - several
         return []
@@ -47,7 +47,10 @@ def addresses(url: sa.URL) -> list[Address]:
 
 
 def watch(engine: sa.Engine) -> None:
-    """Make the pool of an engine drop servers that refuse writes, and connect to another."""
+    """Let the pool of an engine drop connections to servers that refuse writes.
+
+    Its next connections go to a server that accepts writes.
+    """
     event.listen(engine, "handle_error", _judge)
     several = addresses(engine.url)
     if several:
@@ -55,7 +58,7 @@ def watch(engine: sa.Engine) -> None:
 
 
 class _Connector:
-    """Connects to the first usable server; a listener of ``do_connect``."""
+    """Connects to the first server that accepts writes, whenever SQLAlchemy opens a connection."""
 
     def __init__(self, servers: list[Address]) -> None:
         self._servers = servers
@@ -83,7 +86,10 @@ class _Connector:
         raise dbapi.OperationalError(f"no database server accepts writes: {'; '.join(failures)}")
 
     def _compare(self, connect: Connect, errors: type[Exception]) -> None:
-        """Record the highest timeline of all servers: this process knows no primary yet."""
+        """Record the highest PostgreSQL timeline of all servers, before the first connection.
+
+        A primary with a lower timeline was replaced by another one.
+        """
         for server in list(self._servers):
             with suppress(NotWritable, errors):
                 self._open(connect, server, "postgresql").close()
@@ -123,14 +129,14 @@ def _check_mariadb(cursor: Any) -> None:  # noqa: ANN401 - DBAPI is untyped
 
 
 def _value(cursor: Any, query: str) -> Any:  # noqa: ANN401 - DBAPI is untyped
-    """Run ``query``; return the last column of its first row, or None without a row."""
+    """Run ``query``; return the last column of its first row, or None if there is no row."""
     cursor.execute(query)
     row = cursor.fetchone()
     return row[-1] if row else None
 
 
 def _judge(context: sa.engine.ExceptionContext) -> None:
-    """Treat the error of a server that refuses writes like a lost connection."""
+    """Mark the error of a server that refuses writes as a lost connection, so the pool drops it."""
     error = context.original_exception
     code = error.args[0] if error.args else None
     if getattr(error, "sqlstate", None) == PG_READ_ONLY or code in MARIADB_NOT_WRITABLE:

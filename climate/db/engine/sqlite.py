@@ -20,7 +20,7 @@ def watch(engine: sa.Engine) -> None:
 def create_private(path: str) -> None:
     """Create an empty file that only its owner can read, unless the file exists.
 
-    SQLite gives the mode of a database to the files that it creates beside it.
+    SQLite gives the files that it creates beside a database the same mode.
     """
     # Open no existing file: closing it would release the locks that SQLite holds in this process.
     with _creation, suppress(OSError):  # SQLite raises an error if it cannot open the file

@@ -1,11 +1,12 @@
 """Column types, JSON texts and list parameters that behave the same on every database.
 
-msgspec encodes and decodes JSON several times faster than the standard library. Values that
-msgspec rejects (integers beyond 64 bits, NaN) go to the standard library.
+msgspec encodes and decodes JSON several times faster than the standard library. If msgspec rejects
+a value (integers beyond 64 bits, NaN), the standard library handles it.
 
-``any_of`` is ``column IN (...)`` for lists of any length. PostgreSQL runs ``column = ANY(array)``,
-SQLite reads a JSON list. Both bind the list as one parameter, so the statement is compiled, parsed
-and planned once. On MariaDB each value is part of the statement: split long lists with ``chunks``.
+``any_of`` is ``column IN (...)`` for lists of any length. On PostgreSQL it becomes ``column =
+ANY(array)``, and SQLite reads a JSON list. Both bind the list as one parameter, so the statement is
+compiled, parsed and planned once. On MariaDB, each value is part of the statement: split long lists
+with ``chunks``.
 """
 
 import json
@@ -41,7 +42,10 @@ _DECODE = msgspec.json.Decoder().decode
 
 
 class code_points(FunctionElement[str]):  # noqa: N801 - reads like a function of SQLAlchemy's
-    """A text to sort by code point, which is fast; on PostgreSQL that is the collation "C"."""
+    """An SQL expression that sorts a text by code point, which is fast.
+
+    On PostgreSQL, it uses the collation "C".
+    """
 
     type = sa.String()
     inherit_cache = True
@@ -72,7 +76,7 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
         return dialect.type_descriptor(sa.DateTime())
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Return the time in UTC; without zone except for PostgreSQL, whose type stores it."""
+        """Return the time in UTC; without a zone, unless the database is PostgreSQL."""
         if value is None:
             return None
         if value.tzinfo is not UTC:
@@ -87,7 +91,7 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
 
 
 def encode_json(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return a value as JSON text; raises TypeError for values that JSON cannot represent."""
+    """Return a value as JSON text; raise TypeError if JSON cannot represent it."""
     try:
         return _ENCODE(value).decode()
     except (TypeError, ValueError):  # subclasses of str and numbers, half a surrogate pair
@@ -112,16 +116,16 @@ T = TypeVar("T")
 
 
 class any_of(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQLAlchemy's
-    """The condition that a column has any of the given values."""
+    """The SQL condition that a column has one of the given values."""
 
     # Not typed Boolean: MariaDB would render `= 1` and skip the index.
     type = sa.types.NULLTYPE
     inherit_cache = True
 
     def __init__(self, column: Any, values: Collection[Any] | str) -> None:  # noqa: ANN401
-        """Accept the values, or the name of a parameter whose value is a list.
+        """Accept the values, or the name of a statement parameter whose value is a list.
 
-        Values are texts without NUL, or integers.
+        Values are integers, or texts without NUL.
         """
         if isinstance(values, str):
             parameter = sa.bindparam(values, type_=column.type, expanding=True)
@@ -132,7 +136,7 @@ class any_of(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQL
 
 
 def chunks(values: Sequence[T], size: int = 10_000) -> Iterable[Sequence[T]]:
-    """Return slices of ``values``, each of at most ``size``.
+    """Return slices of ``values``, each with at most ``size`` items.
 
     MariaDB limits the length of a statement, SQLite its bound parameters (32,766).
     """
@@ -140,16 +144,17 @@ def chunks(values: Sequence[T], size: int = 10_000) -> Iterable[Sequence[T]]:
 
 
 class _Array(sa.types.TypeDecorator[Collection[Any]]):
-    """An array that is sent as a PostgreSQL array literal; psycopg's adaption of lists is slow.
+    """An array parameter in the form of a PostgreSQL array literal, as psycopg adapts lists slowly.
 
-    The parameter has an array type: PostgreSQL would parse a text with a cast for each row.
+    The parameter has an array type. If it were a text with a cast, PostgreSQL would parse it for
+    each row.
     """
 
     impl = sa.ARRAY
     cache_ok = True
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], str]:  # noqa: ARG002
-        """Return the function that writes ``{"first","second"}``."""
+        """Return the function that writes a list as ``{"first","second"}``."""
         return _written
 
 

@@ -1,9 +1,9 @@
-"""Conditions of the claiming statement: which due events wait for which other events.
+"""SQL conditions that define which due events must wait for which other events.
 
 An action (start, update, before-end, end) waits while another action of its lease is claimed or was
 due earlier. A start or update also waits for the end of the lease that held one of its resources
-before, unless that resource fails. Once the end of a lease is due, the failed actions of the lease
-no longer run. Reminders and events of users never block.
+before, unless that resource fails. When the end of a lease is due, those of its actions that have
+failed do not run any more. Reminders and users' events never block other events.
 """
 
 from datetime import UTC, datetime
@@ -29,26 +29,26 @@ _BEGINNING = sa.literal(BEGINNING, EVENTS.c.run_at.type)
 def due(
     now: sa.ColumnElement[datetime], since: sa.ColumnElement[datetime] = _BEGINNING
 ) -> tuple[sa.ColumnElement[bool], ...]:
-    """Return the conditions that an event is UNDONE, and its ``run_at`` is in [since, now].
+    """Return the SQL conditions that an event is UNDONE, and its ``run_at`` is in [since, now].
 
-    The range has two ends, because PostgreSQL plans without the values: it expects few rows, and
-    uses the index, only for a range with two ends.
+    PostgreSQL plans the query without knowing the values. Only for a range with two ends does it
+    expect few rows and use the index.
     """
     return EVENTS.c.status == UNDONE, EVENTS.c.run_at >= since, EVENTS.c.run_at <= now
 
 
 def blocked(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
-    """Return the condition that an event may not run now, because of another event."""
+    """Return the SQL condition that another event prevents an event from running now."""
     is_action = EVENTS.c.kind.in_(ACTIONS)
     acquires = EVENTS.c.kind.in_([START, UPDATE])
     return sa.or_(sa.and_(is_action, _sibling(now)), sa.and_(acquires, _previous_holder()))
 
 
 def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
-    """Return the condition that another action of the lease keeps this event from running.
+    """Return the SQL condition that another action of the same lease blocks an event.
 
-    At the moment when an end becomes due, two managers may each claim an action of the lease.
-    ``begin`` then defers one of them.
+    At the moment when an end becomes due, two managers may each claim an action of the lease. Then
+    ``climate.manager.events.begin`` defers one of them.
     """
     other, end = EVENTS.alias().c, EVENTS.alias().c
     earlier = sa.tuple_(other.due_at, other.rank, other.id) < sa.tuple_(
@@ -70,10 +70,12 @@ def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
 
 
 def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
-    """Return the condition that a lease which held a resource of this lease has not ended yet.
+    """Return the SQL condition that an event's resource is held by an earlier lease.
 
-    ``stuck`` counts only ends that have failed: the end of this lease does not wait for a start
-    that they block. A failing resource does not count: the lease starts without it.
+    This lease held the resource before and has not ended yet. A resource that fails does not count,
+    because the event's lease starts without it. If ``stuck`` is set, only leases whose end has
+    failed count. This is for the end of a lease, which must not wait for a start that such a lease
+    blocks.
     """
     reservation, allocation = RESERVATIONS.alias(), ALLOCATIONS.alias()
     earlier, earlier_reservation = ALLOCATIONS.alias(), RESERVATIONS.alias()
@@ -104,7 +106,10 @@ def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
 
 
 def has_failed(event: Columns, retries: int) -> sa.ColumnElement[bool]:
-    """Return the condition that an event failed in its first attempt and ``retries`` retries."""
+    """Return the SQL condition that the first attempt of an event and its retries have failed.
+
+    ``retries`` is the number of retries.
+    """
     return sa.or_(
         sa.and_(event.status == UNDONE, event.attempt > retries), event.attempt > retries + 1
     )

@@ -1,8 +1,9 @@
 """The events table as a queue: claim due events, renew and reclaim claims, store outcomes.
 
-A claim has an owner, an attempt number and an expiry. An outcome names owner and attempt. If the
-row has others, the claim was lost and the outcome is dropped. ``ordering`` defines which events
-block which others. Finalizers are events that outlive their lease and do not refer to it.
+A claim has an owner, an attempt number and an expiry. A manager that stores an outcome names owner
+and attempt. If the row has another owner or attempt, the claim was lost, and the outcome is not
+stored. ``ordering`` defines which events block which others. Finalizers are events that outlive
+their lease and do not refer to it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,7 +27,7 @@ _UNDER_WAY = [status.value for status in (_L.STARTING, _L.TERMINATING, _L.DELETI
 
 
 class Held(NamedTuple):
-    """A claim as it is stored; each renewal changes ``until``."""
+    """A claim on an event as it is stored; each renewal changes ``until``."""
 
     owner: str
     attempt: int
@@ -34,12 +35,15 @@ class Held(NamedTuple):
 
 
 def next_run(session: Session, after: datetime) -> datetime | None:
-    """Return the earliest ``run_at`` later than ``after`` of an unclaimed event, or None."""
+    """Return the earliest ``run_at`` after the time ``after`` of all unclaimed events, or None."""
     return session.scalar(_NEXT, {"now": after})
 
 
 def count_due(session: Session, now: datetime, most: int) -> dict[str, int]:
-    """Return the number of due events by kind, blocked ones included; count at most ``most``."""
+    """Return the number of due events by kind, including blocked ones.
+
+    Counts at most ``most`` events.
+    """
     at = sa.literal(now, EVENTS.c.run_at.type)
     open_kinds = sa.select(EVENTS.c.kind).where(*due(at)).limit(most).subquery()
     counts = sa.select(open_kinds.c.kind, sa.func.count()).group_by(open_kinds.c.kind)
@@ -49,10 +53,11 @@ def count_due(session: Session, now: datetime, most: int) -> dict[str, int]:
 def claim(
     session: Session, owner: str, now: datetime, until: datetime, ids: Collection[str]
 ) -> list[tuple[str, str | None, int]]:
-    """Claim those events of ``ids`` that are due, not blocked and not locked.
+    """Claim the events with these ``ids`` for ``owner`` until ``until``.
 
-    Returns (id, lease id, attempt) of each, in the order of the queue. The lease id of a finalizer
-    is None.
+    Events that are not due, are blocked, or are locked by another transaction are skipped. Returns
+    (event id, lease id, attempt) of each claimed event, in the order of the queue. The lease id of
+    a finalizer is None.
     """
     rows = session.execute(_CLAIMABLE, {"now": now, "ids": list(ids)}).all()
     if rows:
@@ -62,7 +67,7 @@ def claim(
 
 
 def is_mine(session: Session, event_id: str, owner: str, attempt: int) -> bool:
-    """Return whether ``owner`` still has this claim; if so, lock the event's row."""
+    """Return whether ``owner`` still has this claim on an event; if so, lock the event's row."""
     is_mine = session.scalar(_IS_MINE, _of([event_id], owner, attempt)) is not None
     if is_mine:
         certify(session, EventRow, [event_id])
@@ -72,7 +77,11 @@ def is_mine(session: Session, event_id: str, owner: str, attempt: int) -> bool:
 def finish(
     session: Session, event_id: str, owner: str, attempt: int, now: datetime, **outcome: Any
 ) -> bool:
-    """Store the outcome of a claim (status, last_error, run_at); return False for a lost claim."""
+    """Store the outcome of a claimed event; return whether ``owner`` still had the claim.
+
+    If the claim is lost, nothing is stored. ``outcome`` has columns to set (``status``,
+    ``last_error``, ``run_at``).
+    """
     finished = _MINE.values(**_RELEASED, updated_at=now, **outcome)
     result = session.execute(finished, _of([event_id], owner, attempt))
     return bool(result.rowcount)  # type: ignore[attr-defined]
@@ -81,9 +90,10 @@ def finish(
 def finish_all(
     session: Session, owner: str, claims: Iterable[tuple[str, int]], now: datetime, status: str
 ) -> None:
-    """Store the same status for many claims, each given as (event id, attempt).
+    """Store the same status for many claimed events; ``claims`` has (event id, attempt) of each.
 
-    Raises LostRace if any claim is lost; the retried transaction reads which claims remain.
+    Raises LostRace if any claim is lost. Then the transaction runs again, and reads which claims
+    remain.
     """
     ids_by_attempt: dict[int, list[str]] = {}
     for id_, attempt in claims:
@@ -96,15 +106,16 @@ def finish_all(
 
 
 def requeue(session: Session, event_id: str, owner: str, attempt: int, **again: datetime) -> None:
-    """Release a claim without counting the attempt, optionally with a later ``run_at``."""
+    """Release a claim without counting the attempt; ``again`` may set a later ``run_at``."""
     requeued = _MINE.values(**_RELEASED, status=UNDONE, attempt=EVENTS.c.attempt - 1, **again)
     session.execute(requeued, _of([event_id], owner, attempt))
 
 
 def extend(session: Session, owner: str, ids: Collection[str], until: datetime) -> dict[str, int]:
-    """Renew claims of ``owner``; return the attempt of each renewed claim, by event id.
+    """Renew claims of ``owner``; return the attempt of each renewed claim by event id.
 
-    Skips locked rows, as ``reclaim`` does: another transaction begins or finishes the claim.
+    If a row is locked, it is skipped: another transaction is just beginning, finishing or
+    reclaiming its event.
     """
     claims = _unlocked(session, ids).items()
     renewed = {id_: held.attempt for id_, held in claims if held.owner == owner}
@@ -114,22 +125,25 @@ def extend(session: Session, owner: str, ids: Collection[str], until: datetime) 
 
 
 def claimed(session: Session) -> dict[str, Held]:
-    """Return all claims by event id."""
+    """Return all claims of all managers, by event id."""
     return _held(session, _CLAIMS)
 
 
 def reclaim(session: Session, stale: Mapping[str, Held]) -> int:
-    """Release the claims that still equal those in ``stale``; return how many.
+    """Release the claims in ``stale`` that their owners have not renewed since; return how many.
 
-    A renewed claim has another ``until``, and is kept. A locked row is skipped: the
-    transaction that locked it may hang.
+    A renewal changes ``until``, so a renewed claim differs from the one in ``stale``. A locked row
+    is skipped, because the transaction that locked it may hang.
     """
     expired = [id_ for id_, held in _unlocked(session, stale).items() if held == stale[id_]]
     return _free(session, any_of(EVENTS.c.id, expired))
 
 
 def _unlocked(session: Session, event_ids: Collection[str]) -> dict[str, Held]:
-    """Lock and return, by event id, those claims whose rows no other transaction has locked."""
+    """Lock the claims on these events, except rows that other transactions have locked.
+
+    Returns the locked claims by event id.
+    """
     unlocked = _HELD.where(EVENTS.c.status == IN_PROGRESS, any_of(EVENTS.c.id, event_ids))
     return _held(session, unlocked.with_for_update(skip_locked=True))
 
@@ -140,7 +154,7 @@ def _held(session: Session, which: sa.Select[Any, Any, Any, Any]) -> dict[str, H
 
 
 def release(session: Session, owner: str) -> int:
-    """Release all claims of ``owner``, which is stopping; return how many."""
+    """Release all claims of ``owner``, a manager that is stopping; return how many."""
     return _free(session, EVENTS.c.owner == owner)
 
 
@@ -151,11 +165,11 @@ def _free(session: Session, which: sa.ColumnElement[bool]) -> int:
 
 
 def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> set[int]:
-    """Return the ids of the resources of leases that do not end, although their end is due.
+    """Return the ids of the resources of leases that fail to end.
 
-    The first attempt of the end and ``max_retries`` retries failed; or the end was due before
-    ``late``, and the lease has not changed since then. ACTIVE leases do not count: no manager has
-    attempted their end yet, because all managers may be down.
+    A lease fails to end if the first attempt of its end and ``max_retries`` retries have failed.
+    The same is true if its end was due before ``late`` and the lease has not changed since. ACTIVE
+    leases do not count: no manager has attempted their end yet, as all managers may be down.
     """
     too_long = sa.and_(EventRow.due_at < late, LeaseRow.updated_at < late)
     query = (
@@ -175,10 +189,10 @@ def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> 
 
 
 def run_now(session: Session, lease_id: str, kinds: Collection[str], now: datetime) -> None:
-    """Let unclaimed events of a lease run now, instead of after the pause before their retry.
+    """Let unclaimed events of a lease run now, without the pause before their retry.
 
-    No event runs before its due time. A due time can be after ``now`` although the event waits for
-    a retry, because ``now`` may be slightly in the past.
+    No event runs before its due time. Because ``now`` may be slightly in the past, the due time of
+    an event that waits for a retry can be after ``now``.
     """
     at = sa.literal(now, EVENTS.c.run_at.type)
     soonest = sa.case((EVENTS.c.due_at > at, EVENTS.c.due_at), else_=at)
@@ -187,26 +201,29 @@ def run_now(session: Session, lease_id: str, kinds: Collection[str], now: dateti
 
 
 def discard(session: Session, lease_ids: Collection[str], kind: str, now: datetime) -> None:
-    """Set the status of the unclaimed open events of a kind of these leases to ERROR."""
+    """Set unclaimed open events of this ``kind`` to ERROR, so that they do not run any more."""
     of_kind = _UNDONE.where(any_of(EVENTS.c.lease_id, lease_ids), EVENTS.c.kind == kind)
     session.execute(of_kind.values(status=EventStatus.ERROR.value, updated_at=now))
 
 
 def remove(session: Session, event_ids: Sequence[str]) -> None:
-    """Delete events, claimed or not, because their lease does not need them any more."""
+    """Delete events that their lease does not need any more, even if a manager has claimed them."""
     if event_ids:
         session.execute(sa.delete(EventRow).where(EventRow.id.in_(event_ids)))
 
 
 def cancel(session: Session, event_ids: Sequence[str]) -> None:
-    """Delete those events that are still UNDONE; claimed and finished events stay."""
+    """Delete events that are still UNDONE; claimed and finished events stay."""
     if event_ids:
         is_unclaimed = (any_of(EVENTS.c.id, event_ids), EVENTS.c.status == UNDONE)
         session.execute(sa.delete(EVENTS).where(*is_unclaimed))
 
 
 def reschedule(session: Session, event_id: str, due_at: datetime, now: datetime) -> None:
-    """Set a new due time and reset the event, except its attempt number; a claim on it is lost."""
+    """Set a new due time for an event, and make it UNDONE again.
+
+    If a manager has claimed the event, it loses the claim. The attempt number stays.
+    """
     times = {"due_at": due_at, "run_at": due_at, "created_at": now, "updated_at": now}
     new = {**_RELEASED, **times, "status": UNDONE, "last_error": None}
     session.execute(sa.update(EventRow).where(EventRow.id == event_id).values(**new))
@@ -215,20 +232,20 @@ def reschedule(session: Session, event_id: str, due_at: datetime, now: datetime)
 def insert_finalizer(
     session: Session, event_id: str, kind: str, payload: Mapping[str, Any], now: datetime
 ) -> None:
-    """Store an event that outlives its lease, due now."""
+    """Store a finalizer, an event that outlives its lease; it is due now."""
     times = {"due_at": now, "run_at": now, "created_at": now}
     event = {"id": event_id, "kind": kind, "rank": rank(kind), "status": UNDONE, "attempt": 0}
     session.execute(sa.insert(EventRow).values(**event, **times, payload=dict(payload)))
 
 
 def get_finalizer(session: Session, event_id: str) -> tuple[str, dict[str, Any], datetime] | None:
-    """Return kind, payload and due time of a finalizer; None if it is done."""
+    """Return kind, payload and due time of a finalizer (an event without a lease); None if done."""
     row = session.get(EventRow, event_id)
     return None if row is None else (row.kind, row.payload or {}, row.due_at)
 
 
 def find_finalizers(session: Session, kind: str) -> list[dict[str, Any]]:
-    """Return the payloads of all finalizers of a kind."""
+    """Return the payloads of all finalizers (events without a lease) of this ``kind``."""
     query = sa.select(EventRow.payload).where(EventRow.kind == kind, EventRow.lease_id.is_(None))
     return [payload or {} for payload in session.scalars(query)]
 
@@ -238,7 +255,10 @@ def _of(ids: Sequence[str], owner: str, attempt: int) -> dict[str, Any]:
 
 
 def _claimable() -> sa.Select[str, str | None, int]:
-    """Select those of ``ids`` that may run at ``now`` and are not blocked, and lock them."""
+    """Build the query that locks and returns the events to claim.
+
+    They have one of the given ids, may run now, and are not blocked.
+    """
     of = EVENTS.c
     return (
         sa.select(of.id, of.lease_id, of.attempt)

@@ -1,7 +1,7 @@
 """Queries for a manager's view of the queue: the due events, in the order in which they run.
 
-They lock and claim nothing. The result includes events that are blocked by others (``ordering``);
-the statement that claims events leaves blocked ones out.
+They lock and claim nothing. The results include blocked events (module ``ordering``). The statement
+that claims events skips these.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,7 +23,10 @@ Group = tuple[str | None, frozenset[str]]
 
 
 class PendingEvent(NamedTuple):
-    """A due event, its project, and the resource types that it acts on (none: it only notifies)."""
+    """A due event, its project, and the resource types on which it acts.
+
+    If it has no types, it only sends a notification.
+    """
 
     event_id: str
     project_id: str | None
@@ -31,7 +34,7 @@ class PendingEvent(NamedTuple):
 
     @property
     def group(self) -> Group:
-        """The project and the types; events with the same group keep their order."""
+        """The project and the resource types; events of the same group run in their order."""
         return self.project_id, self.types
 
 
@@ -45,11 +48,11 @@ def pending(
     skip: int = 0,
     known: Mapping[str, PendingEvent] = _NONE_KNOWN,
 ) -> list[PendingEvent]:
-    """Return up to ``limit`` due events, blocked ones included, after the first ``skip`` events.
+    """Return up to ``limit`` due events, including blocked ones, after the first ``skip`` events.
 
-    The order is that of ``run_at``. If more than ``limit`` events are due, or with ``skip``,
-    projects and resource types take turns: the first event of each, then the second of each, and
-    so on. ``known`` events, by id, are not read again.
+    The order is that of ``run_at``. If more than ``limit`` events are due, or ``skip`` is not 0,
+    projects and resource types take turns: the first event of each, then the second of each, and so
+    on. Events in ``known`` (by id) are not read again.
     """
     ids = [] if skip else _first(session, BEGINNING, now, limit + 1)
     if skip or len(ids) > limit:
@@ -62,9 +65,9 @@ def pending(
 def newly_due(
     session: Session, since: datetime, now: datetime, limit: int, known: Collection[str]
 ) -> list[PendingEvent]:
-    """Return the events with ``run_at`` in [since, now], in order, except those in ``known``.
+    """Return the events with ``run_at`` in [since, now], in order, without those in ``known``.
 
-    Reads at most ``limit`` events, known ones included.
+    Reads at most ``limit`` events, including known ones.
     """
     fresh = [id_ for id_ in _first(session, since, now, limit) if id_ not in known]
     events = _describe(session, fresh)
@@ -72,7 +75,7 @@ def newly_due(
 
 
 def unclaimed(session: Session, event_ids: Collection[str]) -> set[str]:
-    """Return the ids of those events that no manager has claimed or finished."""
+    """Return the ids of the events that no manager has claimed or finished yet."""
     parts = (session.scalars(_UNCLAIMED, {"ids": ids}) for ids in chunks(list(event_ids)))
     return {id_ for part in parts for id_ in part}
 
@@ -82,7 +85,7 @@ def _first(session: Session, since: datetime, now: datetime, limit: int) -> Sequ
 
 
 def _describe(session: Session, event_ids: Sequence[str]) -> dict[str, PendingEvent]:
-    """Return the events that still exist, by id."""
+    """Return the events with these ids, by id; events that were deleted are left out."""
     parts = (session.execute(_DESCRIBED, {"ids": ids}) for ids in chunks(event_ids))
     return {row.id: _pending_event(row) for part in parts for row in part}
 
@@ -98,14 +101,17 @@ def _types(joined: str | None) -> frozenset[str]:
 
 
 def _few() -> sa.Select[Any]:
-    """Select the first ``limit`` events due in [since, now], from an index only."""
+    """Build the query for the ids of the first ``limit`` events that are due in [since, now].
+
+    It reads only an index.
+    """
     since = sa.bindparam("since", type_=EVENTS.c.run_at.type)
     first = sa.select(EVENTS.c.id).where(*due(_NOW, since))
     return first.order_by(EVENTS.c.run_at, EVENTS.c.rank, EVENTS.c.id).limit(_LIMIT)
 
 
 def _described() -> sa.Select[Any]:
-    """Select the project of the events with ``ids``, and the resource types that they act on."""
+    """Build the query for the projects of events, and the resource types on which they act."""
     project_of_lease = sa.select(LEASES.c.project_id).where(LEASES.c.id == EVENTS.c.lease_id)
     project_id = project_of_lease.scalar_subquery().label("project_id")
     described = sa.select(EVENTS.c.id, project_id, _types_of(EVENTS, _acts(EVENTS)))
@@ -113,9 +119,9 @@ def _described() -> sa.Select[Any]:
 
 
 def _many() -> sa.Select[Any]:
-    """Select a page of the events due at ``now``: ``limit`` of them after ``skip``.
+    """Build the query for a page of the events due at ``now``: ``limit`` events after ``skip``.
 
-    Projects and resource types take turns. The first reservation of a lease decides the type.
+    Projects and resource types take turns. The first reservation of a lease decides its type.
     """
     first = RESERVATIONS.alias()
     is_first = (first.c.lease_id == EVENTS.c.lease_id, first.c.position == 0, _acts(EVENTS))
@@ -141,12 +147,12 @@ def _many() -> sa.Select[Any]:
 
 
 def _acts(events: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Return the condition that a manager calls plug-ins for an event."""
+    """Return the SQL condition that a manager calls plug-ins for an event."""
     return events.c.kind.in_([*ACTIONS, RELEASE])
 
 
 def _types_of(events: sa.FromClause, acts: sa.ColumnElement[bool]) -> sa.ColumnElement[str]:
-    """Select the resource types that an event acts on, joined with commas."""
+    """Return an SQL expression: the resource types on which an event acts, joined with commas."""
     joined = sa.func.aggregate_strings(RESERVATIONS.c.resource_type, ",")
     of_lease = (RESERVATIONS.c.lease_id == events.c.lease_id, acts)
     return sa.select(joined).where(*of_lease).scalar_subquery().label("types")

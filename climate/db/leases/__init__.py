@@ -1,1 +1,1 @@
-"""Statements on leases, their reservations and idempotency keys."""
+"""Statements on leases, their reservations, the history of leases, and idempotency keys."""

@@ -1,8 +1,8 @@
 """Idempotency keys of requests, with their answers.
 
-Only successful requests are stored. A rejected request changed nothing. So if the client repeats
-it, climate decides it again: capacity may be free by then. While a lease is held, its request has
-no answer yet; if that lease is released, the request counts as never sent.
+Only successful requests are stored. A rejected request changed nothing. If the client repeats it,
+climate decides it again, because capacity may be free by then. While a lease is held, its request
+has no answer yet. If the held lease is released, the request counts as never sent.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,11 @@ from climate.db.tables.leases import IdempotencyKeyRow, LeaseRow
 
 
 def check(session: Session, key: IdempotencyKey) -> bool:
-    """Return whether the key has a row to replace, because the lease that it held was released.
+    """Check whether a request with this key was sent before.
 
-    Raises AlreadyProcessed if a request with this key has succeeded, RequestUnderWay if its lease
-    is still held, and IdempotencyKeyReused if the key was used for a request with other content.
+    Raises AlreadyProcessed if it has succeeded, RequestUnderWay if its lease is still held, and
+    IdempotencyKeyReused if it had other content. Otherwise, returns whether the key has a row to
+    replace: its lease was held and then released.
     """
     query = sa.select(IdempotencyKeyRow).where(*_has_key(key))
     row = session.scalars(query.execution_options(populate_existing=True)).one_or_none()
@@ -46,21 +47,25 @@ def check(session: Session, key: IdempotencyKey) -> bool:
 
 
 def claim(session: Session, key: IdempotencyKey, answer: Mapping[str, Any], now: datetime) -> None:
-    """Store the key with the answer; a second transaction with the key waits until this one ends.
+    """Store the key with the answer to its request.
 
-    Call it before any other statement, so that the second request gets the first one's answer, and
-    not a refusal because the first took the last resource. Raises what ``check`` raises.
+    A second transaction with the same key waits until this one ends. Call this function before any
+    other statement. Then the second request receives the first answer, and not a refusal because
+    the first request took the last resource. Raises the errors of ``check``.
     """
     _insert(session, key, now, answer=dict(answer), held_id=None)
 
 
 def claim_undecided(session: Session, key: IdempotencyKey, held_id: str, now: datetime) -> None:
-    """Store the key as ``claim`` does, for a lease that is held: ``decide`` adds the answer."""
+    """Store the key of a request whose lease is held; ``decide`` adds the answer later.
+
+    Raises the errors of ``check``.
+    """
     _insert(session, key, now, answer={}, held_id=held_id)
 
 
 def decide(session: Session, key: IdempotencyKey, answer: Mapping[str, Any]) -> None:
-    """Store the answer to the key's request, in the transaction that confirms the held lease."""
+    """Store the answer for a key, in the transaction that confirms the held lease."""
     decided = sa.update(IdempotencyKeyRow).where(*_has_key(key))
     session.execute(decided.values(answer=dict(answer), held_id=None))
 

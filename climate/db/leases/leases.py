@@ -1,6 +1,6 @@
-"""Statements on leases with their reservations and events: finding and storing them.
+"""Statements on leases with their reservations and events: find, lock, store and delete them.
 
-Managers store the progress of many leases in one statement each (``advance``, ``catch_up``).
+A manager can store the progress of many leases in one statement (``advance``, ``catch_up``).
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -41,7 +41,7 @@ def rows(lease: Lease) -> tuple[Rows, Rows, Rows]:
 def insert_reservations(
     session: Session, reservations: Sequence[Reservation], position: int = 0
 ) -> None:
-    """Store reservations; the first has the index ``position`` in its lease."""
+    """Store new reservations; the first one gets the ``position`` in its lease."""
     insert(session, _reservations(reservations, position))
 
 
@@ -66,7 +66,7 @@ def delete_reservations(session: Session, ids: Collection[str]) -> None:
 
 
 def insert_events(session: Session, events: Sequence[Event]) -> None:
-    """Store new events, which may run from their due times on."""
+    """Store new events, which can run from their due times on."""
     insert(session, _events(events))
 
 
@@ -83,7 +83,7 @@ def _events(events: Sequence[Event]) -> Rows:
 
 
 def get(session: Session, lease_id: str, *, lock: bool = False) -> Lease:
-    """Return the lease; ``lock`` locks it first, as ``lock_one`` does. Raises NotFound."""
+    """Return a lease; if ``lock`` is set, lock it first, as ``lock_one`` does. Raises NotFound."""
     if lock:
         lock_one(session, lease_id)
     by_id = find_some(session, [lease_id])
@@ -93,23 +93,23 @@ def get(session: Session, lease_id: str, *, lock: bool = False) -> Lease:
 
 
 def lock_one(session: Session, lease_id: str) -> None:
-    """Increment the version, which locks the lease until this transaction ends."""
+    """Lock a lease until this transaction ends, by incrementing its version."""
     count_up(session, [lease_id])
 
 
 def count_up(session: Session, lease_ids: Collection[str]) -> None:
-    """Increment the version of leases, so that managers with earlier copies read them again."""
+    """Increment the version of leases, so that managers that have older copies read them again."""
     session.execute(_COUNT_UP, {"lease_ids": list(lease_ids)})
 
 
 def find_some(
     session: Session, lease_ids: Collection[str], *, lock: bool = False, patient: bool = True
 ) -> dict[str, Lease]:
-    """Return those of the leases that exist, by id.
+    """Return the leases with these ids that exist, by id.
 
-    ``lock`` locks them in the order of their ids until this transaction ends; leases that another
-    transaction has locked are left out unless ``patient``. This lock is for the progress of events:
-    it does not increment the version.
+    If ``lock`` is set, lock them in the order of their ids until this transaction ends. If another
+    transaction has locked a lease, wait for it if ``patient`` is set, else leave the lease out.
+    This kind of lock is for storing the progress of events: it does not increment the version.
     """
     query = _LOCKING[patient] if lock else _FIND
     rows = session.execute(query, {"lease_ids": list(lease_ids)}).all()
@@ -119,12 +119,11 @@ def find_some(
 
 
 def lock_unchanged(session: Session, known: Collection[Lease], *, patient: bool) -> set[str]:
-    """Lock leases as ``find_some`` does; return the ids of those that have not changed.
+    """Lock leases as ``find_some`` does; return the ids of those that still equal ``known``.
 
-    A lease has changed if its stored version, status or ``updated_at`` differs from ``known``.
-
-    Processes of a release before schema 0019 may run beside this one. They do not increment the
-    version, but they set ``updated_at`` when they change what users may change.
+    A lease has changed if its version, status or ``updated_at`` differs. Processes of a release
+    before schema 0019 may run beside this one. They do not increment the version, but they set
+    ``updated_at`` when they change what users may change.
     """
     ids = [lease.id for lease in known]
     rows = session.execute(_VERSIONS[patient], {"lease_ids": ids}).all()
@@ -136,11 +135,11 @@ def lock_unchanged(session: Session, known: Collection[Lease], *, patient: bool)
 def find_all(
     session: Session, project_id: str | None, limit: int | None = None, after: str | None = None
 ) -> list[Lease]:
-    """Return the leases of a project (None: of all) except held ones, sorted by start time.
+    """Return the leases of a project (None: of all projects), sorted by start time.
 
-    Return at most ``limit``, and only those that follow the lease with the id ``after``; raises
-    InvalidInput if that lease is not in the list. Executes one SQL statement (two with ``after``),
-    and two per 10,000 leases for their reservations and events.
+    Held leases are left out. The result has at most ``limit`` leases, which follow the lease with
+    the id ``after``. Raises InvalidInput if that lease is not in the list. Executes one SQL
+    statement (two with ``after``), and two per 10,000 leases for their reservations and events.
     """
     start, id_ = LEASES.c.start_at, LEASES.c.id
     shown = [LEASES.c.status != LeaseStatus.CREATING.value]
@@ -156,9 +155,10 @@ def find_all(
 
 
 def ailing(session: Session, now: datetime, until: datetime | None) -> list[str]:
-    """Return the ids of leases that run or start before ``until`` and have failing resources.
+    """Return the ids of leases with failing resources that run or start before ``until``.
 
-    None is no bound. Leases marked degraded are included, as their resources may work again.
+    If ``until`` is None, there is no bound. Degraded leases are included, as their resources may
+    work again.
     """
     failing = (
         sa.select(AllocationRow.id)
@@ -176,9 +176,9 @@ def ailing(session: Session, now: datetime, until: datetime | None) -> list[str]
 
 
 def with_trusts(session: Session, until: datetime) -> list[tuple[str, str]]:
-    """Return (lease id, trust id) of the leases with a trust that start before ``until``.
+    """Return (lease id, trust id) of each lease that has a trust and starts before ``until``.
 
-    Leases that have started are included, leases that are only held are not.
+    Leases that have started are included. Held leases are left out.
     """
     confirmed = LeaseRow.status != LeaseStatus.CREATING.value
     query = sa.select(LeaseRow.id, LeaseRow.trust_id).where(confirmed, LeaseRow.start_at < until)
@@ -187,7 +187,7 @@ def with_trusts(session: Session, until: datetime) -> list[tuple[str, str]]:
 
 
 def all_trust_ids(session: Session) -> set[str]:
-    """Return the trust ids of all leases, including those that are only held."""
+    """Return the ids of the trusts of all leases, including held ones."""
     query = sa.select(LeaseRow.trust_id).where(LeaseRow.trust_id.is_not(None))
     return {trust_id for trust_id in session.scalars(query) if trust_id}
 
@@ -198,7 +198,7 @@ def exists(session: Session, lease_id: str) -> bool:
 
 
 def update(session: Session, lease: Lease) -> None:
-    """Store the lease's own fields (not its reservations and events)."""
+    """Store the fields of a lease, but not its reservations and events."""
     _set(session, lease.id, **_lease_values(lease))
 
 
@@ -208,7 +208,10 @@ def set_status(session: Session, lease_id: str, status: LeaseStatus, now: dateti
 
 
 def set_trust(session: Session, lease_id: str, trust_id: str | None) -> None:
-    """Store the trust with which managers act as the lease's user, and clear ``trust_lost``."""
+    """Store the id of the trust with which managers act as the user of a lease.
+
+    Also clears ``trust_lost``.
+    """
     _set(session, lease_id, trust_id=trust_id, trust_lost=None)
 
 
@@ -218,12 +221,12 @@ def set_ready(session: Session, lease_id: str, now: datetime) -> None:
 
 
 def set_unready(session: Session, lease_id: str) -> None:
-    """Clear the time since when all hosts of a lease are ready, if the lease has not started."""
+    """Store that not all hosts of a lease are ready, unless the lease has started."""
     _set(session, lease_id, LeaseRow.started_at.is_(None), ready_at=None)
 
 
 def delay_start(session: Session, lease_id: str, now: datetime) -> None:
-    """Store that a notification announced at ``now`` that the lease's start is delayed."""
+    """Store that a notification at ``now`` announced the delay of a lease's start."""
     _set(session, lease_id, start_delayed_at=now)
 
 
@@ -236,11 +239,11 @@ def _set(
 
 
 def advance(session: Session, changes: Iterable[tuple[Lease, Lease]]) -> None:
-    """Store the progress of leases and their reservations, given as (before, after).
+    """Store the progress of leases and their reservations; ``changes`` has (before, after) of each.
 
-    Of a lease, stores ``status``, ``degraded``, ``updated_at`` and ``started_at``. Of a
-    reservation, stores ``status``, ``details``, ``missing_resources`` and ``updated_at``. A lease
-    or reservation is not written if it is the same object before and after.
+    The stored columns of a lease are ``status``, ``degraded``, ``updated_at`` and ``started_at``.
+    Those of a reservation are ``status``, ``details``, ``missing_resources`` and ``updated_at``. If
+    a lease or reservation is the same object before and after, it is not written.
     """
     ids_by_values: dict[tuple[str, bool, datetime | None, datetime | None], list[str]] = {}
     reservations = []
@@ -265,13 +268,13 @@ def _progress(reservation: Reservation) -> dict[str, Any]:
 
 
 def catch_up(session: Session, lease_ids: Collection[str], now: datetime) -> None:
-    """Store that a manager found events of leases late at ``now``."""
+    """Store that a manager found events of these leases late at ``now``."""
     statement = sa.update(LEASES).where(any_of(LEASES.c.id, lease_ids))
     session.execute(statement.values(caught_up_at=now))
 
 
 def set_reservation(session: Session, reservation_id: str, now: datetime, **fields: Any) -> None:
-    """Store ``fields`` of a reservation (columns and their new values), changed at ``now``."""
+    """Store new values of columns of a reservation, changed at ``now``."""
     session.execute(
         sa.update(ReservationRow)
         .where(ReservationRow.id == reservation_id)

@@ -1,4 +1,4 @@
-"""The history of removed leases, and which leases ended long ago."""
+"""Statements on the history of removed leases, and on leases that ended long ago."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -21,10 +21,10 @@ _FIELDS = (
 def ended_before(
     session: Session, before: datetime, limit: int, among: Collection[str] | None = None
 ) -> list[str]:
-    """Return the ids of up to ``limit`` leases that ended before ``before``, sorted.
+    """Return the ids, sorted, of up to ``limit`` leases that ended before ``before``.
 
-    They are TERMINATED, no event is open, and all their resources are released. ``among`` restricts
-    the leases to these ids.
+    These leases are TERMINATED, have no open event, and all their resources are released. If
+    ``among`` is set, only leases with these ids are considered.
     """
     unreleased = sa.exists().where(
         ReservationRow.lease_id == LeaseRow.id,
@@ -48,7 +48,7 @@ def ended_before(
 
 
 def store(session: Session, lease: PastLease) -> None:
-    """Store a lease in the history; the caller deletes the lease in this transaction."""
+    """Store a lease in the history; the caller must delete the lease in the same transaction."""
     row = {**values(lease, _FIELDS), "status": lease.status.value}
     session.execute(sa.insert(PastLeaseRow).values(**row))
 
@@ -60,7 +60,10 @@ def is_old(session: Session, before: datetime) -> bool:
 
 
 def forget(session: Session, before: datetime, limit: int) -> int:
-    """Delete up to ``limit`` rows of leases that ended before ``before``; return how many."""
+    """Delete up to ``limit`` leases from the history that ended before ``before``.
+
+    Returns how many it deleted.
+    """
     old = sa.select(PastLeaseRow.id).where(PastLeaseRow.ended_at < before)
     ids = session.scalars(old.order_by(PastLeaseRow.ended_at).limit(limit)).all()
     if ids:

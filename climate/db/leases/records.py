@@ -1,4 +1,4 @@
-"""Conversion of rows to leases with their reservations and events.
+"""Conversion of database rows to leases with their reservations and events.
 
 Columns are read by position, because reading them by name takes twice as long.
 """
@@ -24,7 +24,7 @@ _START_WHEN = {when.value: when for when in StartWhen}
 
 
 def complete(session: Session, rows: Sequence[Any]) -> list[Lease]:
-    """Return rows of COLUMNS as leases with their reservations and events.
+    """Return leases with their reservations and events; each row has the columns of COLUMNS.
 
     Executes two SQL statements per 10,000 leases.
     """
@@ -45,7 +45,10 @@ def _children(
 
 
 def _children_of(table: sa.Table, names: str, order: str) -> sa.Select[Any]:
-    """Select columns of the rows of a table that refer to ``lease_ids``, that id first."""
+    """Build the query for the rows of a table that belong to the leases in ``lease_ids``.
+
+    Their first column is the lease id.
+    """
     query = sa.select(table.c.lease_id, *columns(table, names))
     return query.where(any_of(table.c.lease_id, "lease_ids")).order_by(*columns(table, order))
 

@@ -1,1 +1,1 @@
-"""Alembic migrations."""
+"""The migrations of the database schema, with Alembic."""

@@ -1,1 +1,1 @@
-"""Statements on the outbox, on subscriptions and on webhook deliveries."""
+"""Statements on the outbox, on webhook subscriptions and deliveries, and on calendar feeds."""

@@ -1,4 +1,7 @@
-"""What calendar feeds show: leases of a project, or on a resource, near the present."""
+"""Queries for the contents of calendar feeds: leases of a project or on a resource.
+
+Only leases near the present are shown.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -33,14 +36,14 @@ _MOST_NAMES = 50
 
 
 def of_project(session: Session, project_id: str, now: datetime) -> list[ListedLease]:
-    """Return the leases of a project (three statements)."""
+    """Return the leases of a project for a calendar feed. Executes three statements."""
     return _near(session, now, LEASES.c.project_id == project_id)
 
 
 def of_resource(
     session: Session, resource_id: int, project_id: str | None, now: datetime
 ) -> list[ListedLease]:
-    """Return the leases of a project (None: of all projects) that hold a resource."""
+    """Return the leases that hold a resource and belong to a project (None: to any project)."""
     holds = (
         sa.select(AllocationRow.reservation_id)
         .join(ReservationRow, ReservationRow.id == AllocationRow.reservation_id)
@@ -54,9 +57,9 @@ def of_resource(
 
 
 def of_lease(session: Session, lease_id: str, project_id: str | None) -> list[ListedLease]:
-    """Return a lease with the names of its resources; nothing if another project owns it.
+    """Return a lease with the names of its resources, as a list.
 
-    With ``project_id`` None it may be of any project.
+    The list is empty if the lease does not belong to the project (None: any project).
     """
     query = sa.select(*_COLUMNS).where(LEASES.c.id == lease_id, _IS_SHOWN)
     if project_id is not None:
@@ -80,10 +83,10 @@ def of_lease(session: Session, lease_id: str, project_id: str | None) -> list[Li
 def taken(
     session: Session, resource_id: int, project_id: str, now: datetime
 ) -> list[tuple[Window, bool]]:
-    """Return what others than a project have of a resource, sorted by start.
+    """Return the bookings of a resource by other projects, sorted by start.
 
-    Each item has the occupied window, and whether it is a share. Bookings of leases that are held
-    or deleted count as others'.
+    Each item has the occupied window, and whether the booking is for a share of the resource.
+    Bookings of held or deleted leases are included, whatever their project.
     """
     is_own = sa.and_(LeaseRow.project_id == project_id, _IS_SHOWN)
     query = (
@@ -100,7 +103,10 @@ def taken(
 
 
 def _on(resource_id: int, now: datetime) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions for allocations of a resource; each of the first two has an index."""
+    """Return the SQL conditions for allocations of a resource near the present.
+
+    The two parts of the first condition each use an index.
+    """
     is_share = AllocationRow.resource_class.is_not(None)
     return [
         sa.or_(
@@ -115,7 +121,10 @@ def _on(resource_id: int, now: datetime) -> list[sa.ColumnElement[bool]]:
 def _near(
     session: Session, now: datetime, *conditions: sa.ColumnElement[bool]
 ) -> list[ListedLease]:
-    """Return the leases that end after ``now`` and, as far as there is room, the latest before."""
+    """Return the leases that end after ``now`` and meet the conditions.
+
+    If that is less than the maximum, add leases that ended before, the latest first.
+    """
     query = sa.select(*_COLUMNS).where(*conditions, _IS_SHOWN)
     end, start, id_ = LEASES.c.end_at, LEASES.c.start_at, LEASES.c.id
     later = query.where(end > now, start < now + AHEAD).order_by(start, id_)

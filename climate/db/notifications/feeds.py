@@ -1,6 +1,7 @@
-"""Calendar feeds, and the removed leases that they still show.
+"""Calendar feeds, and records of deleted leases that they still show.
 
-As for subscriptions, the unique number ``place`` enforces the maximum number of feeds of a project.
+As with subscriptions, the number ``place``, which is unique in a project, enforces the maximum
+number of feeds of a project.
 """
 
 from collections.abc import Collection
@@ -22,7 +23,7 @@ from climate.db.tables.notifications import FeedRemovalRow, FeedRow
 
 
 def insert(session: Session, feed: Feed, secret_hash: str, most: int) -> bool:
-    """Store a new feed; return False if its project has ``most`` feeds."""
+    """Store a new calendar feed; return False if its project already has ``most`` feeds."""
     of_project = FeedRow.project_id == feed.project_id
     free = set(range(most)).difference(session.scalars(sa.select(FeedRow.place).where(of_project)))
     if not free:
@@ -39,7 +40,7 @@ def insert(session: Session, feed: Feed, secret_hash: str, most: int) -> bool:
 
 
 def get(session: Session, feed_id: str) -> Feed:
-    """Return a feed; raises NotFound."""
+    """Return a calendar feed; raises NotFound."""
     row = session.get(FeedRow, feed_id)
     if row is None:
         raise NotFound(f"There is no feed {feed_id}")
@@ -47,13 +48,13 @@ def get(session: Session, feed_id: str) -> Feed:
 
 
 def find_by_secret(session: Session, secret_hash: str) -> Feed | None:
-    """Return the feed whose secret has this hash, or None."""
+    """Return the calendar feed whose secret has this hash; None if there is none."""
     row = session.scalar(sa.select(FeedRow).where(FeedRow.secret_hash == secret_hash))
     return _feed(row) if row else None
 
 
 def find_all(session: Session, project_id: str | None, page: Page) -> Part[Feed]:
-    """Return a page of the feeds of a project (None: of all projects), by creation time."""
+    """Return a page of the feeds of a project (None: of all projects), sorted by creation time."""
     query = sa.select(FeedRow)
     if project_id is not None:
         query = query.where(FeedRow.project_id == project_id)
@@ -62,14 +63,14 @@ def find_all(session: Session, project_id: str | None, page: Page) -> Part[Feed]
 
 
 def note_read(session: Session, feed_id: str, now: datetime, since: datetime) -> None:
-    """Store that a feed was read at ``now``, unless a time after ``since`` is stored."""
+    """Store that a feed was read at ``now``, unless a read after ``since`` is stored already."""
     is_old = sa.or_(FeedRow.last_read_at.is_(None), FeedRow.last_read_at <= since)
     change = sa.update(FeedRow).where(FeedRow.id == feed_id, is_old)
     session.execute(change.values(last_read_at=now))
 
 
 def delete(session: Session, feed_id: str) -> None:
-    """Delete a feed, and the removed leases that it shows."""
+    """Delete a calendar feed, and the records of deleted leases that it shows."""
     session.execute(sa.delete(FeedRemovalRow).where(FeedRemovalRow.feed_id == feed_id))
     session.execute(sa.delete(FeedRow).where(FeedRow.id == feed_id))
 
@@ -77,9 +78,9 @@ def delete(session: Session, feed_id: str) -> None:
 def note_removal(
     session: Session, lease: Lease, status: EntryStatus, window: Window, now: datetime
 ) -> None:
-    """Store for each feed that shows ``lease`` that it is removed; the caller deletes it.
+    """Store, for each calendar feed that shows a lease, that the lease is deleted.
 
-    Executes one statement if no feed shows the lease.
+    The caller deletes the lease. If no feed shows the lease, one statement is executed.
     """
     ids = [reservation.id for reservation in lease.reservations]
     held = sa.select(sa.cast(AllocationRow.resource_id, FeedRow.target_id.type)).where(
@@ -105,7 +106,7 @@ def note_removal(
 
 
 def removals(session: Session, feed: Feed, since: datetime) -> list[Entry]:
-    """Return the entries of leases that the feed showed and that were removed after ``since``."""
+    """Return the entries of leases that the feed showed and that were deleted after ``since``."""
     query = sa.select(FeedRemovalRow).where(
         FeedRemovalRow.feed_id == feed.id, FeedRemovalRow.removed_at > since
     )
@@ -125,14 +126,14 @@ def removals(session: Session, feed: Feed, since: datetime) -> list[Entry]:
 
 
 def forget_removals(session: Session, before: datetime) -> None:
-    """Delete the entries of leases that were removed before ``before``."""
+    """Delete the records of leases that were deleted before ``before``."""
     session.execute(sa.delete(FeedRemovalRow).where(FeedRemovalRow.removed_at < before))
 
 
 def without_target(session: Session, limit: int) -> list[str]:
     """Return the ids of up to ``limit`` feeds that can never show an entry again.
 
-    Their lease or resource does not exist any more, and they show no removed lease.
+    Their lease or resource does not exist any more, and they show no deleted lease.
     """
     lease = sa.exists().where(LeaseRow.id == FeedRow.target_id)
     id_ = sa.cast(ResourceRow.id, FeedRow.target_id.type)
@@ -146,7 +147,7 @@ def without_target(session: Session, limit: int) -> list[str]:
 
 
 def delete_all(session: Session, ids: Collection[str]) -> None:
-    """Delete feeds that show no removed lease."""
+    """Delete these feeds, which must not have records of deleted leases."""
     session.execute(sa.delete(FeedRow).where(FeedRow.id.in_(ids)))
 
 

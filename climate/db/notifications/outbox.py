@@ -1,9 +1,9 @@
-"""The outbox: notifications to be published, and the log of the published ones.
+"""The outbox: notifications that are to be published, and the log of the published ones.
 
-A transaction writes its notifications with its change. ``number`` assigns public sequence numbers
-to committed rows, in the order of writing. Changes of a lease are serialised by its row, so its
-notifications stay in order. One relay at a time holds an expiring claim, and stores how far it has
-published.
+A transaction writes its notifications together with its change. ``number`` then assigns public
+sequence numbers to committed rows, in the order of writing. Transactions that change a lease lock
+its row, so the notifications of a lease stay in order. One relay at a time holds the claim to
+publish, which expires, and stores how far it has published.
 """
 
 import uuid
@@ -65,19 +65,22 @@ _PUBLISH = (
 
 
 def write(session: Session, event_type: str, payload: Mapping[str, Any], now: datetime) -> None:
-    """Add a notification; ``payload`` names its project, and its lease if it has one."""
+    """Add a notification to the outbox.
+
+    ``payload`` must contain the id of the project, and of the lease if there is one.
+    """
     write_all(session, [(event_type, payload)], now)
 
 
 def write_all(
     session: Session, notifications: Iterable[tuple[str, Mapping[str, Any]]], now: datetime
 ) -> None:
-    """Add notifications in this order, each an event type and a payload as for ``write``."""
+    """Add notifications, each given as event type and payload, to the outbox in this order."""
     insert(session, rows(notifications, now))
 
 
 def rows(notifications: Iterable[tuple[str, Mapping[str, Any]]], now: datetime) -> Rows:
-    """Return the rows of notifications, for an ``insert`` together with other tables."""
+    """Return the rows of notifications, to insert them together with rows of other tables."""
     return OutboxRow, [_row(event_type, payload, now) for event_type, payload in notifications]
 
 
@@ -95,29 +98,35 @@ def _row(event_type: str, payload: Mapping[str, Any], now: datetime) -> dict[str
 
 
 def is_called_for(session: Session, owner: str, now: datetime) -> bool:
-    """Return whether numbered notifications are unpublished and no other relay has the claim."""
+    """Return whether there are notifications to publish and ``owner`` can claim the relay.
+
+    It can if no other relay has a claim that has not expired.
+    """
     return session.scalar(_HAS_WORK, {"by": owner, "now": now}) is not None
 
 
 def take_turn(session: Session, owner: str, now: datetime, until: datetime) -> bool:
-    """Claim or renew the relay until ``until``; return False if another process has the claim."""
+    """Claim the right to publish until ``until``, or renew it; return False if another has it."""
     result = session.execute(_CLAIM, {"by": owner, "now": now, "until": until})
     return bool(result.rowcount)  # type: ignore[attr-defined]
 
 
 def leave_turn(session: Session, owner: str) -> None:
-    """Release the claim of ``owner``, so that another relay can continue immediately."""
+    """Release the right to publish of ``owner``, so that another relay can continue immediately."""
     claimed = sa.update(RelayRow).where(RelayRow.id == _RELAY, RelayRow.owner == owner)
     session.execute(claimed.values(owner=None, claimed_until=None))
 
 
 def is_unnumbered(session: Session) -> bool:
-    """Return whether any committed notification has no number yet."""
+    """Return whether a committed notification has no sequence number yet."""
     return session.scalar(_IS_NEW) is not None
 
 
 def lag(session: Session, most: int) -> tuple[int, datetime | None]:
-    """Return how many notifications are unpublished (at most ``most``), and since when."""
+    """Return how many notifications are unpublished, and when the oldest of them was written.
+
+    Counts at most ``most``.
+    """
     first = sa.select(_OUTBOX.c.created_at).where(_OUTBOX.c.seq > _PUBLISHED.scalar_subquery())
     oldest = session.scalar(first.order_by(_OUTBOX.c.seq).limit(1))
     last, published = session.execute(_PROGRESS).one()
@@ -130,7 +139,8 @@ def lag(session: Session, most: int) -> tuple[int, datetime | None]:
 def number(session: Session, limit: int) -> int:
     """Assign sequence numbers to up to ``limit`` committed notifications; return how many.
 
-    Locks the relay's row. So numbers become visible in order, even if several processes call it.
+    Locks the relay's row. So numbers become visible in order, even if several processes assign
+    numbers.
     """
     last = session.scalar(_LAST.with_for_update())
     assert last is not None  # noqa: S101 - the migration inserts the row
@@ -145,7 +155,7 @@ def number(session: Session, limit: int) -> int:
 
 
 def _runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last id of each run without a gap; one statement numbers a run."""
+    """Yield the first and last id of each run of consecutive ids; one statement numbers a run."""
     first = 0
     for at, id_ in enumerate(ids):
         if at + 1 == len(ids) or ids[at + 1] != id_ + 1:
@@ -154,12 +164,12 @@ def _runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def unpublished(session: Session, limit: int) -> list[Notification]:
-    """Return up to ``limit`` numbered notifications that are unpublished, in order."""
+    """Return up to ``limit`` notifications that have a number and are unpublished, in order."""
     return [record(Notification, row) for row in session.execute(_UNPUBLISHED, {"limit": limit})]
 
 
 def mark_published(session: Session, owner: str, last: Notification, until: datetime) -> bool:
-    """Store that all notifications up to ``last`` are published, and renew the claim.
+    """Store that all notifications up to ``last`` are published, and renew the claim of ``owner``.
 
     Returns False if ``owner`` has lost the claim, or the database was restored from a backup.
     """
@@ -174,15 +184,15 @@ def last_seq(session: Session) -> int:
 
 
 def removed_seq(session: Session) -> int:
-    """Return the last sequence number whose notification was removed; 0 if none was.
+    """Return the last sequence number whose notification was removed from the log; 0 if none was.
 
-    Readers call it after reading notifications, to detect that they missed some.
+    Readers call it after they have read notifications, to detect that they missed some.
     """
     return session.scalar(sa.select(RelayRow.removed_seq).where(RelayRow.id == _RELAY)) or 0
 
 
 def find_after(session: Session, wanted: NotificationFilter, after: int, limit: int) -> Matches:
-    """Return up to ``limit`` notifications that match the filter, with ``seq`` > ``after``."""
+    """Return up to ``limit`` notifications that match the filter and have ``seq`` > ``after``."""
     last = last_seq(session)  # read before the rows: all rows up to it are visible
     in_range = (OutboxRow.seq > after, OutboxRow.seq <= last)
     query = sa.select(*_PUBLIC_COLUMNS).where(*in_range, *_conditions(wanted))
@@ -200,9 +210,9 @@ def get(session: Session, seq: int) -> Notification:
 
 
 def removable(session: Session, before: datetime, limit: int) -> int | None:
-    """Return the last sequence number that can be removed now; None if no row is removable.
+    """Return the last sequence number up to which notifications can be removed now, or None.
 
-    Removable are up to ``limit`` rows at the beginning of the log, if they are published and were
+    Up to ``limit`` rows at the beginning of the log can be removed, if they are published and were
     written before ``before``. Locks the relay's row.
     """
     published = session.scalar(_PUBLISHED.with_for_update())

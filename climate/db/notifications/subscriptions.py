@@ -1,4 +1,4 @@
-"""Subscriptions and their dead letters.
+"""Webhook subscriptions, and their dead letters (notifications that climate gave up delivering).
 
 Each subscription has a number (``place``) that is unique in its project. A new number is less than
 the limit, so the unique key enforces the maximum number of subscriptions of a project.
@@ -24,7 +24,7 @@ ACTIVE = SubscriptionStatus.ACTIVE.value
 
 
 def insert(session: Session, subscription: Subscription, secret: str, most: int) -> bool:
-    """Store a new subscription; return False if its project has ``most`` subscriptions."""
+    """Store a new subscription; return False if its project already has ``most`` subscriptions."""
     of_project = SubscriptionRow.project_id == subscription.project_id
     used = session.scalars(sa.select(SubscriptionRow.place).where(of_project))
     free = set(range(most)).difference(used)
@@ -45,12 +45,12 @@ def insert(session: Session, subscription: Subscription, secret: str, most: int)
 
 
 def filters(wanted: NotificationFilter) -> dict[str, Any]:
-    """Return the stored form of a filter, without ``project_id``, which has its own column."""
+    """Return the form in which a filter is stored; its ``project_id`` has its own column."""
     return values(wanted, "lease_id event_types resource_type")
 
 
 def get(session: Session, subscription_id: str, *, lock: bool = False) -> Subscription:
-    """Return a subscription; ``lock`` locks its row until the commit. Raises NotFound."""
+    """Return a subscription; if ``lock`` is set, lock its row until the commit. Raises NotFound."""
     query = sa.select(SubscriptionRow).where(SubscriptionRow.id == subscription_id)
     row = session.scalar(query.with_for_update() if lock else query)
     if lock:
@@ -63,9 +63,10 @@ def get(session: Session, subscription_id: str, *, lock: bool = False) -> Subscr
 def find_all(
     session: Session, project_id: str | None, page: Page, *, with_all_projects: bool
 ) -> Part[Subscription]:
-    """Return a page of the subscriptions of a project (None: of all), by creation time.
+    """Return a page of the subscriptions of a project (None: of all), sorted by creation time.
 
-    ``with_all_projects`` includes subscriptions to the notifications of all projects.
+    If ``with_all_projects`` is set, subscriptions to the notifications of all projects are
+    included.
     """
     query = sa.select(SubscriptionRow)
     if not with_all_projects:
@@ -103,10 +104,11 @@ def delete(session: Session, subscription_id: str) -> None:
 def matching(
     after: sa.SQLColumnExpression[int], *more: sa.ColumnElement[bool]
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that a subscription may match a notification after ``after``.
+    """Return the SQL condition that a subscription may match a notification after number ``after``.
 
-    The condition considers the notifications of the subscription's project, or of all projects with
-    ``all_projects``, that satisfy ``more`` conditions, but not the subscription's filter.
+    It considers the notifications of the subscription's project, or of all projects if the
+    subscription has ``all_projects``. The notifications must also satisfy the conditions in
+    ``more``. The subscription's filter is not considered.
     """
     later = sa.exists().where(OutboxRow.seq > after, *more)
     its_own = later.where(OutboxRow.project_id == SubscriptionRow.project_id)
@@ -118,7 +120,10 @@ def matching(
 
 
 def catch_up(session: Session, through: int) -> None:
-    """Set ``done_seq`` of subscriptions to ``through`` if no notification up to it may match."""
+    """Store that subscriptions are done up to the number ``through``.
+
+    This concerns only subscriptions that have no notification to deliver up to that number.
+    """
     may_match = matching(SubscriptionRow.done_seq, OutboxRow.seq <= through)
     behind = sa.update(SubscriptionRow).where(SubscriptionRow.done_seq < through, ~may_match)
     session.execute(
@@ -127,14 +132,14 @@ def catch_up(session: Session, through: int) -> None:
 
 
 def add_dead_letter(session: Session, letter: DeadLetter) -> None:
-    """Store a dead letter, or replace that of the same notification."""
+    """Store a dead letter; it replaces an earlier dead letter of the same notification."""
     session.merge(DeadLetterRow(**asdict(letter)))
 
 
 def find_dead_letters(
     session: Session, subscription_id: str, after: int, limit: int
 ) -> list[DeadLetter]:
-    """Return up to ``limit`` dead letters with numbers after ``after``, in order."""
+    """Return up to ``limit`` dead letters whose numbers are above ``after``, in order."""
     query = sa.select(DeadLetterRow).where(
         DeadLetterRow.subscription_id == subscription_id, DeadLetterRow.seq > after
     )
@@ -143,7 +148,10 @@ def find_dead_letters(
 
 
 def count_dead_letters(session: Session, ids: Collection[str]) -> Mapping[str, int]:
-    """Return the number of dead letters by subscription id; ids without any are absent."""
+    """Return the number of dead letters by subscription id.
+
+    Subscriptions without any are left out.
+    """
     query = sa.select(DeadLetterRow.subscription_id, sa.func.count()).where(
         DeadLetterRow.subscription_id.in_(ids)
     )
@@ -152,7 +160,7 @@ def count_dead_letters(session: Session, ids: Collection[str]) -> Mapping[str, i
 
 
 def want_dead_letters(session: Session, subscription_id: str, seqs: Collection[int] | None) -> int:
-    """Mark dead letters with these numbers (None: all) for redelivery; return how many."""
+    """Mark the dead letters with these numbers (None: all) for redelivery; return how many."""
     which = [DeadLetterRow.subscription_id == subscription_id]
     if seqs is not None:
         which.append(DeadLetterRow.seq.in_(seqs))
@@ -170,7 +178,7 @@ def next_dead_letter(session: Session, subscription_id: str) -> DeadLetter | Non
 
 
 def remove_dead_letter(session: Session, subscription_id: str, seq: int) -> None:
-    """Delete a dead letter that the receiver accepted."""
+    """Delete a dead letter, because the receiver has accepted its notification."""
     of_subscription = DeadLetterRow.subscription_id == subscription_id
     session.execute(sa.delete(DeadLetterRow).where(of_subscription, DeadLetterRow.seq == seq))
 

@@ -1,7 +1,8 @@
 """Subscriptions as a queue: find work, claim subscriptions, and store results of deliveries.
 
-A claim has an owner and an expiry. A result names the owner. If the row names another owner or
-none, the claim was lost or the subscription was changed, and the result is dropped.
+A claim has an owner and an expiry. A manager that stores a result names itself as the owner. If the
+row has no owner or another one, the manager lost the claim, or a user changed the subscription.
+Then the result is not stored.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,7 +18,7 @@ from climate.db.tables.notifications import DeadLetterRow, SubscriptionRow
 
 
 def is_any(session: Session, now: datetime) -> bool:
-    """Return whether a process can claim any subscription now."""
+    """Return whether a subscription has notifications to deliver and can be claimed now."""
     return session.scalar(_IS_ANY, {"now": now}) is not None
 
 
@@ -26,7 +27,8 @@ def claim(
 ) -> list[tuple[str, bool]]:
     """Claim up to ``free[0]`` due subscriptions, of which at most ``free[1]`` are slow.
 
-    Returns (id, whether it is slow) of each: first the quick, then the slow, each by due time.
+    A subscription is slow if its receiver was slow or failed last time. Returns (id, whether it is
+    slow) of each: first the others, then the slow ones, each sorted by due time.
     """
     claims: list[tuple[str, bool]] = []
     for slow in (False, True):
@@ -62,15 +64,15 @@ def _claimable(now: datetime | sa.BindParameter[Any]) -> list[sa.ColumnElement[b
 def find_mine(
     session: Session, subscription_id: str, owner: str
 ) -> tuple[Subscription, str] | None:
-    """Return the stored subscription and its secret; None if ``owner`` has lost the claim."""
+    """Return a subscription and its stored secret; None if ``owner`` has lost the claim."""
     row = session.scalar(sa.select(SubscriptionRow).where(*_mine(subscription_id, owner)))
     return None if row is None else (of(row), row.secret)
 
 
 def note(session: Session, subscription_id: str, owner: str, values: Mapping[str, Any]) -> bool:
-    """Store columns of a subscription that ``owner`` has claimed; return False if it has not.
+    """Store columns of a subscription; return False if ``owner`` has lost the claim on it.
 
-    None as the value of the column ``owner`` releases the claim.
+    If the new value of the column ``owner`` is None, that releases the claim.
     """
     claimed = sa.update(SubscriptionRow).where(*_mine(subscription_id, owner))
     result = session.execute(claimed.values(**values))
@@ -78,7 +80,7 @@ def note(session: Session, subscription_id: str, owner: str, values: Mapping[str
 
 
 def release(session: Session, owner: str, ids: Collection[str]) -> None:
-    """Release the claims of ``owner`` on these subscriptions, because its process stops."""
+    """Release the claims of ``owner``, a process that stops, on these subscriptions."""
     claimed = (SubscriptionRow.id.in_(ids), SubscriptionRow.owner == owner)
     released = {"owner": None, "claimed_until": None}
     session.execute(sa.update(SubscriptionRow).where(*claimed).values(**released))

@@ -1,1 +1,1 @@
-"""Statements on preparations, shutdowns and the readiness of hosts."""
+"""Statements on the preparations, shutdowns and readiness of hosts."""

@@ -1,4 +1,4 @@
-"""Preparations: booked hosts without a preparation, obsolete preparations, and progress."""
+"""Preparations, tasks to get a host ready for a lease: find due ones, store and end them."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ get, store, forget = _TASKS.get, _TASKS.store, _TASKS.forget
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """A host that a reservation needs from ``needed_at`` on.
+    """A booking of a host: the reservation needs the host from ``needed_at`` on.
 
     ``is_off`` means that climate has switched the host off, or is switching it off or on.
     """
@@ -55,10 +55,10 @@ class Booking:
 def unprepared(
     session: Session, now: datetime, until: datetime, lease_id: str | None = None
 ) -> list[Booking]:
-    """Return the booked hosts without a preparation, of leases that start before ``until``.
+    """Return the bookings of hosts without a preparation, of leases that start before ``until``.
 
-    For a lease that has begun, returns only hosts that were added after its start or that climate
-    switched off.
+    If a lease has begun, the result has only hosts that were added after its start, and hosts that
+    climate has switched off.
     """
     reserved = (AllocationRow.resource_id, AllocationRow.reservation_id)
     needs_power = sa.or_(AllocationRow.start_at > LeaseRow.start_at, _IS_OFF)
@@ -77,10 +77,10 @@ def unprepared(
 
 
 def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
-    """Return the ids of preparations that are not over, and whose booking does not exist any more.
+    """Return the ids of preparations that are not over although their booking no longer exists.
 
-    A preparation of a quarantined host continues if the host was needed after ``since``: its
-    success would show that the host works.
+    If the host is in quarantine and was needed after ``since``, its preparation continues and is
+    not in the result: its success would show that the host works.
     """
     booked = bookings(AllocationRow.id).where(
         *_IS_FOR_BOOKING, LeaseRow.status.in_(_GOING_ON), LeaseRow.end_at > now
@@ -95,7 +95,7 @@ def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
 
 
 def bookings(*columns: Any) -> sa.Select[Any]:
-    """Return a SELECT of columns of allocations joined with their reservation and lease."""
+    """Build a query for these columns of allocations, joined with their reservation and lease."""
     return (
         sa.select(*columns)
         .select_from(AllocationRow)
@@ -110,14 +110,17 @@ def _host_bookings(*columns: Any) -> sa.Select[Any]:
 
 
 def sizes(session: Session, lease_ids: Collection[str]) -> dict[str, int]:
-    """Return the number of hosts by lease id, without leases that have no hosts."""
+    """Return the number of hosts of each lease, by lease id; leases without hosts are left out."""
     query = _host_bookings(LeaseRow.id, sa.func.count(AllocationRow.resource_id.distinct()))
     rows = session.execute(query.where(LeaseRow.id.in_(lease_ids)).group_by(LeaseRow.id))
     return dict(iter(rows))
 
 
 def want(session: Session, wanted: Sequence[Preparation]) -> None:
-    """Store new preparations; each replaces the preparations of its booking that are over."""
+    """Store new preparations.
+
+    If a preparation of the same booking is over, the new one replaces it.
+    """
     for task in wanted:
         same_booking = (
             PreparationRow.reservation_id == task.reservation_id,
@@ -129,7 +132,7 @@ def want(session: Session, wanted: Sequence[Preparation]) -> None:
 
 
 def end(session: Session, ids: Collection[str], now: datetime) -> None:
-    """Set the end of preparations to ``now``, except of those that are over already."""
+    """Store that these preparations are over since ``now``, unless they were over before."""
     _TASKS.end(session, now, PreparationRow.id.in_(ids))
 
 
@@ -141,9 +144,10 @@ def retry(session: Session, resource_id: int) -> None:
 
 
 def overdue(session: Session, now: datetime) -> list[Preparation]:
-    """Return the preparations whose host climate should replace, and has not quarantined yet.
+    """Return the preparations whose host climate should replace.
 
-    They have failed, or are late while there is still time for another host.
+    They have failed, or are late while there is still time for another host. Hosts in quarantine
+    are left out, as climate has replaced them already.
     """
     slow = sa.and_(
         PreparationRow.progress.in_(_OPEN),
@@ -154,7 +158,7 @@ def overdue(session: Session, now: datetime) -> list[Preparation]:
 
 
 def keep(session: Session, id_: str) -> None:
-    """Store that climate must keep the host of a preparation, however long it takes."""
+    """Store that climate must not replace the host of a preparation, however late it is."""
     kept = sa.update(PreparationRow).where(PreparationRow.id == id_)
     session.execute(kept.values(replace_at=None))
 
@@ -162,7 +166,7 @@ def keep(session: Session, id_: str) -> None:
 def find(session: Session, wanted: TaskFilter, page: Page) -> Part[Preparation]:
     """Return a page of the preparations that match the filter, sorted by ``needed_at``.
 
-    The preparation of a host that climate has switched off is claimable only after the shutdown is
+    If climate has switched the host off, its preparation can be claimed only after the shutdown is
     over.
     """
     more = [] if wanted.lease_id is None else [PreparationRow.lease_id == wanted.lease_id]
@@ -181,7 +185,10 @@ def going_on(
 
 
 def needed_between(session: Session, since: datetime, until: datetime) -> list[Preparation]:
-    """Return the preparations needed in [since, until) that were not over before."""
+    """Return the preparations whose host was needed in [since, until).
+
+    Preparations that were over before that time are left out.
+    """
     return _TASKS.select(
         session,
         PreparationRow.needed_at >= since,
@@ -193,8 +200,8 @@ def needed_between(session: Session, since: datetime, until: datetime) -> list[P
 def in_use(session: Session, now: datetime, settled: datetime) -> set[int]:
     """Return the ids of the hosts that must be up, because they are ready or used for a lease.
 
-    Leaves out hosts that climate switched off, that are being prepared, or that became ready after
-    ``settled``, because the cloud may not have noticed yet.
+    Hosts that climate has switched off, or that are being prepared, are left out. The same is true
+    for hosts that became ready after ``settled``, because the cloud may not have noticed yet.
     """
     ready = sa.select(PreparationRow.resource_id).where(
         _IS_NOT_OVER, _IS_READY, PreparationRow.ready_at <= settled
@@ -214,7 +221,7 @@ def in_use(session: Session, now: datetime, settled: datetime) -> set[int]:
 def unready(session: Session, lease_id: str) -> set[int]:
     """Return the ids of the hosts of a lease that are not ready for it.
 
-    The hosts of a reservation that was removed from the lease do not count.
+    The hosts of removed reservations do not count.
     """
     ready = sa.exists().where(*_IS_FOR_BOOKING, _IS_NOT_OVER, _IS_READY)
     query = _host_bookings(AllocationRow.resource_id, ReservationRow.details)
@@ -223,7 +230,10 @@ def unready(session: Session, lease_id: str) -> set[int]:
 
 
 def counts(session: Session, most: int) -> dict[str, int]:
-    """Return how many preparations are not over, by state; counts at most ``most`` rows."""
+    """Return the number of preparations that are not over, by state.
+
+    Counts at most ``most`` rows.
+    """
     rows = sa.select(PreparationRow.progress).where(_IS_NOT_OVER).limit(most).subquery()
     query = sa.select(rows.c.progress, sa.func.count()).group_by(rows.c.progress)
     return dict(iter(session.execute(query)))

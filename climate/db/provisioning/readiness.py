@@ -1,4 +1,4 @@
-"""Readiness of hosts: last preparation times, power as the cloud reports it, quarantine."""
+"""Readiness of hosts: durations of preparations, whether the cloud reports them up, quarantine."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -14,7 +14,7 @@ from climate.db.tables.provisioning import ReadinessRow
 
 
 def find(session: Session, resource_id: int) -> HostKnown:
-    """Return what climate knows about a host; defaults if there is no row."""
+    """Return what climate knows about a host; default values if it knows nothing."""
     row = session.get(ReadinessRow, resource_id, populate_existing=True)
     if row is None:
         return HostKnown(resource_id=resource_id)
@@ -22,22 +22,22 @@ def find(session: Session, resource_id: int) -> HostKnown:
 
 
 def times(session: Session) -> dict[int, tuple[str, list[float]]]:
-    """Return (hardware class, preparation times) of each host with known times, by resource id.
+    """Return (hardware class, durations of preparations) of each host, by resource id.
 
-    Times are seconds, the oldest first.
+    The durations are in seconds, the oldest first. Hosts without durations are left out.
     """
     query = sa.select(ReadinessRow.resource_id, ReadinessRow.hardware, ReadinessRow.times)
     return {id_: (hardware, times) for id_, hardware, times in session.execute(query) if times}
 
 
 def remember(session: Session, resource_id: int, hardware: str, seconds: float) -> None:
-    """Append a preparation time of a host, and keep only the last ``REMEMBERED`` times."""
+    """Store the duration of a preparation of a host; keep only the last ``REMEMBERED`` ones."""
     before = find(session, _locked(session, resource_id)).times
     _set(session, resource_id, hardware=hardware, times=[*before, seconds][-REMEMBERED:])
 
 
 def set_aside(session: Session, resource_id: int, reason: str | None, now: datetime) -> None:
-    """Quarantine a host for a reason; None ends the quarantine."""
+    """Quarantine a host for ``reason``; if ``reason`` is None, end its quarantine."""
     _locked(session, resource_id)
     _set(session, resource_id, set_aside=reason, set_aside_at=now if reason else None)
 
@@ -49,7 +49,7 @@ def all_set_aside(session: Session) -> set[int]:
 
 
 def see(session: Session, seen: Mapping[int, Seen]) -> None:
-    """Store what the cloud reports of hosts, by resource id.
+    """Store whether the cloud reports hosts as up, by resource id.
 
     Executes one UPDATE per distinct report.
     """
@@ -69,7 +69,7 @@ def see(session: Session, seen: Mapping[int, Seen]) -> None:
 
 
 def _locked(session: Session, resource_id: int) -> int:
-    """Lock the row of a host, or create the row; return ``resource_id``."""
+    """Lock the row of a host, or create it; return ``resource_id`` unchanged."""
     query = sa.select(ReadinessRow.resource_id).where(ReadinessRow.resource_id == resource_id)
     if session.scalar(query.with_for_update()) is None:
         session.execute(sa.insert(ReadinessRow), [_blank(resource_id)])

@@ -1,4 +1,4 @@
-"""Shutdowns: idle hosts to switch off, switched-off hosts that are needed, and progress."""
+"""Shutdowns, tasks to switch off a host: idle hosts, hosts needed again, store and end tasks."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ get, find, store, forget = _TASKS.get, _TASKS.find, _TASKS.store, _TASKS.forget
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A host without a lease: since when it is idle, and when its next booking starts."""
+    """A host without a lease, since when it is idle, and when its next booking starts."""
 
     resource_id: int
     idle_since: datetime | None
@@ -30,10 +30,11 @@ class Idle:
 
 
 def idle(session: Session, now: datetime) -> list[Idle]:
-    """Return the working hosts with power, without a lease (cleaning included) and without a task.
+    """Return the hosts that work, have power, and have neither a lease nor a task, sorted by id.
 
-    They are sorted by id, without quarantined hosts. A lease that has begun and is not over counts
-    whatever its dates are.
+    A host has a lease until the cleaning time is over. A lease that has begun and is not over
+    counts, whatever its dates are. A task is a preparation or a shutdown. Hosts in quarantine are
+    left out.
     """
     has_task = sa.or_(has_preparation(ResourceRow.id), is_shut_down(ResourceRow.id))
     taken = [
@@ -70,14 +71,20 @@ def idle(session: Session, now: datetime) -> list[Idle]:
 
 
 def _booked(resource_id: int | sa.SQLColumnExpression[int]) -> tuple[sa.ColumnElement[bool], ...]:
-    """Return two conditions: booked as a whole, booked in shares. Each uses its own index."""
+    """Return two SQL conditions on allocations of a resource: of the whole, and of shares.
+
+    Each of them uses its own index.
+    """
     is_share = AllocationRow.resource_class.is_not(None)
     shared = sa.and_(AllocationRow.resource_id == resource_id, is_share)
     return AllocationRow.whole_id == resource_id, shared
 
 
 def note_idle(session: Session, idle_ids: Collection[int], now: datetime) -> None:
-    """Store that exactly these hosts are idle; newly idle hosts are so since ``now``."""
+    """Store that these hosts, and no others, are idle.
+
+    If a host was not idle before, it is idle since ``now``.
+    """
     known = sa.select(ReadinessRow.resource_id).where(ReadinessRow.idle_since.is_not(None))
     before = set(session.scalars(known))
     for ids, since in (({*idle_ids} - before, now), (before - {*idle_ids}, None)):
@@ -91,7 +98,10 @@ def _set_idle(session: Session, ids: Collection[int], since: datetime | None) ->
 
 
 def is_needed(session: Session, task: Shutdown, now: datetime) -> bool:
-    """Return whether the host has a preparation, or a booking too soon to switch it off."""
+    """Return whether the host of a shutdown has a preparation or a booking that begins soon.
+
+    Soon means in less than ``task.ahead`` seconds. A booking that has begun counts, too.
+    """
     soon = AllocationRow.start_at < now + timedelta(seconds=task.ahead)
     booked = [
         sa.exists().where(is_booked, soon, AllocationRow.busy_until > now)
@@ -102,16 +112,17 @@ def is_needed(session: Session, task: Shutdown, now: datetime) -> bool:
 
 
 def unclaimed(session: Session) -> list[Shutdown]:
-    """Return the shutdowns that wait for a provisioner to claim them."""
+    """Return the shutdowns that no provisioner has claimed yet."""
     return _TASKS.select(session, _IS_NOT_OVER, ShutdownRow.progress == ShutdownState.WANTED.value)
 
 
 def ended(session: Session, settled: timedelta) -> list[Shutdown]:
     """Return the shutdowns that climate should end, because their host may be used again.
 
-    The task was given up, or the host has a preparation, or something other than
-    climate powered it on. The third reason counts only if the cloud reported the host as up more
-    than ``settled`` after it went off, because clouds notice late that a host is off.
+    There are three reasons: the task was given up, the host has a preparation, or something other
+    than climate has powered the host on. The third reason counts only if the cloud reported the
+    host as up more than ``settled`` after it went off, because clouds notice late that a host is
+    off.
     """
     prepared = has_preparation(ShutdownRow.resource_id)
     is_off = ShutdownRow.progress.in_([ShutdownState.OFF.value, ShutdownState.WAKING.value])
@@ -132,7 +143,7 @@ def ended(session: Session, settled: timedelta) -> list[Shutdown]:
 
 
 def resting(session: Session) -> list[Shutdown]:
-    """Return the shutdowns whose host is off and bookable."""
+    """Return the shutdowns whose host is off and can be booked."""
     bookable = sa.exists().where(
         ResourceRow.id == ShutdownRow.resource_id, ResourceRow.reservable.is_(True)
     )
@@ -141,10 +152,10 @@ def resting(session: Session) -> list[Shutdown]:
 
 
 def coming(session: Session, since: datetime) -> list[str]:
-    """Return the hardware class of each host that is waking or booting.
+    """Return the hardware class of each host that is being switched on or boots.
 
-    A host boots if climate switched it on after ``since`` and it is not up yet. A host that was
-    switched on before ``since`` and is not up counts as lost.
+    A host boots if climate switched it on after ``since`` and it is not up yet. If it was switched
+    on before ``since`` and is not up, it does not count.
     """
     is_waking = sa.and_(_IS_NOT_OVER, ShutdownRow.progress == ShutdownState.WAKING.value)
     is_up = sa.exists().where(
@@ -157,20 +168,23 @@ def coming(session: Session, since: datetime) -> list[str]:
 
 
 def is_going_on(session: Session, resource_id: int | None = None) -> bool:
-    """Return whether any host, or the host ``resource_id``, has a shutdown that is not over."""
+    """Return whether a shutdown is not over: of the host ``resource_id``, or of any host (None)."""
     of_host = [] if resource_id is None else [ShutdownRow.resource_id == resource_id]
     exists = sa.exists().where(_IS_NOT_OVER, *of_host)
     return bool(session.scalar(sa.select(exists)))
 
 
 def want(session: Session, wanted: Sequence[Shutdown]) -> None:
-    """Store new shutdowns, and clear the times since when their hosts are idle."""
+    """Store new shutdowns; their hosts no longer count as idle."""
     _TASKS.insert(session, wanted)
     _set_idle(session, [task.resource_id for task in wanted], None)
 
 
 def end(session: Session, task: Shutdown, now: datetime) -> bool:
-    """End a shutdown unless it is over or its stored progress differs; return whether it ended."""
+    """Store that a shutdown is over since ``now``; return whether this changed anything.
+
+    Nothing changes if it was over before, or if its stored progress is not that of ``task``.
+    """
     is_unchanged = ShutdownRow.progress == task.progress.value
     return _TASKS.end(session, now, ShutdownRow.id == task.id, is_unchanged)
 

@@ -1,4 +1,4 @@
-"""Tasks of provisioners: the statements that preparations and shutdowns share."""
+"""Statements on tasks of provisioners, which preparations and shutdowns share."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -21,7 +21,10 @@ T = TypeVar("T", bound=Task[Any])
 
 @dataclass(frozen=True, slots=True)
 class TaskTable(Generic[T]):
-    """The table of one kind of task. Lists are in the order of the column ``by``."""
+    """The statements for one table of provisioners' tasks: preparations or shutdowns.
+
+    Lists are sorted by the column ``by``.
+    """
 
     row: type[TaskRow]
     task: type[T]
@@ -29,7 +32,7 @@ class TaskTable(Generic[T]):
     by: Column
 
     def get(self, session: Session, id_: str, *, lock: bool = False) -> T:
-        """Return a task; ``lock`` locks its row until the commit. Raises NotFound."""
+        """Return a task; if ``lock`` is set, lock its row until the commit. Raises NotFound."""
         query = sa.select(self.row).where(self.row.id == id_)
         query = query.execution_options(populate_existing=True)
         row = session.scalars(query.with_for_update() if lock else query).one_or_none()
@@ -42,14 +45,14 @@ class TaskTable(Generic[T]):
     def find(
         self, session: Session, wanted: TaskFilter, page: Page, *more: sa.ColumnElement[bool]
     ) -> Part[T]:
-        """Return a page of the tasks that match the filter and ``more`` conditions."""
+        """Return a page of the tasks that match the filter and the conditions in ``more``."""
         query = sa.select(self.row).where(*self._conditions(wanted), *more)
         rows = session.scalars(cut(query, self.by, self.row.id, page)).all()
         items = [self.of(row) for row in rows[: page.limit]]
         return Part(items=items, more=len(rows) > page.limit)
 
     def select(self, session: Session, *conditions: sa.ColumnElement[bool]) -> list[T]:
-        """Return the tasks that match all conditions, in the order of ``by``."""
+        """Return the tasks that match all conditions, sorted by the column ``by``."""
         query = sa.select(self.row).where(*conditions).order_by(self.by, self.row.id)
         return [self.of(row) for row in session.scalars(query)]
 
@@ -62,13 +65,13 @@ class TaskTable(Generic[T]):
         session.execute(sa.update(self.row).where(self.row.id == task.id).values(**_values(task)))
 
     def end(self, session: Session, now: datetime, *which: sa.ColumnElement[bool]) -> bool:
-        """End the tasks that match all conditions and are not over; return whether any ended."""
+        """Store that all tasks that match the conditions are over; return whether any was open."""
         ended = sa.update(self.row).where(self.row.over_at.is_(None), *which)
         result = session.execute(ended.values(over_at=now, claimed_until=None))
         return bool(result.rowcount)  # type: ignore[attr-defined]
 
     def forget(self, session: Session, before: datetime) -> None:
-        """Delete the tasks that were over before ``before``."""
+        """Delete the tasks that ended before ``before``."""
         session.execute(sa.delete(self.row).where(self.row.over_at < before))
 
     def of(self, row: TaskRow) -> T:

@@ -1,1 +1,1 @@
-"""Table definitions, and bulk inserts and updates."""
+"""Definitions of the tables, and bulk inserts and updates."""

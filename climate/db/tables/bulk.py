@@ -3,12 +3,12 @@
 PostgreSQL reads all rows from JSON in one statement. Other databases run one statement per table,
 with the rows as parameter sets.
 
-On a Galera cluster a transaction must change the rows that it locks. Row locks and SKIP LOCKED act
-within one node. Nodes compare only the keys of the rows that transactions changed; of two
-conflicting transactions the later one fails at COMMIT with a deadlock, and ``Database.write`` runs
-it again. So after each lock, ``certify`` counts up the column ``generation`` of the locked rows. On
-any other database it does nothing, as a lock is enough. Source: Galera Cluster documentation,
-"Certification-Based Replication".
+On a Galera cluster, row locks and SKIP LOCKED act only within one node. Between nodes, Galera
+compares the keys of the rows that transactions changed. Of two conflicting transactions, the later
+one fails at COMMIT with a deadlock, and ``Database.write`` runs it again. So a transaction must
+change the rows that it locks: after each lock, ``certify`` increments the column ``generation`` of
+these rows. On any other database it does nothing, as a lock suffices. Source: Galera Cluster
+documentation, "Certification-Based Replication".
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -34,7 +34,10 @@ Rows = tuple[type[Base], Sequence[Mapping[str, Any]]]
 
 
 def record(kind: type[R], row: Any, **replaced: object) -> R:  # noqa: ANN401 - mapped or plain row
-    """Return a row as the dataclass ``kind``; fields in ``replaced`` are not read from the row."""
+    """Return a row as an object of the dataclass ``kind``.
+
+    Fields in ``replaced`` get these values, and are not read from the row.
+    """
     names = (name for name in _names(kind) if name not in replaced)
     return kind(**{name: getattr(row, name) for name in names}, **replaced)
 
@@ -45,7 +48,7 @@ def _names(kind: type[R]) -> list[str]:
 
 
 def values(item: object, names: str) -> dict[str, Any]:
-    """Return the attributes of an object by name; spaces separate the ``names``."""
+    """Return attributes of an object by name; ``names`` are separated by spaces."""
     keys, get = _attributes(names)
     return dict(zip(keys, get(item), strict=True))
 
@@ -57,7 +60,10 @@ def _attributes(names: str) -> tuple[list[str], Callable[[object], tuple[Any, ..
 
 
 def insert(session: Session, *tables: Rows) -> None:
-    """Insert rows into several tables; a table must follow the tables that it refers to."""
+    """Insert rows into several tables.
+
+    A table must come after the tables to which its foreign keys refer.
+    """
     nonempty = [(table, rows) for table, rows in tables if rows]
     connection = session.connection()
     if connection.dialect.name == "postgresql" and nonempty:
@@ -70,7 +76,10 @@ def insert(session: Session, *tables: Rows) -> None:
 
 
 def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Update the rows with these ids; each mapping has ``id`` and the same columns to set."""
+    """Update rows of a table by id; each mapping has ``id`` and the columns to set.
+
+    All mappings must have the same columns.
+    """
     if not rows:
         return
     connection = session.connection()
@@ -84,7 +93,11 @@ def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]
 
 
 def certify(session: Session, row: type[Base], keys: Collection[Any]) -> None:
-    """On Galera, change the rows with these primary keys, which the transaction has locked."""
+    """On a Galera cluster, change the rows with these primary keys.
+
+    The transaction has locked these rows. The change lets the cluster detect a conflict with
+    another node. On other databases, do nothing.
+    """
     if keys:
         (key,) = cast("sa.Table", row.__table__).primary_key.columns
         certify_where(session, row, lambda: key.in_(sorted(keys)))
@@ -93,7 +106,7 @@ def certify(session: Session, row: type[Base], keys: Collection[Any]) -> None:
 def certify_where(
     session: Session, row: type[Base], which: Callable[[], sa.ColumnElement[bool]]
 ) -> None:
-    """On Galera, change the rows that meet a condition and that the transaction has locked."""
+    """Do the same as ``certify`` for the locked rows that meet a condition."""
     connection = session.connection()
     if connection.dialect.name == "mysql" and is_galera(connection):
         table = cast("sa.Table", row.__table__)
@@ -103,7 +116,7 @@ def certify_where(
 
 @lru_cache
 def _change_one(row: type[Base], columns: tuple[str, ...]) -> sa.Update:
-    """Build an UPDATE of a row by id; its parameters are column names with the prefix ``new_``."""
+    """Build an UPDATE of a row by id, with the column names as parameters (prefix ``new_``)."""
     table = row.metadata.tables[row.__tablename__]
     parameters: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in columns}
     return sa.update(table).where(table.c.id == parameters.pop("id")).values(parameters)
@@ -111,7 +124,10 @@ def _change_one(row: type[Base], columns: tuple[str, ...]) -> sa.Update:
 
 @lru_cache
 def _change_all(table: type[Base], columns: tuple[str, ...]) -> sa.TextClause:
-    """Build an UPDATE by id from a JSON array. Its text does not depend on the number of rows."""
+    """Build an UPDATE of many rows by id, which reads the new values from a JSON array.
+
+    Its text does not depend on the number of rows.
+    """
     name = table.__tablename__
     values = ", ".join(f'"{column}" = given."{column}"' for column in columns if column != "id")
     source = f"json_populate_recordset(NULL\\:\\:{name}, :rows)"
@@ -127,10 +143,10 @@ def _insert(table: type[Base]) -> sa.Insert:
 
 @lru_cache
 def _all_at_once(tables: tuple[tuple[type[Base], tuple[str, ...]], ...]) -> sa.TextClause:
-    """Build one statement that inserts JSON arrays into several tables, one CTE per table.
+    """Build one statement that inserts rows into several tables, one CTE per table.
 
-    Its text depends on the columns, not on the number of rows. PostgreSQL checks the foreign keys
-    at the end of the statement.
+    It reads the rows from JSON arrays, so its text depends on the columns, not on the number of
+    rows. PostgreSQL checks the foreign keys at the end of the statement.
     """
     inserts = []
     for number, (table, columns) in enumerate(tables):

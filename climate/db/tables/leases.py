@@ -1,6 +1,7 @@
 """The tables of leases, resources and limits.
 
-The migrations add the guard against double bookings, which differs between databases.
+The constraint against double bookings is not here. The migrations add it, because it differs
+between databases.
 """
 
 from datetime import datetime
@@ -21,7 +22,7 @@ _NAMING = {
 
 
 class Base(DeclarativeBase):
-    """Shared settings of all tables."""
+    """The base class of all tables, with their common settings."""
 
     metadata = sa.MetaData(naming_convention=_NAMING)
     type_annotation_map = {  # noqa: RUF012 - SQLAlchemy's own declarative setting
@@ -32,16 +33,19 @@ class Base(DeclarativeBase):
 
 
 class Certified:
-    """A table whose rows transactions lock; ``bulk.certify`` counts ``generation`` up."""
+    """A mix-in for tables whose rows transactions lock.
+
+    On a Galera cluster, ``bulk.certify`` increments ``generation`` of the locked rows.
+    """
 
     generation: Mapped[int] = mapped_column(sa.BigInteger, server_default="0", sort_order=1000)
 
 
 class LeaseRow(Certified, Base):
-    """A lease: its window, owner, status and start.
+    """The table of leases: window, owner, status and start.
 
-    A transaction that locks the lease to change it increments ``version``. ``caught_up_at`` is when
-    a manager last found its events late.
+    A transaction that locks a lease to change it increments ``version``. ``caught_up_at`` is when a
+    manager last found events of the lease late.
     """
 
     __tablename__ = "leases"
@@ -78,7 +82,7 @@ class LeaseRow(Certified, Base):
 
 
 class ReservationRow(Base):
-    """A reservation: the request of a lease for resources of one type."""
+    """The table of reservations: each is the request of a lease for resources of one type."""
 
     __tablename__ = "reservations"
     __table_args__ = (Index(None, "lease_id"), MARIADB)
@@ -97,7 +101,7 @@ class ReservationRow(Base):
 
 
 class ResourceRow(Certified, Base):
-    """A resource that can be reserved, with its id in the cloud."""
+    """The table of resources that can be reserved, with their ids in the cloud."""
 
     __tablename__ = "resources"
     __table_args__ = (
@@ -114,7 +118,7 @@ class ResourceRow(Certified, Base):
 
 
 class ResourceProperty(Base):
-    """A property of a resource: its value as text, and as a number if the text is numeric."""
+    """The table of properties of resources: the value as text, and as a number if it is numeric."""
 
     __tablename__ = "resource_properties"
     __table_args__ = (
@@ -135,7 +139,7 @@ class ResourceProperty(Base):
 
 
 class PropertyRow(Base):
-    """The definition of an extra property; ordinary listings hide private ones."""
+    """The table of definitions of extra properties. Ordinary listings hide private properties."""
 
     __tablename__ = "properties"
     __table_args__ = (UniqueConstraint("resource_type", "name"), MARIADB)
@@ -149,9 +153,9 @@ class PropertyRow(Base):
 
 
 class InventoryRow(Base):
-    """The inventory of a resource class on a resource, as in Placement.
+    """The table of inventories: one row per resource and resource class, as in Placement.
 
-    The capacity is ``(total - reserved) * allocation_ratio``; a unit has at most ``max_unit``.
+    The capacity is ``(total - reserved) * allocation_ratio``. A unit takes at most ``max_unit``.
     """
 
     __tablename__ = "inventories"
@@ -168,11 +172,12 @@ class InventoryRow(Base):
 
 
 class AllocationRow(Base):
-    """A resource, or ``amount`` of one of its classes, occupied in ``[start_at, busy_until)``.
+    """The table of allocations: each row books a resource in ``[start_at, busy_until)``.
 
-    The window includes cleaning time. Without a class the row occupies the whole resource, and
-    ``whole_id`` is the resource's id; for a share it is NULL. After a lease is deleted, the row
-    stays without a reservation until cleaning ends.
+    The window includes cleaning time. Without a resource class, the row books the whole resource,
+    and ``whole_id`` is the resource's id. With a class, it books a share, ``amount``, and
+    ``whole_id`` is NULL. After a lease is deleted, the row stays without a reservation until the
+    cleaning is over.
     """
 
     __tablename__ = "allocations"
@@ -208,11 +213,11 @@ class AllocationRow(Base):
 
 
 class EventRow(Certified, Base):
-    """An event of a lease; this table is the queue of the managers.
+    """The table of the events of leases, which is the queue of the managers.
 
     ``due_at`` is the scheduled time, set at ``created_at``. ``run_at`` is the earliest time of the
-    next attempt. ``owner`` and ``attempt`` are the fencing token of the claim. A finalizer has no
-    lease; its data is in ``payload``.
+    next attempt. ``owner`` and ``attempt`` identify the claim of a manager. A finalizer is an event
+    without a lease; its data are in ``payload``.
     """
 
     __tablename__ = "events"
@@ -240,7 +245,7 @@ class EventRow(Certified, Base):
 
 
 class LimitRow(Certified, Base):
-    """Limits of a project or user that override the configured limits.
+    """The table of limits of projects and users that override the configured limits.
 
     A transaction locks the row before it counts what the project or user has in use.
     """
@@ -254,7 +259,10 @@ class LimitRow(Certified, Base):
 
 
 class PastUseRow(Base):
-    """Whole hosts that a deleted reservation used, stored while the host-hours count."""
+    """The table of past use: whole hosts that deleted reservations have used.
+
+    A row stays as long as its host-hours count towards a limit.
+    """
 
     __tablename__ = "past_use"
     __table_args__ = (
@@ -273,7 +281,10 @@ class PastUseRow(Base):
 
 
 class PastLeaseRow(Base):
-    """A lease that had started and was removed; ``climate.core.lease.history`` has its fields."""
+    """The table of the history: leases that had started and were removed.
+
+    ``climate.core.lease.history`` describes the columns.
+    """
 
     __tablename__ = "past_leases"
     __table_args__ = (
@@ -297,9 +308,9 @@ class PastLeaseRow(Base):
 
 
 class IdempotencyKeyRow(Base):
-    """The idempotency key of a request, with its answer.
+    """The table of idempotency keys of requests, with their answers.
 
-    While the request has no answer, ``held_id`` is the id of the held lease.
+    While a request has no answer yet, ``held_id`` is the id of its held lease.
     """
 
     __tablename__ = "idempotency_keys"

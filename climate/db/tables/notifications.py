@@ -1,4 +1,4 @@
-"""The tables of notifications: outbox, relay, subscriptions and dead letters."""
+"""The tables of notifications: outbox, relay, subscriptions, dead letters and calendar feeds."""
 
 from datetime import datetime
 from typing import Any
@@ -12,12 +12,12 @@ from climate.db.tables.leases import Base, Certified
 
 
 class OutboxRow(Base):
-    """A notification, written in the transaction of the change that it announces.
+    """The table of notifications; the transaction of a change writes the row that announces it.
 
-    ``id`` is the order of writing. ``seq`` is the public order: the relay numbers committed rows,
-    so a reader that has seen ``seq`` n never gets a smaller one later. ``resource_types`` are those
-    of the lease, each between spaces; NULL in rows of old releases. ``published_at`` is for
-    processes of schema 0018, which may run beside this release.
+    ``id`` is the order of writing. ``seq`` is the public order: the relay numbers only committed
+    rows, so a reader that has seen the number n never gets a smaller one later. ``resource_types``
+    are the types of the lease, each between spaces; NULL in rows of old releases. ``published_at``
+    is for processes of schema 0018, which may run beside this release.
     """
 
     __tablename__ = "outbox"
@@ -41,7 +41,10 @@ class OutboxRow(Base):
 
 
 class RelayRow(Base):
-    """The claim of the publishing relay; the last ``seq`` assigned, published and removed."""
+    """The claim of the relay that publishes notifications, and the progress of the outbox.
+
+    The progress is the last ``seq`` that was assigned, that was published, and that was removed.
+    """
 
     __tablename__ = "relay"
     __table_args__ = (MARIADB,)
@@ -55,11 +58,12 @@ class RelayRow(Base):
 
 
 class SubscriptionRow(Certified, Base):
-    """A webhook subscription and its progress.
+    """The table of webhook subscriptions and their progress.
 
     Every notification up to ``done_seq`` was delivered, became a dead letter or does not match.
-    ``owner`` and ``claimed_until`` are the claim of a delivery. ``place`` is unique in a project.
-    For a new subscription it is less than the limit, so the unique key enforces the limit.
+    ``owner`` and ``claimed_until`` are the claim of a manager that delivers. ``place`` is unique in
+    a project. For a new subscription it is less than the limit, so the unique key enforces the
+    limit.
     """
 
     __tablename__ = "subscriptions"
@@ -92,9 +96,10 @@ class SubscriptionRow(Certified, Base):
 
 
 class DeadLetterRow(Base):
-    """A notification that the receiver did not accept, by ``seq``.
+    """The table of dead letters: notifications that climate gave up delivering to a subscription.
 
-    ``wanted``: climate is going to deliver it again. The row is deleted with the notification.
+    ``wanted`` means that climate is going to deliver it again. The row is deleted together with the
+    notification.
     """
 
     __tablename__ = "dead_letters"
@@ -111,9 +116,9 @@ class DeadLetterRow(Base):
 
 
 class FeedRow(Base):
-    """A calendar feed. ``secret_hash`` is the SHA-256 of the secret in its address.
+    """The table of calendar feeds. ``secret_hash`` is the SHA-256 of the secret in the address.
 
-    ``place`` is unique in a project, as for subscriptions.
+    ``place`` is unique in a project. So the unique key enforces the maximum number of feeds.
     """
 
     __tablename__ = "feeds"
@@ -138,9 +143,10 @@ class FeedRow(Base):
 
 
 class FeedRemovalRow(Base):
-    """A removed lease that a feed still shows, written in the transaction that removed the lease.
+    """The table of deleted leases that calendar feeds still show.
 
-    There is no foreign key: the removal of a lease must not wait for a change of a feed.
+    The transaction that deletes a lease writes the row. There is no foreign key, because the
+    deletion of a lease must not wait for a change of a feed.
     """
 
     __tablename__ = "feed_removals"

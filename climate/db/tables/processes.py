@@ -1,4 +1,4 @@
-"""Tables of processes: the managers at work, and advisory locks on a Galera cluster."""
+"""The tables of processes: running managers, and advisory locks on a Galera cluster."""
 
 from datetime import datetime
 from typing import Any
@@ -11,9 +11,9 @@ from climate.db.tables.leases import Base
 
 
 class AdvisoryLockRow(Base):
-    """An advisory lock that has been taken at least once; ``name`` is the SHA-1 of its name.
+    """The table of advisory locks that were held at least once; ``name`` is the SHA-1 of the name.
 
-    Only a Galera cluster uses it. Its own advisory locks act within one node.
+    Only a Galera cluster needs it, because its own advisory locks act only within one node.
     """
 
     __tablename__ = "advisory_locks"
@@ -25,10 +25,10 @@ class AdvisoryLockRow(Base):
 
 
 class ManagerRow(Base):
-    """A manager process, with its last heartbeat.
+    """The table of manager processes, with the last heartbeat of each.
 
-    ``loops`` has, by the name of each loop, ``age`` and ``interval`` in seconds: ``age`` is the
-    time from its last run without an error to the heartbeat.
+    ``loops`` has, by the name of each loop of the process, ``age`` and ``interval`` in seconds.
+    ``age`` is the time from the loop's last run without an error to the heartbeat.
     """
 
     __tablename__ = "managers"

@@ -12,7 +12,7 @@ from climate.db.tables.leases import Base, Certified
 
 
 class TaskRow(Certified, Base):
-    """The columns that the tables of preparations and shutdowns share."""
+    """The columns of a provisioner's task, which the tables of preparations and shutdowns share."""
 
     __abstract__ = True
 
@@ -31,9 +31,10 @@ class TaskRow(Certified, Base):
 
 
 class PreparationRow(TaskRow):
-    """The task to get a host ready for a reservation by ``needed_at``; the row outlives the lease.
+    """The table of preparations: tasks to get a host ready for a reservation by ``needed_at``.
 
-    The unique key prevents two managers from creating the same preparation.
+    A row stays after its lease is deleted. The unique key prevents two managers from creating the
+    same preparation.
     """
 
     __tablename__ = "preparations"
@@ -57,7 +58,7 @@ class PreparationRow(TaskRow):
 
 
 class ShutdownRow(TaskRow):
-    """The task to switch off a host while no lease needs it."""
+    """The table of shutdowns: tasks to switch off a host while no lease needs it."""
 
     __tablename__ = "shutdowns"
     __table_args__ = (
@@ -73,7 +74,11 @@ class ShutdownRow(TaskRow):
 
 
 class ReadinessRow(Base):
-    """A host's last preparation times, its quarantine, its power, and since when it is idle."""
+    """The table of what climate knows about hosts.
+
+    These are the durations of the last preparations, the quarantine, whether the cloud reports the
+    host as up, and since when it is idle.
+    """
 
     __tablename__ = "readiness"
     __table_args__ = (MARIADB,)
@@ -95,17 +100,20 @@ class ReadinessRow(Base):
 
 
 def has_preparation(resource_id: int | sa.SQLColumnExpression[int]) -> sa.Exists:
-    """Return the condition that a host has a preparation that is not over."""
+    """Return the SQL condition that a host has a preparation that is not over."""
     of_host = PreparationRow.resource_id == resource_id
     return sa.exists().where(of_host, PreparationRow.over_at.is_(None))
 
 
 def is_quarantined(resource_id: sa.SQLColumnExpression[int]) -> sa.Exists:
-    """Return the condition that a host is quarantined."""
+    """Return the SQL condition that a host is in quarantine."""
     of_host = ReadinessRow.resource_id == resource_id
     return sa.exists().where(of_host, ReadinessRow.set_aside.is_not(None))
 
 
 def is_shut_down(resource_id: sa.SQLColumnExpression[int]) -> sa.Exists:
-    """Return the condition that climate has switched the host off, or is switching it off or on."""
+    """Return the SQL condition that a host has a shutdown that is not over.
+
+    Then climate has switched the host off, or is switching it off or on.
+    """
     return sa.exists().where(ShutdownRow.resource_id == resource_id, ShutdownRow.over_at.is_(None))

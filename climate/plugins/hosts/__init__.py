@@ -1,1 +1,1 @@
-"""``physical:host``: whole compute hosts on Nova, or simulated."""
+"""The resource type ``physical:host``: whole compute hosts on Nova, or simulated."""

@@ -1,6 +1,7 @@
-"""Audit of hosts: compare the pools of a cloud with the running reservations.
+"""Audit of hosts: compare the pools of hosts in a cloud with the running reservations.
 
-The audit changes nothing. The Drift objects that it returns have functions that repair.
+A pool has the hosts of one reservation. The audit changes nothing. The Drift objects that it
+returns have functions that repair.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,36 +14,45 @@ from climate.plugins.base import Drift, ExpectedState, HeldReservation
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A reservation's pool in the cloud: the project with access (None: no project), its hosts."""
+    """The pool of a reservation in the cloud: its hosts, and the project that can use them.
+
+    ``project_id`` is None if no project can use them.
+    """
 
     project_id: str | None
     hosts: tuple[str, ...]
 
 
 class AuditedCloud(Protocol):
-    """The methods of a HostCloud that an audit uses."""
+    """The methods of a HostCloud (a driver for hosts) that an audit uses."""
 
     def pools(self) -> Mapping[str, Pool]:
-        """Return the reservations' pools by reservation id."""
+        """Return the pools of all reservations by reservation id."""
 
     def free_hosts(self) -> Sequence[str]:
-        """Return the names of the hosts in the free pool: closed to all projects, not reserved."""
+        """Return the names of the hosts in the free pool, which no project can use."""
 
     def servers(self, host: str) -> Sequence[str]:
         """Return the ids of the servers on a host."""
 
     def enroll(self, host: str) -> None:
-        """Put a host into the free pool, closed to all projects, unless it is in a pool already."""
+        """Put a host into the free pool, which no project can use.
+
+        Does nothing if the host is in a pool already.
+        """
 
     def remove_host(self, pool: str, host: str) -> None:
-        """Move a host from ``pool`` into the free pool."""
+        """Move a host from the pool of a reservation into the free pool."""
 
     def delete_pool(self, pool: str) -> None:
-        """Delete the pool of a reservation; succeeds if it is gone."""
+        """Delete the pool of a reservation; succeed if it is gone."""
 
 
 def find_drifts(cloud: AuditedCloud, expected: Callable[[], ExpectedState]) -> Iterator[Drift]:
-    """Yield the drifts of hosts, except those of reservations in ``ExpectedState.changing``."""
+    """Yield the differences between the hosts in the cloud and the running reservations.
+
+    Reservations in ``ExpectedState.changing`` are ignored.
+    """
     pools, free = cloud.pools(), set(cloud.free_hosts())
     state = expected()
     registered, running = state.registered, state.running
@@ -68,7 +78,10 @@ def find_drifts(cloud: AuditedCloud, expected: Callable[[], ExpectedState]) -> I
 def _drifts_of_running(
     cloud: AuditedCloud, held: HeldReservation, pool: Pool | None
 ) -> Iterator[Drift]:
-    """Yield how the cloud differs from a running reservation; another start repairs it."""
+    """Yield the differences between the cloud and a running reservation.
+
+    The repair of each is to start the reservation again.
+    """
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
     lease_id = held.lease.id
     if pool is None:
@@ -93,9 +106,9 @@ def _drifts_of_running(
 
 
 def _leftover(cloud: AuditedCloud, name: str, pool: Pool) -> Drift:
-    """Return the drift for a pool without a running reservation; the repair deletes an empty pool.
+    """Return the drift for a pool in the cloud that belongs to no running reservation.
 
-    A pool is empty if there are no servers on its hosts. With servers, there is no repair.
+    The repair deletes the pool. If servers are on its hosts, there is no repair.
     """
     servers = [server for host in pool.hosts for server in cloud.servers(host)]
     with_servers = f" and servers {', '.join(servers)}" if servers else ""

@@ -1,4 +1,7 @@
-"""The two filters of Nova's scheduler with which climate reserves hosts for one project. Pure."""
+"""How climate closes hosts to all projects but one, with either of two filters of Nova's scheduler.
+
+The operator selects the filter. Pure.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,7 +16,7 @@ NOBODY = "nobody"
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """The metadata and zones of host aggregates that one filter of the scheduler evaluates."""
+    """The metadata and zones of host aggregates that a filter of Nova's scheduler evaluates."""
 
     #: The metadata key of an aggregate whose value is the id of the project with access.
     owner_key: str
@@ -26,11 +29,14 @@ class Isolation:
     nodes: bool
 
     def operators_zone(self, zone: str) -> str:
-        """Return ``zone``, or "" if climate created this zone for a reservation."""
+        """Return ``zone``; an empty text if climate created this zone for a reservation."""
         return "" if self.zone_prefix and zone.startswith(self.zone_prefix) else zone
 
     def check_zones(self, host: str, zones: Collection[str | None]) -> None:
-        """Raise Conflict if a host in ``zones`` would have to join a zone that climate creates."""
+        """Raise Conflict if a host is in a zone and a reservation needs a zone of its own.
+
+        ``zones`` are the availability zones of the host. Nova allows one zone per host.
+        """
         present = sorted(zone for zone in zones if zone)
         if present and self.zone_prefix is not None:
             raise Conflict(
@@ -41,11 +47,11 @@ class Isolation:
 
 
 def isolation(conf: ConfigOpts) -> Isolation:
-    """Return the Isolation that ``[nova] isolation`` selects.
+    """Return the Isolation that the option ``[nova] isolation`` selects.
 
-    ``blazar`` is for BlazarFilter of the package blazar-nova, which requires a zone per reservation
-    and recognizes the free pool by its name. ``tenancy`` is for AggregateMultiTenancyIsolation,
-    which is part of Nova.
+    The value ``blazar`` is for BlazarFilter of the package blazar-nova, which requires a zone per
+    reservation and recognizes the free pool by its name. The value ``tenancy`` is for
+    AggregateMultiTenancyIsolation, which is part of Nova.
     """
     if conf.nova.isolation == "blazar":
         return Isolation("blazar:owner", conf.nova.blazar_az_prefix, {}, nodes=False)

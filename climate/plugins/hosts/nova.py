@@ -1,8 +1,8 @@
-"""The HostCloud for Nova.
+"""The driver for hosts on Nova: the complete HostCloud.
 
-``nova_hosts`` reads hosts and pools, ``nova_pools`` moves hosts between pools. This module adds the
-methods for services and servers. Nova does not remove the servers from a host whose reservation
-ends, so climate deletes them.
+Its base classes are in ``nova_hosts``, which reads hosts and pools, and in ``nova_pools``, which
+moves hosts between pools. This module adds the methods for services and servers. Nova does not
+remove the servers from a host whose reservation ends, so climate deletes them.
 """
 
 from climate.plugins.hosts.nova_pools import NovaPools
@@ -11,7 +11,10 @@ from climate.plugins.openstack.servers import keep_image
 
 
 class NovaCloud(NovaPools):
-    """The HostCloud for the Nova of ``[nova]``; hosts are named ``service`` or ``service/node``."""
+    """The HostCloud for Nova, as the section ``[nova]`` configures it.
+
+    The name of a host is ``service`` or, if it is a single node of a service, ``service/node``.
+    """
 
     def disable_service(self, host: str) -> None:
         holders = self._holders(self._aggregates(), host)
@@ -21,9 +24,10 @@ class NovaCloud(NovaPools):
         self._services.enable(host)
 
     def delete_servers(self, pool: str, host: str) -> None:
-        """Delete the servers; raise NotYet if some remain after ``[nova] server_delete_wait`` s.
+        """Delete the servers on a host of a pool.
 
-        Before each deletion, checks that the host is still in the pool: a manager that was paused
+        Raises NotYet if some remain after ``[nova] server_delete_wait`` seconds. Before each
+        deletion, the method checks that the host is still in the pool: a manager that was paused
         must not delete the servers of the next reservation.
         """
 

@@ -1,7 +1,9 @@
-"""Reads the hosts and pools of a Nova cloud.
+"""Reads the hosts and the pools (host aggregates) of a Nova cloud.
 
-A pool is a host aggregate of Nova. Aggregates contain compute services, so each service is a host,
-even if it has several nodes. Each node of such a service is also a host by itself (``nova_nodes``).
+A pool is a host aggregate of Nova, which has the hosts of one reservation. Aggregates contain
+compute services. So climate registers each compute service as a host, even if the service has
+several nodes. In addition, it can register each node of such a service as a host of its own; the
+module ``nova_nodes`` does this.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +36,7 @@ NODES_MARK = "climate:nodes"
 
 
 class NovaHosts:
-    """The constructor of NovaCloud, and its methods that only read."""
+    """The constructor and the reading methods of NovaCloud, the driver for hosts on Nova."""
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
         self._session = session.make_session(conf)
@@ -53,7 +55,7 @@ class NovaHosts:
         self.properties = frozenset({NODES, *CPU_INFO}.union(*self._capabilities.values()))
 
     def hosts(self) -> Iterable[DiscoveredResource]:
-        """Return a host for each compute service, and one for each node of multi-node services."""
+        """Return a host for each compute service, and one for each node of a multi-node service."""
         with session.answers():
             services = known_services(self._services.find_all(), self._isolation.operators_zone)
             nodes = [node.to_dict() for node in self._host_servers.hypervisors()]
@@ -62,8 +64,8 @@ class NovaHosts:
     def load_properties(self, hosts: Sequence[DiscoveredResource]) -> list[DiscoveredResource]:
         """Return the hosts with their traits and inventories from Placement.
 
-        If there are several hosts, reads only single nodes and hosts in climate's pools. The others
-        are not ``complete``.
+        If there are several hosts, only single nodes and hosts in climate's pools are read. The
+        other hosts are returned with ``complete=False``.
         """
         names = {host.external_id for host in hosts}
         if len(names) > 1:
@@ -121,7 +123,7 @@ class NovaHosts:
         return sorted([*aggregate.hosts, *nodes])
 
     def _holders(self, aggregates: Mapping[str, Any], host: str) -> list[str]:
-        """Return the names of climate's aggregates that contain a host."""
+        """Return the names of climate's host aggregates that contain a host."""
         return [
             name
             for name, aggregate in aggregates.items()

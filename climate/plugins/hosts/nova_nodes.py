@@ -1,13 +1,13 @@
-"""Reserves single nodes of a compute service with several nodes, by means of Placement.
+"""Reserves single nodes of a compute service with several nodes, with the help of Placement.
 
 Nova's host aggregates contain whole services, so they cannot separate the nodes of one service. To
 close a node to all projects, climate allocates all its memory in Placement. A reservation has a
 private flavor that requests no memory, but a resource class that only a child provider of the node
-has. The flavor also requests one VCPU of the node, because Nova finds no host for a request for
-the child provider alone (Nova 34, Placement 16).
+has. The flavor also requests one VCPU of the node, because Nova finds no host if the flavor
+requests only the child provider's class (Nova 34, Placement 16).
 
-A reservation's nodes are those whose child provider is in the Placement aggregate with the
-reservation's UUID. A single node has the host name ``service/node``.
+A Placement aggregate with the reservation's UUID contains the child providers of the reservation's
+nodes. A single node has the host name ``service/node``.
 """
 
 import uuid
@@ -32,9 +32,9 @@ _PREFIX = "climate_"
 
 
 class NovaNodes:
-    """The operations of NovaCloud on hosts that are single nodes.
+    """The operations of NovaCloud on hosts that are single nodes of a compute service.
 
-    climate never deletes child providers: after the deletion of a provider that nova-compute knows,
+    climate never deletes child providers. After the deletion of a provider that nova-compute knows,
     nova-compute cannot build servers for minutes.
     """
 
@@ -43,7 +43,7 @@ class NovaNodes:
         self._nova = nova
 
     def enroll(self, host: str) -> None:
-        """Close a node: allocate all its memory; succeed if it is already closed.
+        """Close a node to all projects, by allocating all its memory. Succeeds if it is closed.
 
         Raises Conflict if Placement has no memory of the node, or if the memory is in use.
         """
@@ -76,20 +76,20 @@ class NovaNodes:
             self._placement.delete(f"/allocations/{_holder(host)}")
 
     def is_closed(self, host: str) -> bool:
-        """Return whether the node is closed: whether climate has allocated its memory."""
+        """Return whether a node is closed to all projects: climate has allocated its memory."""
         return bool(self._get(f"/allocations/{_holder(host)}")["allocations"])
 
     def of_pool(self, pool: str, services: Mapping[str, str]) -> list[str]:
-        """Return the names ``service/node`` of a reservation's nodes.
+        """Return the host names ``service/node`` of the nodes of a reservation.
 
-        ``services`` has the service of each node of the cloud, by node name.
+        ``services`` has the compute service of each node of the cloud, by node name.
         """
         providers = self._get("/resource_providers", member_of=pool)["resource_providers"]
         names = (provider["name"].removeprefix(_PREFIX) for provider in providers)
         return sorted(f"{services[name]}/{name}" for name in names if name in services)
 
     def add(self, pool: str, host: str, project_id: str, size: Mapping[str, int]) -> None:
-        """Open a closed node to a project: create the reservation's flavor and add its access.
+        """Open a closed node to a project: create the reservation's flavor and give it access.
 
         ``size`` has the columns of the flavor: ``vcpus``, ``ram`` (MiB) and ``disk`` (GiB). Raises
         Conflict if another reservation still has the node.
@@ -108,21 +108,21 @@ class NovaNodes:
             self._nova.flavor_access.add_tenant_access(pool, project_id)
 
     def close(self, pool: str) -> None:
-        """Revoke all projects' access to a reservation's flavor."""
+        """Revoke the access of all projects to a reservation's flavor."""
         for access in self._access(pool):
             self._nova.flavor_access.remove_tenant_access(pool, access.tenant_id)
 
     def remove(self, pool: str, host: str) -> None:
         """Remove a node from a reservation; the node is then closed to all projects.
 
-        Placement rejects this while the node has servers of the reservation.
+        Placement rejects this while servers of the reservation are on the node.
         """
         if pool in self._get(f"{_path(host)}/aggregates")["aggregates"]:
             self._write(f"{_path(host)}/inventories", inventories={})
             self._write(f"{_path(host)}/aggregates", aggregates=[])
 
     def clear(self, pool: str) -> None:
-        """Delete a reservation's flavor and resource class; succeeds if they are gone."""
+        """Delete the flavor and the resource class of a reservation; succeed if they are gone."""
         with suppress(nova_errors.NotFound):
             self._nova.flavors.delete(pool)
         with suppress(http_errors.NotFound):
@@ -144,14 +144,14 @@ class NovaNodes:
             return []
 
     def _root(self, host: str) -> str:
-        """Return the UUID of a node's provider; raises Conflict if Placement has none."""
+        """Return the UUID of a node's resource provider; raise Conflict if Placement has none."""
         providers = self._get("/resource_providers", name=_node(host))["resource_providers"]
         if not providers:
             raise Conflict(f"Placement has no resource provider {_node(host)}")
         return str(providers[0]["uuid"])
 
     def _write(self, path: str, **values: Any) -> None:
-        """Write values at a provider's path; retry after a concurrent change."""
+        """Write values of a resource provider at ``path``; retry after a concurrent change."""
         for retries in reversed(range(_RACES)):
             present = self._get(path)
             if _has_names(present, values):
@@ -177,7 +177,7 @@ def _child_name(host: str) -> str:
 
 
 def _child(host: str) -> str:
-    """Return the UUID of the node's child provider, derived from its name."""
+    """Return the UUID of a node's child provider, which is derived from the node's name."""
     return str(uuid.uuid5(_SPACE, f"child of {host}"))
 
 
@@ -186,10 +186,16 @@ def _path(host: str) -> str:
 
 
 def _has_names(present: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Return whether the names are equal. Values may differ, as Placement adds defaults."""
+    """Return whether both mappings have the same names at each key of ``values``.
+
+    The values of the names may differ, because Placement adds defaults.
+    """
     return all(sorted(present[name]) == sorted(value) for name, value in values.items())
 
 
 def _holder(host: str) -> str:
-    """Return the consumer of a closed node's memory, derived from the node's name."""
+    """Return the id of the Placement consumer that holds a closed node's memory.
+
+    It is derived from the node's name.
+    """
     return str(uuid.uuid5(_SPACE, host))

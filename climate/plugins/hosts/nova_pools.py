@@ -1,4 +1,4 @@
-"""Moves hosts between pools on Nova: the host aggregate of a host decides which project can use it.
+"""Moves hosts between pools on Nova. A pool is a host aggregate, and decides who can use its hosts.
 
 A registered host is always in at least one aggregate of climate: the free pool, which is closed to
 all projects, or the pool of its reservation. climate adds a host to its new pool before it removes
@@ -22,16 +22,17 @@ _SETTLING = 2.0
 
 
 class HostOccupied(RuntimeError):
-    """A host cannot be handed over: it has servers, or another reservation has it."""
+    """Raised if a host cannot be handed over: it has servers, or another reservation has it."""
 
 
 class NovaPools(NovaHosts):
-    """The methods of NovaCloud that move hosts between pools."""
+    """The methods of NovaCloud (the driver for hosts) that move hosts between pools."""
 
     def enroll(self, host: str) -> None:
-        """Put a service into the free pool, or allocate all memory of a single node.
+        """Close a host: put a service into the free pool, or allocate all memory of a single node.
 
-        Raises Conflict if this is impossible, such as for a service of which a node is registered.
+        Raises Conflict if this is impossible, for instance for a service of which a node is
+        registered.
         """
         if is_node(host):
             self._enroll_node(host)
@@ -94,9 +95,10 @@ class NovaPools(NovaHosts):
             self._changes.ensure(aggregate, pool, None, {self._isolation.owner_key: NOBODY})
 
     def add_host(self, pool: str, host: str) -> None:
-        """Move a free host into the pool. Raises HostOccupied if it is reserved or has servers.
+        """Move a free host into the pool of a reservation.
 
-        For a single node that another reservation has, raises Conflict.
+        Raises HostOccupied if the host has servers, or if another reservation has it. If another
+        reservation has a single node, raises Conflict.
         """
         if is_node(host):
             self._add_node(pool, host)
@@ -142,7 +144,7 @@ class NovaPools(NovaHosts):
         self._leave(aggregates.get(pool), host)
 
     def delete_pool(self, pool: str) -> None:
-        """Delete the reservation's aggregate. Nova rejects this while it has hosts."""
+        """Delete the host aggregate of a reservation. Nova rejects this while it has hosts."""
         aggregate = self._aggregates().get(pool)
         if aggregate is not None:
             with session.answers(), suppress(nova_errors.NotFound):

@@ -1,12 +1,12 @@
 """Converts Nova's compute services and nodes to hosts; disables and enables compute services.
 
-Each compute service is a host with the service's name. Most services have one node (hypervisor). A
-service with several nodes (bare metal, clusters) is one host as a whole, and additionally each of
+Each compute service is a host with the service's name. Most services have one node (hypervisor). If
+a service has several nodes (bare metal, clusters), the service is one host, and in addition each of
 its nodes is a host with the name ``service/node``.
 
-Before climate powers a host off, it disables the service and stores a reason of its own in Nova.
-By this reason it distinguishes its services from those that an operator disabled: it enables only
-the former, and counts only the latter as disabled.
+Before climate powers a host off, it disables the service and stores a reason of its own in Nova. By
+this reason it recognizes the services that it has disabled. It enables only these. Only services
+that an operator has disabled count as disabled.
 """
 
 import json
@@ -44,8 +44,8 @@ _NEVER = datetime.fromtimestamp(0, UTC)
 class Service:
     """A compute service: its availability zone, and the time of its last report to Nova.
 
-    ``zone`` is empty if the service is in a reservation's zone. Nova reports the state "up" until
-    ``service_down_time`` (one minute by default) after ``heard_at``.
+    ``zone`` is empty if climate created the zone for a reservation. Nova reports the state "up"
+    until ``service_down_time`` (one minute by default) after ``heard_at``.
     """
 
     zone: str = ""
@@ -53,7 +53,10 @@ class Service:
 
 
 def known_services(listed: Iterable[Any], zone: Callable[[str], str]) -> dict[str, Service]:
-    """Return Nova's services by host name. ``zone`` replaces reservations' zones by ""."""
+    """Return Nova's compute services by host name.
+
+    ``zone`` is a function that replaces zones of reservations by an empty text.
+    """
     return {
         service.host: Service(zone(service.zone), _reported(service.updated_at))
         for service in listed
@@ -63,13 +66,14 @@ def known_services(listed: Iterable[Any], zone: Callable[[str], str]) -> dict[st
 def _reported(updated_at: str | None) -> datetime:
     """Return the time of a service's last report as an aware time; Nova returns UTC without zone.
 
-    A new service has not reported yet, although its state is "up". It gets the time 1970-01-01.
+    A new service has not reported yet, although its state is "up". The function then returns
+    1970-01-01.
     """
     return datetime.fromisoformat(updated_at).replace(tzinfo=UTC) if updated_at else _NEVER
 
 
 def is_node(host: str) -> bool:
-    """Return whether a host name is that of a single node: ``service/node``."""
+    """Return whether a host name is that of a single node of a service: ``service/node``."""
     return "/" in host
 
 
@@ -83,8 +87,8 @@ def find_hosts(
     """Yield a host for each compute service of these ``nodes``, in the order of service names.
 
     After a service with several nodes, yield a host for each of its nodes. If ``alone`` is false,
-    the cloud cannot reserve single nodes, and these hosts have a ``refusal``. ``capabilities`` are
-    additional configured properties by node name.
+    the cloud cannot reserve single nodes, and these hosts have a ``refusal`` with the reason.
+    ``capabilities`` are additional configured properties by node name.
     """
     by_service: dict[str, list[Node]] = {}
     for node in nodes:
@@ -103,7 +107,10 @@ def find_hosts(
 
 
 def parse_capabilities(lines: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Parse lines such as ``domain-c7: ha=True, drs=False`` by node name. Raises ValueError."""
+    """Parse lines such as ``domain-c7: ha=True, drs=False``; return properties by node name.
+
+    Raises ValueError.
+    """
     properties: dict[str, dict[str, str]] = {}
     for line in filter(None, lines):
         node, _, rest = (part.strip() for part in line.partition(":"))
@@ -134,7 +141,10 @@ def _value_at(node: Node, name: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def _summed(service: str, nodes: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return sums of the amounts of a service's nodes, and other properties if they are equal."""
+    """Return the properties of a service with several nodes.
+
+    Amounts are the sums over the nodes. Other properties are kept if all nodes have the same value.
+    """
     shared = {
         name: value
         for name, value in nodes[0].items()
@@ -182,7 +192,7 @@ def _refusal(service: str, count: int, node: Node) -> str:
 
 
 def _is_disabled(node: Node) -> bool:
-    """Return whether the service is disabled, except if climate disabled it."""
+    """Return whether an operator has disabled the service of a node; climate does not count."""
     return bool(node["status"] != "enabled" and node["service"].get("disabled_reason") != REST)
 
 
@@ -201,23 +211,27 @@ _PATIENCE = 5.0
 
 
 class ComputeServices:
-    """Disables and enables compute services. Raises BackendUnavailable."""
+    """Disables and enables Nova's compute services. Raises BackendUnavailable."""
 
     def __init__(self, nova: Any, occupants: HostServers) -> None:  # noqa: ANN401 - novaclient's
         self._nova = nova
         self._host_servers = occupants
 
     def find_all(self, **where: str) -> list[Any]:
-        """Return all compute services, or that of ``host``. Raises novaclient's errors."""
+        """Return all compute services that match ``where``, such as ``host="name"``.
+
+        Raises novaclient's errors.
+        """
         return list(self._nova.services.list(binary=_COMPUTE, **where))
 
     @answers()
     def disable(self, host: str, *, is_free: bool) -> None:
         """Disable the service of a free host, before climate powers the host off.
 
-        Raises Conflict if the service does not exist, if an operator disabled it, if it is enabled
-        and the host is not free, or if servers are on the host after the service is disabled. If
-        climate disabled the service before, the host may be reserved again. That is no error.
+        Raises Conflict if the service does not exist, or if an operator has disabled it. Raises
+        Conflict if the service is enabled and the host is not free, or if servers are on the host
+        after the service is disabled. If climate has disabled the service before, a lease may have
+        booked the host since; that is no error.
         """
         service = self._service(host)
         if service is None:
@@ -233,13 +247,13 @@ class ComputeServices:
 
     @answers()
     def enable(self, host: str) -> None:
-        """Enable a service if climate disabled it; otherwise do nothing."""
+        """Enable a service if climate has disabled it; otherwise do nothing."""
         service = self._service(host)
         if service and service.status == "disabled" and service.disabled_reason == REST:
             self._store(service, status="enabled")
 
     def _store(self, service: Any, **values: str) -> None:  # noqa: ANN401 - novaclient's
-        """Set values of a service in Nova; succeed also if Nova cannot inform the host."""
+        """Set values of a service in Nova. Succeeds even if Nova cannot inform the host."""
         try:
             self._nova.client.put(f"/os-services/{service.id}", body=values, timeout=_PATIENCE)
         except ConnectTimeout:

@@ -1,12 +1,13 @@
-"""Reads traits and inventories of hosts from Placement, with a cache by provider generation.
+"""Reads traits and inventories of hosts from Placement, and caches them.
 
-Placement increases the generation of a provider at every change, also when a server starts on it.
-One request returns the generations of all providers, but traits and inventories require one or two
-requests per provider. Therefore climate reads only providers whose generation has changed, up to a
-limit per call; later calls read the others.
+Placement increases the generation of a resource provider at every change, also when a server starts
+on it. One request returns the generations of all providers, but traits and inventories require one
+or two requests per provider. Therefore climate reads only providers whose generation has changed,
+up to a limit per call; later calls read the others.
 
-A node has a tree of providers, and its data is the sum over the tree. Only a host with a single
-node has inventories that reservations of instances can share: no instance runs on two nodes.
+A node has a tree of providers, and its data are the sum over the tree. Only a host with a single
+node has inventories that reservations of instances can share, because no instance runs on two
+nodes.
 """
 
 import logging
@@ -35,19 +36,22 @@ Provider = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The data of a tree of providers: properties, and inventories by resource class."""
+    """What Placement has about a node: properties, and inventories by resource class.
+
+    They are the sum over the node's tree of resource providers.
+    """
 
     properties: Mapping[str, str] = field(default_factory=dict)
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
 
 
 class ProviderInventory:
-    """Adds traits and inventories to hosts. The object keeps its cache between calls."""
+    """Adds traits and inventories from Placement to hosts. Keeps its cache between calls."""
 
     def __init__(
         self, placement: Adapter, traits: Sequence[str], resource_classes: Sequence[str]
     ) -> None:
-        """Set the patterns, such as ``HW_CPU_*``, of names that become properties of hosts."""
+        """Set patterns of the traits and classes that become properties of hosts: ``HW_CPU_*``."""
         self._placement = placement
         self._traits = traits
         self._classes = resource_classes
@@ -56,10 +60,10 @@ class ProviderInventory:
     def describe(
         self, hosts: Sequence[DiscoveredResource], names: Collection[str]
     ) -> list[DiscoveredResource]:
-        """Return all hosts; add the data from Placement to those in ``names``.
+        """Return all hosts; add the data from Placement to the hosts in ``names``.
 
-        The others are returned as not ``complete``. So are hosts whose data could not be read, or
-        was not read in this call because of the limit.
+        The other hosts are returned with ``complete=False``. So are hosts whose data could not be
+        read, or were not read in this call because of the limit.
         """
         nodes = {node for host in hosts if host.external_id in names for node in _nodes(host)}
         try:
@@ -70,7 +74,10 @@ class ProviderInventory:
         return [_with_facts(host, known) for host in hosts]
 
     def _read(self, names: Sequence[str]) -> dict[str, Facts]:
-        """Return the data of trees by the name of their root provider, without outdated data."""
+        """Return the data of nodes by name, as far as they are up to date.
+
+        A limit bounds how many resource providers one call reads.
+        """
         if not names:
             return {}
         trees, read = self._trees(names), 0
@@ -130,7 +137,7 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _nodes(host: DiscoveredResource) -> list[str]:
-    """Return the names of a host's nodes, which are also the names of their providers."""
+    """Return the names of a host's nodes. Their resource providers have the same names."""
     names = host.properties.get(NODES)
     return names.split(",") if names else [host.properties["hypervisor_hostname"]]
 
@@ -154,9 +161,9 @@ def _with_facts(host: DiscoveredResource, known: Mapping[str, Facts]) -> Discove
 
 
 def _sum(first: Inventory | None, second: Inventory) -> Inventory:
-    """Return the sum of two providers' inventories, with the smaller allocation ratio.
+    """Return the sum of the inventories of two providers, with the smaller allocation ratio.
 
-    Each allocation is on one of the providers, so ``max_unit`` is the larger of both.
+    An allocation is on only one of the providers, so ``max_unit`` is the larger of both.
     """
     if first is None:
         return second

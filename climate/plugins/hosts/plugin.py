@@ -1,8 +1,8 @@
-"""``physical:host``: whole hosts, reserved for the project of a lease.
+"""The plug-in for ``physical:host``: whole hosts, reserved for the project of a lease.
 
 Each running reservation has a pool of hosts in the cloud, whose name is the reservation's id. Free
 registered hosts are in the free pool, which is closed to all projects. The plug-in decides which
-steps happen in which order; a HostCloud (of Nova, or simulated) carries them out. Every step
+steps happen in which order. A HostCloud (of Nova, or simulated) carries out the steps. Every step
 checks the cloud first, so an interrupted call can be repeated.
 """
 
@@ -28,6 +28,7 @@ from climate.plugins.base import (
     Turn,
     WholeNumber,
     run_all,
+    titled,
 )
 from climate.plugins.hosts.audit import AuditedCloud, find_drifts
 from climate.plugins.loader import load_cloud
@@ -40,23 +41,23 @@ _TOTALS = {"VCPU": "vcpus", "MEMORY_MB": "memory_mb", "DISK_GB": "local_gb"}
 
 
 class HostCloud(AuditedCloud, Protocol):
-    """A driver for a cloud whose hosts climate reserves; AuditedCloud has its other methods.
+    """Interface of a driver for a cloud whose hosts climate reserves.
 
-    ``host`` is the external id of a host, ``pool`` the id of the reservation that has the pool.
-    All methods that change the cloud are idempotent.
+    Its other methods are in AuditedCloud. ``host`` is the external id of a host. ``pool`` is the id
+    of the reservation that has the pool of hosts. All methods that change the cloud are idempotent.
     """
 
     #: The names of the properties that hosts can have in addition to ``HostPlugin.properties``.
     properties: frozenset[str]
 
     def hosts(self) -> Iterable[DiscoveredResource]:
-        """Return all hosts of the cloud, also unusable ones and those with a ``refusal``."""
+        """Return all hosts of the cloud, including unusable ones and those with a ``refusal``."""
 
     def load_properties(self, hosts: Sequence[DiscoveredResource]) -> Sequence[DiscoveredResource]:
-        """Return these hosts, completed with data that takes longer to read.
+        """Return these hosts, completed with data that take longer to read.
 
-        ``hosts`` is a result of the method ``hosts``, or a part of it. A driver may leave some
-        incomplete and return them with ``complete=False``.
+        ``hosts`` is a result of the method ``hosts``, or a part of it. A driver may return some
+        hosts incomplete, with ``complete=False``.
         """
 
     def withdraw(self, host: str) -> None:
@@ -70,36 +71,56 @@ class HostCloud(AuditedCloud, Protocol):
         """
 
     def enable_service(self, host: str) -> None:
-        """Enable the service of a host, if climate disabled it."""
+        """Enable the service of a host, if climate has disabled it."""
 
     def ensure_pool(self, pool: str, project_id: str) -> None:
-        """Create the pool if necessary, open to this project only."""
+        """Create the pool of a reservation if necessary; only this project can use its hosts."""
 
     def close_pool(self, pool: str) -> None:
-        """Prevent new servers on the pool's hosts; succeeds if the pool is gone."""
+        """Prevent new servers on the hosts in the pool; succeed if the pool is gone."""
 
     def pool_hosts(self, pool: str) -> Sequence[str]:
         """Return the hosts in the pool; none if the pool does not exist."""
 
     def add_host(self, pool: str, host: str) -> None:
-        """Move a free host into the pool."""
+        """Move a free host into the pool of a reservation."""
 
     def delete_servers(self, pool: str, host: str) -> None:
-        """Delete the servers on a host if it is in the pool; raises NotYet while some remain."""
+        """Delete the servers on a host if it is in the pool; raise NotYet while some remain."""
 
     def snapshot_servers(self, host: str, occasion: str) -> None:
-        """Create an image of every server on the host, once per ``occasion`` (any text)."""
+        """Create an image of every server on the host, only once for each ``occasion`` (a text)."""
 
 
 class HostSchema(RequestSchema):
     """The parameters of a reservation of hosts."""
 
-    min = WholeNumber(required=True)
-    max = WholeNumber(required=True)
-    hypervisor_properties = Expression(required=True, allow_none=True)
-    resource_properties = Expression(required=True, allow_none=True)
+    min = WholeNumber(
+        required=True,
+        metadata=titled("Hosts, at least", minimum=1, maximum=MAX_HOSTS),
+    )
+    max = WholeNumber(
+        required=True,
+        metadata=titled("Hosts, at most", minimum=1, maximum=MAX_HOSTS),
+    )
+    hypervisor_properties = Expression(
+        required=True,
+        allow_none=True,
+        metadata=titled("Hardware", "Property expression that every host must match."),
+    )
+    resource_properties = Expression(
+        required=True,
+        allow_none=True,
+        metadata=titled("Other properties", "A second expression that every host must match."),
+    )
     before_end = fields.String(
-        load_default="default", allow_none=True, validate=validate.OneOf(BEFORE_END)
+        load_default="default",
+        allow_none=True,
+        validate=validate.OneOf(BEFORE_END),
+        metadata=titled(
+            "Before the end",
+            "snapshot: save an image of each server; default: what the operator configured.",
+        ),
     )
 
     @validates_schema
@@ -129,6 +150,8 @@ class HostPlugin(ResourcePlugin):
     """The plug-in for whole physical hosts."""
 
     resource_type: ClassVar[str] = HOST
+    title: ClassVar[str] = "Hosts"
+    description: ClassVar[str] = "Whole physical hosts for your project alone."
     schema: ClassVar[type[RequestSchema]] = HostSchema
     unit: ClassVar[Mapping[str, Any]] = {"min": 1, "max": 1}
     #: The properties of every host; a HostCloud can add others.
@@ -163,7 +186,10 @@ class HostPlugin(ResourcePlugin):
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
     ) -> Mapping[str, Any]:
-        """Move ``resources`` into the pool; remove its other hosts, and delete their servers."""
+        """Move ``resources`` into the pool of the reservation.
+
+        Other hosts in the pool are removed from it, and the servers on them deleted.
+        """
         pool, reserved = reservation.id, [resource.external_id for resource in resources]
         working = [resource.external_id for resource in resources if resource.reservable]
         self.cloud.ensure_pool(pool, lease.project_id)
@@ -177,7 +203,7 @@ class HostPlugin(ResourcePlugin):
     def before_end(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
     ) -> None:
-        """Create images of the servers if the requested or configured action is ``snapshot``."""
+        """Create images of the servers, if the requested or configured action is ``snapshot``."""
         action = reservation.params["before_end"]
         if (self._before_end if action == "default" else action) == "snapshot":
             for resource in resources:
@@ -185,10 +211,10 @@ class HostPlugin(ResourcePlugin):
                 self.cloud.snapshot_servers(resource.external_id, occasion)
 
     def end(self, _lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
-        """Delete the servers on the pool's hosts, free the hosts, and delete the pool.
+        """Delete the servers on the hosts in the pool, free the hosts, and delete the pool.
 
         Only hosts in the pool were handed over. An operator may have removed a reserved host from
-        it, which opened the host to all projects. Then ``enroll`` closes it again.
+        the pool, which opened the host to all projects. Then ``enroll`` closes it again.
         """
         pool = reservation.id
         self.cloud.close_pool(pool)
@@ -240,7 +266,10 @@ class HostPlugin(ResourcePlugin):
 
 
 def _query(source: str) -> Query:
-    """Parse an expression or extra specs; an amount becomes a lower bound of the host's total."""
+    """Return the query for an expression or extra specs.
+
+    An amount in extra specs becomes a lower bound of the host's total amount.
+    """
     selector = read(source)
     totals = (_at_least(name, amount) for name, amount in selector.amounts.items())
     return And((selector.query, *totals)) if selector.amounts else selector.query

@@ -1,7 +1,8 @@
-"""Simulated hosts and their HostCloud, for demonstrations and tests.
+"""Simulated hosts and their driver (HostCloud), for demonstrations and tests.
 
-``[simulated]`` configures the delay and the failure rate of calls, and the seed of random failures.
-The cloud computes its state from its journal, see ``climate.plugins.simulated_journal``.
+The section ``[simulated]`` configures the delay and the failure rate of calls, and the seed of
+random failures. The driver computes its state from its journal, see
+``climate.plugins.simulated_journal``.
 """
 
 import json
@@ -18,7 +19,7 @@ from climate.plugins.simulated_journal import Journal, SimulatedFailure
 
 
 def host(number: int, down: Collection[str]) -> DiscoveredResource:
-    """Return host ``number``; every fourth host is large and has GPUs."""
+    """Return the simulated host with this number; every fourth host is large and has GPUs."""
     name = f"sim-{number}"
     vcpus = 64 if number % 4 == 0 else 16
     traits = ["HW_CPU_X86_AVX2", *(["CUSTOM_GPU_HOST"] if number % 4 == 0 else [])]
@@ -50,7 +51,7 @@ def host(number: int, down: Collection[str]) -> DiscoveredResource:
 
 
 class SimulatedCloud(Journal):
-    """A HostCloud of ``[simulated] hosts`` hosts, named sim-1, sim-2 and so on."""
+    """A HostCloud with ``[simulated] hosts`` hosts, named sim-1, sim-2 and so on."""
 
     properties: frozenset[str] = frozenset()
 
@@ -136,7 +137,7 @@ class SimulatedCloud(Journal):
             self.act("delete_pool", pool=pool)
 
     def boot_server(self, host: str, server: str) -> None:
-        """Boot a server on a host, as a user does."""
+        """Start a server on a host, as a user would do."""
         self.act("boot_server", host=host, server=server)
 
     def fail_host(self, host: str) -> None:

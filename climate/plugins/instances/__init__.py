@@ -1,1 +1,1 @@
-"""``virtual:instance`` and ``flavor:instance``: reserved capacity for servers on shared hosts."""
+"""The types ``virtual:instance`` and ``flavor:instance``: capacity for servers on shared hosts."""

@@ -1,6 +1,7 @@
 """Audit of instances: compare the slots in the cloud with the running reservations.
 
-The audit changes nothing. The Drift objects that it returns have functions that repair.
+A slot is reserved capacity on a host for one instance. The audit changes nothing. The Drift objects
+that it returns have functions that repair.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,9 +18,11 @@ def find_drifts(
     expected: Callable[[], ExpectedState],
     counts: Callable[[HeldReservation], Mapping[str, int]],
 ) -> Iterator[Drift]:
-    """Yield the drifts of slots, except those of reservations in ``ExpectedState.changing``.
+    """Yield the differences between the slots in the cloud and the running reservations.
 
-    ``counts`` returns the number of slots that a reservation must have, by reservable host.
+    A slot is reserved capacity on a host for one instance. Reservations in
+    ``ExpectedState.changing`` are ignored. ``counts`` returns the number of slots that a
+    reservation must have, by host.
     """
     present = cloud.slots()
     state = expected()
@@ -33,7 +36,10 @@ def find_drifts(
 def _drifts_of_running(
     cloud: InstanceCloud, held: HeldReservation, counts: Mapping[str, int], slots: Slots
 ) -> Iterator[Drift]:
-    """Yield how the cloud differs from a running reservation; another start repairs it."""
+    """Yield the differences between the cloud and a running reservation.
+
+    The repair of each is to start the reservation again.
+    """
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
     lease_id, owner = held.lease.id, held.lease.project_id
     if set(slots.projects) != {owner}:
@@ -53,7 +59,10 @@ def _drifts_of_running(
 
 
 def _leftover(cloud: InstanceCloud, id_: str, slots: Slots) -> Drift:
-    """Return the drift for slots of no running reservation. With servers, there is no repair."""
+    """Return the drift for slots that belong to no running reservation.
+
+    The repair deletes the slots. If servers are in them, there is no repair.
+    """
     servers = cloud.slot_servers(id_)
     hosts = ", ".join(sorted(slots.hosts)) or "none"
     return Drift(

@@ -1,8 +1,9 @@
-"""InstanceCloud, the interface for clouds in which climate reserves instances.
+"""InstanceCloud, the interface of drivers for clouds in which climate reserves instances.
 
 A slot is reserved capacity on a host for one instance (server) of a reservation. The plug-ins open
 the slots of a reservation to a project, set their number per host, remove them from hosts, close
-them (no new instances) and delete them. The InstanceCloud of Nova or the simulated one does this.
+them (no new instances) and delete them. The InstanceCloud of Nova, or the simulated one, carries
+this out.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +15,10 @@ from climate.plugins.base import Requester
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The amounts of one instance; if a flavor was reserved, also its extra specs and columns."""
+    """The size of one instance: its amounts by resource class.
+
+    If a flavor was reserved, also the flavor's extra specs and columns.
+    """
 
     #: The amounts that the instance allocates, by resource class of Placement.
     amounts: Mapping[str, int]
@@ -26,7 +30,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The slots of a reservation in the cloud."""
+    """The slots of a reservation in the cloud; each is reserved capacity for one instance."""
 
     #: The ids of the projects that can boot instances in the slots.
     projects: Collection[str]
@@ -36,7 +40,10 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class Flavor:
-    """A flavor that users can reserve: ``ram``, ``swap`` in MiB, ``disk``, ``ephemeral`` in GiB."""
+    """A flavor whose instances users can reserve.
+
+    ``ram`` and ``swap`` are in MiB, ``disk`` and ``ephemeral`` in GiB.
+    """
 
     id: str
     name: str
@@ -50,7 +57,7 @@ class Flavor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boot:
-    """The servers that climate must boot in a reservation's slots."""
+    """The servers that climate must start in the slots of a reservation."""
 
     reservation_id: str
     #: The default of the servers' name.
@@ -64,9 +71,10 @@ class Boot:
 
 
 class InstanceCloud(Protocol):
-    """A driver for a cloud in which climate reserves instances.
+    """Interface of a driver for a cloud in which climate reserves instances.
 
-    ``host`` is the external id of a host. All methods that change the cloud are idempotent.
+    ``host`` is the external id of a host. A slot is reserved capacity on a host for one instance.
+    All methods that change the cloud are idempotent.
     """
 
     #: Whether climate boots servers as the lease's user, which requires a Keystone trust.
@@ -79,38 +87,46 @@ class InstanceCloud(Protocol):
         """Raise InvalidInput if the requester cannot use the image."""
 
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
-        """Let only this project boot instances of this size in the reservation's slots.
+        """Let only this project start instances of this size in the slots of a reservation.
 
-        The slots must be put on hosts by ``set_slots``. The id of the flavor for these instances is
-        the reservation's id. Return additional details of the reservation for users.
+        Afterwards, ``set_slots`` must put the slots on hosts. The flavor of these instances has the
+        reservation's id. Returns additional details of the reservation for users.
         """
 
     def slot_hosts(self, reservation_id: str) -> Sequence[str]:
         """Return the hosts that may have slots of the reservation."""
 
     def set_slots(self, reservation_id: str, host: str, count: int) -> None:
-        """Set the number of slots on a host; raises an error if the host cannot be shared now."""
+        """Set the number of slots of a reservation on a host.
+
+        A slot is reserved capacity for one instance. Raises an error if the host cannot be shared
+        now.
+        """
 
     def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
-        """Boot servers ``boot.known`` + 1 to ``boot.amount`` as the trust's user; return their ids.
+        """Start the servers number ``boot.known`` + 1 to ``boot.amount`` as the trust's user.
 
-        Raises NotYet while the cloud builds them, and another error if it cannot build one.
+        Returns their ids. Raises NotYet while the cloud builds them, and another error if it cannot
+        build one.
         """
 
     def keep_images(self, reservation_id: str) -> None:
-        """Create an image of each instance whose state allows this; the project owns the images.
+        """Create an image of each instance whose state allows this. The project owns the images.
 
         Raises NotYet while the cloud saves images.
         """
 
     def clear_host(self, reservation_id: str, host: str) -> None:
-        """Delete instances and slots on a host; raises NotYet while instances remain."""
+        """Delete the instances and slots of a reservation on a host.
+
+        Raises NotYet while instances remain.
+        """
 
     def close_slots(self, reservation_id: str) -> None:
-        """Prevent new instances in the reservation's slots, which may be closed already."""
+        """Prevent new instances in the slots of a reservation; succeed if they are closed."""
 
     def delete_slots(self, reservation_id: str) -> None:
-        """Delete the reservation's instances that are on no host, and all its other objects.
+        """Delete the instances of a reservation that are on no host, and all its other objects.
 
         Raises NotYet while instances are being deleted.
         """
@@ -119,4 +135,4 @@ class InstanceCloud(Protocol):
         """Return the slots of all reservations by reservation id, including incomplete slots."""
 
     def slot_servers(self, reservation_id: str, host: str | None = None) -> Sequence[str]:
-        """Return the ids of a reservation's instances; with ``host``, only those on this host."""
+        """Return the ids of a reservation's instances: on this ``host``, or on all hosts (None)."""

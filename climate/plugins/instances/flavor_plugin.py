@@ -1,4 +1,4 @@
-"""``flavor:instance``: reserved capacity for instances of an existing flavor.
+"""The plug-in for ``flavor:instance``: reserved capacity for instances of an existing flavor.
 
 When a user requests a reservation, climate reads the flavor from Nova and stores it with the
 reservation. Later changes of the flavor do not affect the reservation.
@@ -14,7 +14,7 @@ from marshmallow import fields, post_load, validate
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.matching.extra_specs import read
 from climate.core.matching.requirement import Requirement
-from climate.plugins.base import Requester, RequestSchema, WholeNumber
+from climate.plugins.base import Requester, RequestSchema, WholeNumber, titled
 from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.instances.cloud import Flavor, Size
 from climate.plugins.instances.plugin import MAX_INSTANCES, Affinity, InstancePlugin
@@ -33,16 +33,34 @@ class FlavorSchema(LifeCycleSchema):
     """The parameters of a reservation of instances of a flavor.
 
     ``look_up`` sets ``vcpus``, ``memory_mb``, ``disk_gb`` and ``resource_properties`` from the
-    flavor. Values in the request are ignored.
+    flavor. If a request contains them, they are ignored.
     """
 
-    flavor_id = fields.String(required=True, validate=validate.Length(1, 255))
-    amount = WholeNumber(required=True, validate=validate.Range(1, MAX_INSTANCES))
-    affinity = Affinity(load_default=None, allow_none=True)
-    vcpus = fields.Integer(load_default=None, allow_none=True)
-    memory_mb = fields.Integer(load_default=None, allow_none=True)
-    disk_gb = fields.Integer(load_default=None, allow_none=True)
-    resource_properties = fields.String(load_default=None, allow_none=True)
+    flavor_id = fields.String(
+        required=True,
+        validate=validate.Length(1, 255),
+        metadata=titled("Flavor", "Id of a flavor of your project."),
+    )
+    amount = WholeNumber(
+        required=True, validate=validate.Range(1, MAX_INSTANCES), metadata=titled("Instances")
+    )
+    affinity = Affinity(
+        load_default=None,
+        allow_none=True,
+        metadata=titled("Placement", "Only null: anywhere.", enum=[None]),
+    )
+    vcpus = fields.Integer(
+        load_default=None, allow_none=True, metadata=titled("VCPUs", readOnly=True)
+    )
+    memory_mb = fields.Integer(
+        load_default=None, allow_none=True, metadata=titled("Memory, MiB", readOnly=True)
+    )
+    disk_gb = fields.Integer(
+        load_default=None, allow_none=True, metadata=titled("Disk, GiB", readOnly=True)
+    )
+    resource_properties = fields.String(
+        load_default=None, allow_none=True, metadata=titled("Data of the flavor", readOnly=True)
+    )
 
     @post_load
     def _no_affinity(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
@@ -55,6 +73,8 @@ class FlavorPlugin(InstancePlugin):
     """The plug-in for instances of an existing flavor."""
 
     resource_type: ClassVar[str] = "flavor:instance"
+    title: ClassVar[str] = "Instances of a flavor"
+    description: ClassVar[str] = "Room on hosts for instances of a flavor that exists."
     schema: ClassVar[type[RequestSchema]] = FlavorSchema
     unit: ClassVar[Mapping[str, Any]] = {"amount": 1}
     fixed: ClassVar[frozenset[str]] = frozenset(
@@ -90,7 +110,10 @@ class FlavorPlugin(InstancePlugin):
 
 
 def _stored(params: Mapping[str, Any]) -> Flavor:
-    """Return the flavor that ``look_up`` stored. Raises InvalidInput if there is none."""
+    """Return the flavor that ``look_up`` has stored in the parameters of a reservation.
+
+    Raises InvalidInput if there is none.
+    """
     try:
         return Flavor(**json.loads(params["resource_properties"]))
     except (TypeError, ValueError, RecursionError):
@@ -98,7 +121,10 @@ def _stored(params: Mapping[str, Any]) -> Flavor:
 
 
 def _size(flavor: Flavor) -> Size:
-    """Return the size of a flavor's instance. Raises InvalidInput if climate cannot compute it."""
+    """Return the size of an instance with this flavor.
+
+    Raises InvalidInput if climate cannot compute it.
+    """
     specs = flavor.extra_specs
     for key, value in _UNSUPPORTED.items():
         if specs.get(key) == value:
@@ -119,6 +145,9 @@ def _size(flavor: Flavor) -> Size:
 
 
 def _has_scope(scope: str, key: str) -> bool:
-    """Return whether an extra spec's key has a scope; it may have a number: ``trait1:NAME``."""
+    """Return whether the key of an extra spec has this scope, perhaps with a number.
+
+    For example, ``trait1:NAME`` has the scope ``trait``.
+    """
     name, scoped, _ = key.partition(":")
     return bool(scoped) and name.startswith(scope)

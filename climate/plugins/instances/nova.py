@@ -1,10 +1,11 @@
-"""The InstanceCloud for Nova: each reservation has a private flavor, and slots in Placement.
+"""The driver for instances on Nova: each reservation has a private flavor, and slots in Placement.
 
-A host with slots stays in the free pool, which is closed to all projects. It also joins one host
-aggregate of each reservation that has slots on it. How Nova's scheduler admits instances to these
-hosts depends on ``[nova] isolation``. BlazarFilter admits only flavors with the extra spec
-``aggregate_instance_extra_specs:reservation``. AggregateMultiTenancyIsolation admits all flavors of
-the project; therefore AggregateTypeAffinityFilter must reject the project's other flavors.
+A slot is reserved capacity on a host for one instance. A host with slots stays in the free pool,
+which is closed to all projects. It also joins one host aggregate of each reservation that has slots
+on it. How Nova's scheduler admits instances to these hosts depends on ``[nova] isolation``.
+BlazarFilter admits only flavors with the extra spec ``aggregate_instance_extra_specs:reservation``.
+AggregateMultiTenancyIsolation admits all flavors of the project; therefore
+AggregateTypeAffinityFilter must reject the project's other flavors.
 
 Affinity requires no server groups: climate puts the slots on one host or on different hosts. The
 aggregate is created first and deleted last, so that an audit finds leftovers.
@@ -35,7 +36,10 @@ from climate.plugins.openstack.session import answers as _answers
 
 
 class NovaInstances:
-    """The InstanceCloud for the Nova of ``[nova]``; a host has the name of its compute service."""
+    """The InstanceCloud for Nova, as the section ``[nova]`` configures it.
+
+    The name of a host is that of its compute service.
+    """
 
     acts_as_user = True
 
@@ -56,9 +60,9 @@ class NovaInstances:
             return self._flavors.find(flavor_id, project_id)
 
     def check_image(self, image_id: str, requester: Requester) -> None:
-        """Request the image with the requester's token: climate's user sees other images.
+        """Request the image with the requester's token, because climate's user sees other images.
 
-        Without a token, accepts any image.
+        If the requester has no token, accept any image.
         """
         if requester.token is None:
             return
@@ -72,7 +76,10 @@ class NovaInstances:
                 raise InvalidInput(f"Image {image_id} could not be found") from None
 
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
-        """Create the aggregate, resource class and flavor; return ``aggregate_id``, a number."""
+        """Create the host aggregate, resource class and flavor of a reservation.
+
+        Returns the number of the aggregate as ``aggregate_id``.
+        """
         metadata = {
             MARK: reservation_id,
             "reservation": reservation_id,
@@ -92,9 +99,10 @@ class NovaInstances:
         return sorted(aggregate.hosts) if aggregate else []
 
     def set_slots(self, reservation_id: str, host: str, count: int) -> None:
-        """Set the number of slots; raise HostOccupied while the host is reserved as a whole.
+        """Set the number of slots (reserved capacity for one instance each) on a host.
 
-        At the end of that reservation climate deletes all servers on the host.
+        Raises HostOccupied while a reservation has the whole host, because at its end climate
+        deletes all servers on the host.
         """
         aggregates = self._aggregates()
         if reservation_id not in aggregates:
@@ -111,7 +119,7 @@ class NovaInstances:
         return self._servers.boot(trust_id, boot)
 
     def keep_images(self, reservation_id: str) -> None:
-        """Create the images; skip servers in states without images (ERROR, rescued, shelved)."""
+        """Create an image of each server whose state allows it (not ERROR, rescued, shelved)."""
         servers = self.slot_servers(reservation_id)
         if saving := [id_ for id_ in servers if not self._is_saved(id_, reservation_id)]:
             raise NotYet(f"images of servers {', '.join(saving)} are being saved")
@@ -147,7 +155,7 @@ class NovaInstances:
                     aggregate.delete()
 
     def slots(self) -> Mapping[str, Slots]:
-        """Return all slots, also of reservations with only some of the objects of slots."""
+        """Return the slots of all reservations, even if some of their objects are missing."""
         aggregates = self._aggregates()
         with _answers():
             counts, classes = self._slots.counts(), self._slots.reservations()
@@ -173,7 +181,10 @@ class NovaInstances:
             return sorted(ids)
 
     def _root(self, host: str) -> str:
-        """Return the UUID of a host's provider; raise HostOccupied unless the host has one node."""
+        """Return the UUID of a host's resource provider.
+
+        Raises HostOccupied unless the host has exactly one node.
+        """
         hypervisors = self._host_servers.hypervisors()
         nodes = [node.id for node in hypervisors if node.service["host"] == host]
         if len(nodes) != 1:
@@ -190,7 +201,10 @@ def _hosts(
     reservation_id: str,
     counts: Mapping[str, Mapping[str, int]],
 ) -> dict[str, int]:
-    """Return the number of usable slots by host; 0 if aggregate or inventory lacks the host."""
+    """Return the number of usable slots of a reservation by host.
+
+    It is 0 if the host is not in the reservation's aggregate, or has no inventory of its class.
+    """
     members = aggregate.hosts if aggregate is not None else ()
     slots = {
         host: by_reservation[reservation_id]

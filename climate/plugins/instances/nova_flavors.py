@@ -1,7 +1,8 @@
-"""The private flavors of reserved instances. The id of a flavor is the id of its reservation.
+"""The private flavors of reserved instances. The id of such a flavor is the reservation's id.
 
 In addition to the amounts of an instance, a flavor requests one unit of its reservation's resource
-class. This limits its servers to the hosts with slots, and to the number of slots.
+class. This limits its servers to the hosts that have slots of the reservation, and to the number of
+slots.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,7 +53,10 @@ class ReservedFlavors:
             return None
 
     def ensure(self, reservation_id: str, size: Size) -> None:
-        """Create the flavor if missing, closed to all projects; set its missing extra specs."""
+        """Create the flavor of a reservation if it is missing; no project has access to it yet.
+
+        Also set extra specs that are missing.
+        """
         try:
             flavor = self._nova.flavors.get(reservation_id)
         except nova_errors.NotFound:
@@ -68,7 +72,7 @@ class ReservedFlavors:
         return self._nova.flavors.get(reservation_id)
 
     def open(self, reservation_id: str, project_id: str) -> None:
-        """Give one project access to the flavor; revoke that of all others."""
+        """Give one project access to the flavor, and revoke the access of all others."""
         present = self.projects(reservation_id)
         for other in present - {project_id}:
             self._nova.flavor_access.remove_tenant_access(reservation_id, other)
@@ -77,13 +81,13 @@ class ReservedFlavors:
                 self._nova.flavor_access.add_tenant_access(reservation_id, project_id)
 
     def close(self, reservation_id: str) -> None:
-        """Revoke all projects' access to the flavor; succeeds if the flavor is gone."""
+        """Revoke the access of all projects to the flavor; succeed if the flavor is gone."""
         for project in self.projects(reservation_id):
             with suppress(nova_errors.NotFound):
                 self._nova.flavor_access.remove_tenant_access(reservation_id, project)
 
     def projects(self, reservation_id: str) -> set[str]:
-        """Return the ids of the projects with access to the flavor; none if it is gone."""
+        """Return the ids of the projects with access to the flavor; none if the flavor is gone."""
         try:
             accesses = self._nova.flavor_access.list(flavor=reservation_id)
             return {access.tenant_id for access in accesses}
@@ -91,19 +95,19 @@ class ReservedFlavors:
             return set()
 
     def servers(self, reservation_id: str) -> list[str]:
-        """Return the ids of the servers, in all projects, with the reservation's flavor."""
+        """Return the ids of the servers, in all projects, that have the reservation's flavor."""
         options = {"flavor": reservation_id, "all_tenants": True}
         return [server.id for server in self._nova.servers.list(search_opts=options, limit=-1)]
 
     def delete(self, reservation_id: str) -> None:
-        """Delete the flavor; succeeds if it is gone."""
+        """Delete the flavor of a reservation; succeed if it is gone."""
         with suppress(nova_errors.NotFound):
             self._nova.flavors.delete(reservation_id)
 
     def named(self) -> dict[str, Any]:
-        """Return all flavors that have the name of a reservation's flavor, by id.
+        """Return all flavors, by id, whose name is that of a reservation's flavor.
 
-        They include Blazar's and those of hosts reserved as single nodes.
+        They include flavors of Blazar, and those of hosts that are reserved as single nodes.
         """
         return {each.id: each for each in self._all() if each.name == flavor_name(each.id)}
 
@@ -115,10 +119,10 @@ class ReservedFlavors:
 
 
 def flavor_shape(size: Size) -> dict[str, int]:
-    """Return the columns of a reservation's flavor, as arguments of novaclient. Pure.
+    """Return the columns of a reservation's flavor (``vcpus`` and so on). Pure.
 
-    Nova requires at least one virtual CPU and one MiB, even if the size has less. The extra specs
-    then have the correct amounts.
+    They are arguments of novaclient. Nova requires at least one virtual CPU and one MiB, even if
+    the size has less. The extra specs then have the correct amounts.
     """
     amounts = size.amounts
     minimal = {
@@ -135,7 +139,7 @@ def extra_specs(reservation_id: str, size: Size) -> dict[str, str]:
     """Return the extra specs of a reservation's flavor. Pure.
 
     These are the extra specs of ``size``, corrections of the flavor's amounts, one unit of the
-    slots' resource class, and climate's marks.
+    reservation's resource class, and climate's marks.
     """
     shape, own = flavor_shape(size), size.extra_specs
     overridden = {key.partition(":")[2] for key in own if key.startswith(RESOURCES[:-1])}
@@ -158,8 +162,8 @@ def _corrections(
 ) -> dict[str, str]:
     """Return extra specs for the amounts that differ from those of the flavor's columns.
 
-    Leaves out the resource classes in ``overridden``, which other extra specs already set: Nova
-    rejects a flavor that sets PCPU twice.
+    Resource classes in ``overridden`` are left out, because other extra specs already set them:
+    Nova rejects a flavor that sets PCPU twice.
     """
     return {
         f"{RESOURCES}{name}": str(amounts.get(name, 0))

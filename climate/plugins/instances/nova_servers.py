@@ -1,9 +1,9 @@
-"""Boots the servers of a reservation in Nova as the lease's user, each exactly once.
+"""Starts the servers of a reservation in Nova as the lease's user, each exactly once.
 
 Nova may create a server even if its answer is lost. Therefore the metadata of each server has its
-number within the reservation. Before climate boots a server, it searches for one with that number,
-and deletes duplicates. It also deletes a server that could not be built; the next attempt boots it
-again.
+number within the reservation. Before climate starts a server, it searches for a server with that
+number, and deletes duplicates. It also deletes a server that could not be built; the next attempt
+starts it again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,20 +24,21 @@ Server = Mapping[str, Any]
 
 
 class BootFailed(RuntimeError):
-    """Nova could not build some servers; the message has their names and Nova's reasons."""
+    """Raised if Nova could not build some servers; the message has their names and the reasons."""
 
 
 class NovaServers:
-    """Boots servers in Nova as the user who created a trust."""
+    """Starts servers in Nova as the user who created a Keystone trust."""
 
     def __init__(self, conf: ConfigOpts) -> None:
         self._conf = conf
         self._trusts = Trusts(conf)
 
     def boot(self, trust_id: str | None, boot: Boot) -> list[str]:
-        """Boot servers ``boot.known`` + 1 to ``boot.amount``; return their ids in this order.
+        """Start the servers number ``boot.known`` + 1 to ``boot.amount``.
 
-        Raises NotYet while Nova builds them. Raises BootFailed, DeadTrust, BackendUnavailable.
+        Returns their ids in this order. Raises NotYet while Nova builds them. Raises BootFailed,
+        DeadTrust, BackendUnavailable.
         """
         if trust_id is None:
             raise DeadTrust("The lease has no trust: any change by its user creates one")
@@ -62,7 +63,7 @@ class NovaServers:
 
 
 def request(boot: Boot, number: int) -> dict[str, Any]:
-    """Return the ``server`` object for Nova's request to boot server ``number`` (from 1). Pure."""
+    """Return the body of Nova's request that starts the server with this number (from 1). Pure."""
     given = {name: value for name, value in boot.server.items() if value is not None}
     name = given.get("name") or boot.name
     mark = {MARK: boot.reservation_id, NUMBER: str(number)}
@@ -85,7 +86,10 @@ def _by_number(nova: Adapter, reservation_id: str) -> dict[int, list[Server]]:
 
 
 def _select(nova: Adapter, servers: Sequence[Server]) -> Server | None:
-    """Return the best of the servers with one number, or None if there are none; delete others."""
+    """Return the best of the servers with the same number, and delete the others.
+
+    Returns None if there is no server.
+    """
     ordered = sorted(servers, key=_rank)
     for other in ordered[1:]:
         nova.delete(f"/servers/{other['id']}")
@@ -93,12 +97,15 @@ def _select(nova: Adapter, servers: Sequence[Server]) -> Server | None:
 
 
 def _rank(server: Server) -> tuple[bool, bool, bool, str]:
-    """Rank servers of one number: built first, then those that may still be built, oldest first."""
+    """Return a sort key for servers with the same number; the best server comes first.
+
+    Servers that were built come first, then those that may still be built, each the oldest first.
+    """
     return not _was_built(server), _has_failed(server), _is_leaving(server), server["created"]
 
 
 def _was_built(server: Server | None) -> bool:
-    """Return whether a server was ever built. The user is responsible for its later state."""
+    """Return whether a server was ever built. After that, the user is responsible for its state."""
     return server is not None and server.get("OS-SRV-USG:launched_at") is not None
 
 
@@ -108,7 +115,7 @@ def _has_failed(server: Server) -> bool:
 
 
 def _is_leaving(server: Server) -> bool:
-    """Return whether Nova is deleting a server. climate boots another when it is gone."""
+    """Return whether Nova is deleting a server. climate starts another one when it is gone."""
     return server.get("OS-EXT-STS:task_state") == "deleting"
 
 

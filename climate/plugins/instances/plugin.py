@@ -1,8 +1,8 @@
-"""``virtual:instance``: reserved capacity for instances on hosts that several reservations share.
+"""The plug-in for ``virtual:instance``: capacity for instances on hosts that reservations share.
 
-An instance allocates amounts of VCPU, MEMORY_MB (MiB) and DISK_GB (GiB) on a host for the time of
-the lease. A host cannot be reserved as a whole and for instances at the same time. The parameters
-and their accepted values are those of Blazar's plug-in.
+An instance takes amounts of VCPU, MEMORY_MB (MiB) and DISK_GB (GiB) of a host for the time of the
+lease. A host cannot be reserved as a whole and for instances at the same time. The parameters and
+their accepted values are those of Blazar's plug-in.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,6 +28,7 @@ from climate.plugins.base import (
     Turn,
     WholeNumber,
     run_all,
+    titled,
 )
 from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.instances.audit import find_drifts
@@ -46,7 +47,16 @@ _LAYOUTS: Mapping[bool | None, Layout] = {
 
 
 class Affinity(fields.Field[bool]):
-    """A field: all instances on one host (True), on different hosts (False), anywhere (None)."""
+    """A field: instances on one host (True), on different hosts (False), or anywhere (None)."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        form = titled(
+            "Placement",
+            "true: all on one host; false: each on another host; null: anywhere.",
+            type="boolean",
+            enum=[True, False, None],
+        )
+        super().__init__(**{**kwargs, "metadata": {**form, **kwargs.get("metadata", {})}})
 
     _WORDS: ClassVar[Mapping[str, bool | None]] = {
         **dict.fromkeys(("", "none"), None),
@@ -65,12 +75,24 @@ class Affinity(fields.Field[bool]):
 class InstanceSchema(LifeCycleSchema):
     """The parameters of a reservation of instances."""
 
-    amount = WholeNumber(required=True)
-    vcpus = WholeNumber(required=True)
-    memory_mb = WholeNumber(required=True)
-    disk_gb = WholeNumber(required=True)
+    amount = WholeNumber(
+        required=True, metadata=titled("Instances", minimum=1, maximum=MAX_INSTANCES)
+    )
+    vcpus = WholeNumber(
+        required=True, metadata=titled("VCPUs of an instance", minimum=0, maximum=_MOST)
+    )
+    memory_mb = WholeNumber(
+        required=True, metadata=titled("Memory of an instance, MiB", minimum=0, maximum=_MOST)
+    )
+    disk_gb = WholeNumber(
+        required=True, metadata=titled("Disk of an instance, GiB", minimum=0, maximum=_MOST)
+    )
     affinity = Affinity(required=True, allow_none=True)
-    resource_properties = Expression(required=True, allow_none=True)
+    resource_properties = Expression(
+        required=True,
+        allow_none=True,
+        metadata=titled("Hosts", "Property expression that the hosts of the instances match."),
+    )
 
     @validates_schema
     def _sizes(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -92,6 +114,9 @@ class InstancePlugin(ResourcePlugin):
     """The plug-in for instances of a size that the user chooses."""
 
     resource_type: ClassVar[str] = "virtual:instance"
+    title: ClassVar[str] = "Instances"
+    description: ClassVar[str] = "Room on hosts for instances of a size that you choose."
+    booked_type: ClassVar[str | None] = HostPlugin.resource_type
     schema: ClassVar[type[RequestSchema]] = InstanceSchema
     unit: ClassVar[Mapping[str, Any]] = {"amount": 1, "vcpus": 1, "memory_mb": 0, "disk_gb": 0}
     resources_type: ClassVar[str | None] = HostPlugin.resource_type
@@ -110,7 +135,8 @@ class InstancePlugin(ResourcePlugin):
         """Return a requirement for ``amount`` instances on hosts that match the expression.
 
         ``resource_properties`` may be extra specs. Amounts of resource classes in them are added to
-        the instance; they precede ``vcpus``, ``memory_mb`` and ``disk_gb`` for the same class.
+        the instance. For the same class, they take precedence over ``vcpus``, ``memory_mb`` and
+        ``disk_gb``.
         """
         selector = read(params["resource_properties"])
         sizes = {
@@ -128,7 +154,7 @@ class InstancePlugin(ResourcePlugin):
         )
 
     def preview_details(self, reservation_id: str) -> Mapping[str, Any]:
-        """Return the id of the reservation's flavor, which ``start`` creates."""
+        """Return the id of the reservation's flavor, which ``start`` will create."""
         return {"flavor_id": reservation_id, "server_group_id": None, "aggregate_id": None}
 
     def size(self, params: Mapping[str, Any]) -> Size:
@@ -141,10 +167,10 @@ class InstancePlugin(ResourcePlugin):
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
-        """Put the slots on ``resources``, then boot the servers that the user requested.
+        """Put the slots on ``resources``, then start the servers that the user requested.
 
-        Deletes slots and servers on other hosts. If a server cannot be booted, the slots stay
-        usable.
+        A slot is reserved capacity on a host for one instance. Slots and servers on other hosts are
+        deleted. If a server cannot be started, the slots stay usable.
         """
         id_, reserved = reservation.id, {resource.external_id for resource in resources}
         details = {
@@ -160,7 +186,7 @@ class InstancePlugin(ResourcePlugin):
         return {**details, **self._boot(lease, reservation)}
 
     def _boot(self, lease: Lease, reservation: Reservation) -> dict[str, Any]:
-        """Boot the requested servers that are missing; return the ids of all, as details."""
+        """Start the requested servers that are missing; return the ids of all of them."""
         params, known = reservation.params, reservation.details.get("servers", [])
         if params.get("on_start") != CREATE:
             return {"servers": known} if known else {}
@@ -183,7 +209,7 @@ class InstancePlugin(ResourcePlugin):
         self.cloud.delete_slots(id_)
 
     def _counts(self, reservation: Reservation, resources: Sequence[Granted]) -> dict[str, int]:
-        """Return the number of slots by host, without hosts that are not reservable."""
+        """Return the number of slots by host. Hosts that are not reservable are left out."""
         needs = self.requirement(reservation.params)
         return {
             resource.external_id: needs.units(resource.amounts)

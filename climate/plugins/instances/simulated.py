@@ -1,4 +1,4 @@
-"""The simulated InstanceCloud, for demonstrations and tests."""
+"""The simulated driver for instances (InstanceCloud), for demonstrations and tests."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ _EFFECTS = frozenset({"open_slots", "set_slots", "clear_host", "close_slots", "d
 
 
 class SimulatedInstances:
-    """An InstanceCloud that computes its state from the effects in its journal."""
+    """An InstanceCloud (driver for instances) that computes its state from its journal."""
 
     acts_as_user = False
 
@@ -65,7 +65,7 @@ class SimulatedInstances:
                 self._act("keep_image", reservation_id, image=server)
 
     def _effects(self, reservation_id: str) -> list[Mapping[str, str]]:
-        """Return the effects on a reservation since its slots were last deleted."""
+        """Return the recorded changes of a reservation since its slots were last deleted."""
         effects: list[Mapping[str, str]] = []
         for effect in self.journal.effects():
             if effect.get("reservation") == reservation_id:
@@ -96,7 +96,10 @@ class SimulatedInstances:
         return slots
 
     def slot_servers(self, reservation_id: str, host: str | None = None) -> Sequence[str]:
-        """Return no servers for a ``host``: the simulation does not assign servers to hosts."""
+        """Return the ids of a reservation's servers; none if ``host`` is set.
+
+        The simulation does not assign servers to hosts.
+        """
         if host is not None:
             return ()
         return [effect["server"] for effect in self._effects(reservation_id) if "server" in effect]

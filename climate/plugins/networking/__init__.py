@@ -1,1 +1,1 @@
-"""``virtual:floatingip`` and ``virtual:network``: addresses and segments of Neutron's networks."""
+"""The types ``virtual:floatingip`` and ``virtual:network``: addresses and segments of Neutron."""

@@ -1,4 +1,4 @@
-"""Addresses of external networks, and segments (VLAN, VXLAN and others) of networks. Pure."""
+"""Addresses of external networks, and segments of networks (VLAN, VXLAN and others). Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,10 @@ Pool = tuple[IPv4Address, IPv4Address]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subnet:
-    """An external network's IPv4 subnet; Neutron assigns from ``pools`` (first, last address)."""
+    """An IPv4 subnet of an external network.
+
+    Neutron itself assigns addresses from ``pools``, each a pair of first and last address.
+    """
 
     id: str
     network_id: str
@@ -18,11 +21,11 @@ class Subnet:
     pools: Sequence[Pool]
 
     def spare(self) -> Iterator[IPv4Address]:
-        """Yield the addresses that can be reserved."""
+        """Yield the addresses of the subnet that climate can reserve."""
         return (address for address in self.cidr.hosts() if self.refusal(address) is None)
 
     def refusal(self, address: IPv4Address) -> str | None:
-        """Return the reason why an address of the subnet cannot be reserved, or None."""
+        """Return the reason why an address of the subnet cannot be reserved; None if it can."""
         edges = {self.cidr.network_address, self.cidr.broadcast_address}
         if self.cidr.num_addresses > len(edges) and address in edges:
             return f"{address} is the first or the last of subnet {self.id}"
@@ -40,7 +43,10 @@ _OVERLAY = {"vxlan": 2**24 - 1, "geneve": 2**24 - 1, "gre": 2**32 - 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A segment; ``physical_network`` is empty for overlay types (VXLAN, Geneve, GRE)."""
+    """A segment of a network: its type, physical network and number.
+
+    ``physical_network`` is empty for overlay types (VXLAN, Geneve, GRE).
+    """
 
     network_type: str
     physical_network: str

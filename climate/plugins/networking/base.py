@@ -1,10 +1,11 @@
-"""The shared base of floating IPs and networks: exclusive endpoints, their plug-in and audit.
+"""The base of the plug-ins for floating IPs and networks, with their audit.
 
-An endpoint is an address or a segment, registered as a resource. Its name is the external id of
-the resource. The cloud allows one occupant per endpoint: a floating IP at an address, or a network
-on a segment. climate marks the occupants that it creates with their reservation. The project that
-owns an occupant can remove the mark, so climate also stores the ids of its occupants. The audit
-ignores endpoints that are not registered: they may belong to another reservation service.
+Both reserve endpoints. An endpoint is an address or a segment, registered as a resource. Its name
+is the external id of the resource. The cloud allows one occupant per endpoint: a floating IP at an
+address, or a network on a segment. climate marks the occupants that it creates with their
+reservation. The project that owns an occupant can remove the mark, so climate also stores the ids
+of its occupants. The audit ignores endpoints that are not registered, because they may belong to
+another reservation service.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,17 +27,18 @@ from climate.plugins.base import (
     HeldReservation,
     ResourcePlugin,
     run_all,
+    titled,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupant:
-    """A floating IP or network at an endpoint.
+    """A floating IP at an address, or a network on a segment. Address and segment are endpoints.
 
-    ``what`` is its kind, for messages. ``reservation_id`` is the id of the reservation for which
-    climate created it, or None. With ``is_marked`` the owner of the occupant can see this
-    reservation, too. ``port_id`` is the port of a server to which it is connected. ``network_id``
-    distinguishes endpoints of the same name in several networks; None means unknown.
+    ``what`` is its kind, for messages. If climate created it, ``reservation_id`` is the id of the
+    reservation. ``is_marked`` means that its owner can see this reservation, too. If it is
+    connected to a server, ``port_id`` is the port. ``network_id`` distinguishes endpoints of the
+    same name in several networks; None means unknown.
     """
 
     what: str
@@ -52,10 +54,11 @@ class Occupant:
         return f"{self.what} {self.id} of project {self.project_id}"
 
     def is_at_any(self, resources: Iterable[Resource]) -> bool:
-        """Tell whether the occupant is at one of these endpoints.
+        """Return whether this floating IP or network uses one of the ``resources``.
 
-        Also true if no resource has the occupant's endpoint as its name, or if the occupant's
-        network is unknown.
+        A resource is an address or a segment. Different networks may have an address with the same
+        name. So the networks must be equal, too, unless that of the floating IP is unknown. If no
+        resource has the name, the result is also True.
         """
         same = [resource for resource in resources if resource.external_id == self.endpoint]
         networks = {resource.properties.get("network_id") for resource in same}
@@ -63,31 +66,38 @@ class Occupant:
 
 
 class EndpointTaken(RuntimeError):
-    """An endpoint has an occupant that does not belong to the reservation."""
+    """Raised if a floating IP or network of another owner uses a reserved address or segment."""
 
 
 class EndpointCloud(Protocol):
-    """A cloud in which climate reserves endpoints. All methods but ``create`` are idempotent."""
+    """Interface of a driver for a cloud in which climate reserves addresses or segments.
+
+    An endpoint is an address or a segment. An occupant is a floating IP or network that uses it.
+    All methods except ``create`` are idempotent.
+    """
 
     def occupants(
         self, endpoints: Collection[str], reservation_id: str | None = None
     ) -> Sequence[Occupant]:
-        """Return the occupants of the endpoints, and all occupants of the reservation."""
+        """Return the floating IPs or networks that use these addresses or segments.
+
+        If ``reservation_id`` is set, also return all that climate created for this reservation.
+        """
 
     def create(self, lease: Lease, reservation: Reservation, endpoint: Resource) -> str:
-        """Create an occupant that names the reservation; return its id.
+        """Create a floating IP at an address, or a network on a segment; return its id.
 
-        Fails if the endpoint is taken.
+        It names the reservation. Fails if the address or segment is in use.
         """
 
     def mark(self, occupant_id: str, reservation_id: str) -> None:
-        """Mark an occupant with its reservation, so that its owner can see the reservation."""
+        """Mark a floating IP or network with its reservation, so that its owner can see it."""
 
     def unmark(self, occupant_id: str) -> None:
-        """Remove climate's marks from an occupant; succeeds if the occupant is gone."""
+        """Remove climate's marks from a floating IP or network; succeed if it is gone."""
 
     def delete(self, occupant: Occupant) -> None:
-        """Delete an occupant, even if it is in use; succeeds if the occupant is gone."""
+        """Delete a floating IP or network, even if it is in use; succeed if it is gone."""
 
 
 def find_drifts(
@@ -95,10 +105,10 @@ def find_drifts(
     expected: Callable[[], ExpectedState],
     created_by: Callable[[Reservation], Mapping[str, str]],
 ) -> Iterator[Drift]:
-    """Yield every difference between occupants and leases.
+    """Yield the differences between the cloud's floating IPs or networks, and the leases.
 
-    Ignores reservations in ``ExpectedState.changing``. ``created_by`` returns the ids of the
-    occupants that climate created for a reservation, by endpoint.
+    Reservations in ``ExpectedState.changing`` are ignored. ``created_by`` returns the ids of the
+    floating IPs or networks that climate created for a reservation, by address or segment.
     """
     registered = expected().registered
     listed = cloud.occupants([each.external_id for each in registered]) if registered else []
@@ -130,7 +140,10 @@ def find_drifts(
 def _drifts_of_running(
     held: HeldReservation, occupants: Sequence[Occupant], created: Mapping[str, str]
 ) -> Iterator[Drift]:
-    """Yield how the cloud differs from a running reservation; ``start`` can repair it."""
+    """Yield the differences between the cloud and a running reservation.
+
+    The repair of each is to start the reservation again.
+    """
     if held.reservation.params["on_start"] == NOTHING:
         return
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
@@ -147,18 +160,28 @@ def _drifts_of_running(
 
 
 class EndpointSchema(DefaultingSchema):
-    """The parameters for the actions at the start and at the end of a reservation."""
+    """The parameters of a reservation that state what climate does at its start and end."""
 
     on_start = fields.String(
-        load_default=CREATE, allow_none=True, validate=validate.OneOf([CREATE, NOTHING])
+        load_default=CREATE,
+        allow_none=True,
+        validate=validate.OneOf([CREATE, NOTHING]),
+        metadata=titled("At the start", "nothing: you create it yourself."),
     )
     on_end = fields.String(
-        load_default=DELETE, allow_none=True, validate=validate.OneOf([DELETE, KEEP])
+        load_default=DELETE,
+        allow_none=True,
+        validate=validate.OneOf([DELETE, KEEP]),
+        metadata=titled("At the end", "keep: your project keeps it after the lease."),
     )
 
 
 class EndpointPlugin(ResourcePlugin):
-    """Base of plug-ins for endpoints, whose occupants belong to the lease's project."""
+    """Base class of the plug-ins that reserve endpoints: addresses or segments.
+
+    At the start, it creates an occupant of each endpoint (a floating IP or a network), which
+    belongs to the lease's project.
+    """
 
     #: The key in a reservation's details; its value maps endpoints to the ids of occupants.
     details_key: ClassVar[str]
@@ -167,10 +190,11 @@ class EndpointPlugin(ResourcePlugin):
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
     ) -> Mapping[str, Any]:
-        """Create the missing occupants, unless ``on_start`` is ``nothing``.
+        """Create the missing floating IPs or networks, unless ``on_start`` is ``nothing``.
 
-        Deletes the reservation's occupants of endpoints that it no longer has. Returns the ids of
-        the occupants by endpoint, under ``details_key``. Raises EndpointTaken.
+        If the reservation no longer has an address or segment, delete its floating IP or network
+        there. Returns the ids of the present ones, by address or segment, under the key
+        ``details_key``. Raises EndpointTaken.
         """
         if reservation.params["on_start"] == NOTHING:
             return {}
@@ -194,7 +218,7 @@ class EndpointPlugin(ResourcePlugin):
     def _ensure_occupant(
         self, lease: Lease, reservation: Reservation, resource: Resource, present: Occupant | None
     ) -> str:
-        """Create and mark the occupant of an endpoint if necessary; return its id."""
+        """Create and mark the floating IP or network of an endpoint if necessary; return its id."""
         if present is not None and present.is_marked:
             return present.id
         id_ = self.cloud.create(lease, reservation, resource) if present is None else present.id
@@ -213,7 +237,7 @@ class EndpointPlugin(ResourcePlugin):
         return find_drifts(self.cloud, expected, self._ids)
 
     def taken(self, registered: Sequence[Resource]) -> set[str]:
-        """Return the names of the endpoints with an occupant that has no reservation."""
+        """Return the names of the addresses or segments that are in use without a reservation."""
         endpoints = [resource.external_id for resource in registered]
         present = self.cloud.occupants(endpoints) if endpoints else []
         strangers = [each for each in present if each.reservation_id is None]
@@ -227,14 +251,18 @@ class EndpointPlugin(ResourcePlugin):
         return [occupant for occupant in present if occupant.is_at_any(resources)]
 
     def _ids(self, reservation: Reservation) -> Mapping[str, str]:
-        """Return the ids of the occupants that climate created, by endpoint."""
+        """Return the ids of the floating IPs or networks of a reservation, by address or segment.
+
+        climate has stored them when it created these objects.
+        """
         ids: Mapping[str, str] = reservation.details.get(self.details_key, {})
         return ids
 
     def _is_of(self, occupant: Occupant, lease: Lease, reservation: Reservation) -> bool:
-        """Tell whether an occupant is the reservation's, even if its owner removed the marks.
+        """Return whether a floating IP or network belongs to the reservation.
 
-        With ``on_start`` ``nothing``, this includes unmarked occupants of the lease's project.
+        This is also true if its owner has removed the marks. If ``on_start`` is ``nothing``, it is
+        true for those of the lease's project without marks.
         """
         if occupant.project_id != lease.project_id:
             return False

@@ -1,8 +1,8 @@
-"""``virtual:floatingip``: addresses of external networks, which a project gets as floating IPs.
+"""The plug-in for ``virtual:floatingip``: addresses, which a project gets as floating IPs.
 
-Addresses that can be reserved are in a subnet of an external network and outside the subnet's
-allocation pools, so that Neutron never assigns them itself. The request parameters are those of
-Blazar's plug-in, plus ``on_start`` and ``on_end``.
+The addresses are in a subnet of an external network and outside the subnet's allocation pools, so
+that Neutron never assigns them itself. The request parameters are those of Blazar's plug-in, plus
+``on_start`` and ``on_end``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +21,7 @@ from climate.plugins.base import (
     RequestSchema,
     Turn,
     WholeNumber,
+    titled,
 )
 from climate.plugins.loader import load_cloud
 from climate.plugins.networking.addressing import Subnet
@@ -31,14 +32,18 @@ MAX_FLOATINGIPS = 1_000
 
 
 class FloatingipCloud(EndpointCloud, Protocol):
-    """A cloud in which climate reserves floating IPs."""
+    """Interface of a driver for a cloud in which climate reserves floating IPs."""
 
     def subnets(self) -> Sequence[Subnet]:
         """Return the IPv4 subnets of all external networks."""
 
 
 class Addresses(fields.Field[list[str]]):
-    """A list of IPv4 addresses as text, without duplicates; "" means the empty list."""
+    """A field for a list of IPv4 addresses as text, without duplicates; "" is the empty list."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        form = {"type": "array", "items": {"type": "string", "format": "ipv4"}}
+        super().__init__(**{**kwargs, "metadata": {**form, **kwargs.get("metadata", {})}})
 
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> list[str]:  # noqa: ANN401
         if value == "":
@@ -51,9 +56,21 @@ class Addresses(fields.Field[list[str]]):
 class FloatingipSchema(EndpointSchema):
     """The parameters of a reservation of floating IPs."""
 
-    network_id = fields.String(required=True, validate=validate.Length(1, 255))
-    amount = WholeNumber(load_default=1, validate=validate.Range(1, MAX_FLOATINGIPS))
-    required_floatingips = Addresses(load_default=list, allow_none=True)
+    network_id = fields.String(
+        required=True,
+        validate=validate.Length(1, 255),
+        metadata=titled("External network", "Id of the network."),
+    )
+    amount = WholeNumber(
+        load_default=1,
+        validate=validate.Range(1, MAX_FLOATINGIPS),
+        metadata=titled("Floating IPs"),
+    )
+    required_floatingips = Addresses(
+        load_default=list,
+        allow_none=True,
+        metadata=titled("Required addresses", "These addresses are among the floating IPs."),
+    )
 
     @validates_schema
     def _enough(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -62,9 +79,11 @@ class FloatingipSchema(EndpointSchema):
 
 
 class FloatingipPlugin(EndpointPlugin):
-    """Reserves addresses of external networks, and creates floating IPs at them."""
+    """Reserves addresses of external networks, and creates floating IPs with them."""
 
     resource_type: ClassVar[str] = "virtual:floatingip"
+    title: ClassVar[str] = "Floating IPs"
+    description: ClassVar[str] = "Addresses of an external network for your project."
     schema: ClassVar[type[RequestSchema]] = FloatingipSchema
     unit: ClassVar[Mapping[str, Any]] = {"amount": 1}
     details_key: ClassVar[str] = "floatingips"
@@ -100,8 +119,9 @@ class FloatingipPlugin(EndpointPlugin):
     ) -> DiscoveredResource:
         """Return the address with the name ``address`` or ``network_id/address``.
 
-        Raises Conflict if a floating IP is at the address, InvalidInput if it cannot be reserved.
-        If it does not exist, raises InvalidInput for a name with a network, and else NotFound.
+        Raises Conflict if a floating IP has the address, and InvalidInput if the address cannot be
+        reserved. If it does not exist, raises InvalidInput if the name contains a network, else
+        NotFound.
         """
         if not name:
             raise NotFound(f"Floating IP {external_number} not found.")
@@ -124,8 +144,8 @@ class FloatingipPlugin(EndpointPlugin):
     def refresh(self, registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
         """Yield the registered addresses whose subnet exists.
 
-        Those with a floating IP without a reservation, and those that can no longer be reserved,
-        are not usable.
+        An address is not usable if a floating IP without a reservation has it, or if it can no
+        longer be reserved.
         """
         subnets = self.cloud.subnets()
         taken = self.taken(registered)
@@ -149,7 +169,7 @@ def _parse_name(name: str, subnets: Sequence[Subnet], *, strict: bool) -> Discov
     """Return the address at the end of ``name``.
 
     Raises InvalidInput if it cannot be reserved. If it does not exist, raises InvalidInput if
-    ``strict``, and else NotFound.
+    ``strict`` is set, else NotFound.
     """
     error_class = InvalidInput if strict else NotFound
     try:

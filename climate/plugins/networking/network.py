@@ -1,4 +1,4 @@
-"""``virtual:network``: registered segments, which a project gets as networks.
+"""The plug-in for ``virtual:network``: segments, which a project gets as networks.
 
 A segment is a VLAN of a physical network, a VXLAN or the like. Segments that can be reserved must
 be outside the ranges from which Neutron itself assigns segments. The request parameters are those
@@ -16,34 +16,49 @@ from climate.core.lease.model import Resource
 from climate.core.matching import expression
 from climate.core.matching.query import both
 from climate.core.matching.requirement import Requirement
-from climate.plugins.base import DiscoveredResource, Expression, RequestSchema, Turn
+from climate.plugins.base import DiscoveredResource, Expression, RequestSchema, Turn, titled
 from climate.plugins.loader import load_cloud
 from climate.plugins.networking.addressing import Segment
 from climate.plugins.networking.base import EndpointCloud, EndpointPlugin, EndpointSchema
 
 
 class NetworkCloud(EndpointCloud, Protocol):
-    """A cloud in which climate reserves networks."""
+    """Interface of a driver for a cloud in which climate reserves networks."""
 
     def segments(self) -> Iterable[Segment]:
-        """Return the segments that the cloud can list; operators register others by name."""
+        """Return the segments that the cloud can list; operators register others by their name."""
 
 
 class NetworkSchema(EndpointSchema):
     """The parameters of a reservation of a network."""
 
-    network_name = fields.String(required=True, validate=validate.Length(1, 255))
-    network_description = fields.String(
-        load_default="", allow_none=True, validate=validate.Length(max=150)
+    network_name = fields.String(
+        required=True, validate=validate.Length(1, 255), metadata=titled("Name of the network")
     )
-    network_properties = Expression(load_default="", allow_none=True)
-    resource_properties = Expression(load_default="", allow_none=True)
+    network_description = fields.String(
+        load_default="",
+        allow_none=True,
+        validate=validate.Length(max=150),
+        metadata=titled("Description"),
+    )
+    network_properties = Expression(
+        load_default="",
+        allow_none=True,
+        metadata=titled("Segment", "Property expression that the segment must match."),
+    )
+    resource_properties = Expression(
+        load_default="",
+        allow_none=True,
+        metadata=titled("Other properties", "A second expression that the segment must match."),
+    )
 
 
 class NetworkPlugin(EndpointPlugin):
-    """Reserves segments, and creates a network of the lease's project on each."""
+    """Reserves segments (VLANs and so on), and creates a network of the project on each."""
 
     resource_type: ClassVar[str] = "virtual:network"
+    title: ClassVar[str] = "Networks"
+    description: ClassVar[str] = "A network of your project on a segment of its own."
     schema: ClassVar[type[RequestSchema]] = NetworkSchema
     unit: ClassVar[Mapping[str, Any]] = {"network_name": "network"}
     details_key: ClassVar[str] = "networks"
@@ -78,7 +93,10 @@ class NetworkPlugin(EndpointPlugin):
         return map(_resource, self.cloud.segments())
 
     def refresh(self, registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
-        """Yield the registered segments, usable unless a network without reservation is on them."""
+        """Yield the registered segments.
+
+        A segment is not usable if a network without a reservation is on it.
+        """
         taken = self.taken(registered)
         for resource in registered:
             segment = Segment.parse(resource.external_id)

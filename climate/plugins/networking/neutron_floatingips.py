@@ -1,6 +1,7 @@
-"""Neutron driver for floating IPs, which climate creates in the lease's project at a given address.
+"""The driver for floating IPs on Neutron.
 
-Neutron's default policy allows only administrators to choose the project and the address.
+climate creates a floating IP in the lease's project, with a given address. Neutron's default policy
+allows only administrators to choose project and address.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +19,7 @@ _IPV4 = 4
 
 
 class NeutronFloatingips:
-    """A FloatingipCloud: the Neutron that ``[neutron]`` configures."""
+    """The FloatingipCloud for Neutron, as the section ``[neutron]`` configures it."""
 
     def __init__(self, conf: ConfigOpts) -> None:
         self.neutron = Neutron(conf, "floatingips")

@@ -1,6 +1,7 @@
-"""Neutron driver for networks, which climate creates in the lease's project on a given segment.
+"""The driver for networks on Neutron.
 
-Neutron's default policy allows only administrators to choose the project and the segment.
+climate creates a network in the lease's project, on a given segment. Neutron's default policy
+allows only administrators to choose project and segment.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,13 +21,13 @@ _ROUTER = "network:router_interface"
 
 
 class NeutronNetworks:
-    """A NetworkCloud: the Neutron that ``[neutron]`` configures."""
+    """The NetworkCloud for Neutron, as the section ``[neutron]`` configures it."""
 
     def __init__(self, conf: ConfigOpts) -> None:
         self.neutron = Neutron(conf, "networks")
 
     def segments(self) -> Iterable[Segment]:
-        """Return no segments: Neutron lists only the segments that it assigns itself."""
+        """Return nothing, because Neutron lists only the segments that it assigns itself."""
         return ()
 
     def occupants(
@@ -58,7 +59,7 @@ class NeutronNetworks:
         self.neutron.unmark(occupant_id)
 
     def delete(self, occupant: Occupant) -> None:
-        """Delete a network with its subnets and ports; disconnect it from routers first."""
+        """Delete a network with its subnets and ports; before that, disconnect it from routers."""
         for port in self.neutron.fetch("ports", {"network_id": occupant.id}):
             if port["device_owner"].startswith(_ROUTER):
                 path = f"routers/{port['device_id']}/remove_router_interface"

@@ -14,7 +14,7 @@ from climate.plugins.simulated_journal import Journal, SimulatedFailure
 
 
 class SimulatedEndpoints:
-    """An EndpointCloud that computes its state from the effects in its journal."""
+    """Simulated floating IPs or networks. Their state is computed from the changes in a journal."""
 
     #: The kind of the occupants in messages.
     what: ClassVar[str]
@@ -38,7 +38,10 @@ class SimulatedEndpoints:
         return self.occupy(endpoint.external_id, lease.project_id, reservation.id)
 
     def occupy(self, endpoint: str, project_id: str, reservation_id: str = "") -> str:
-        """Create an occupant as an operator can; return its id. Raises SimulatedFailure."""
+        """Create a floating IP or network, as an operator would do; return its id.
+
+        Raises SimulatedFailure if another one uses the address or segment.
+        """
         if self.occupants([endpoint]):
             raise SimulatedFailure(f"{endpoint} is taken")
         id_ = f"{self.effect}-{len(self.journal.effects())}"
@@ -57,7 +60,7 @@ class SimulatedEndpoints:
             self._act("unmark", occupant_id)
 
     def use(self, occupant_id: str, port_id: str) -> None:
-        """Connect an occupant with a port, as a user does."""
+        """Connect a floating IP or network with a port, as a user would do."""
         self._act("use", occupant_id, port=port_id)
 
     def delete(self, occupant: Occupant) -> None:
@@ -65,7 +68,7 @@ class SimulatedEndpoints:
             self._act("delete", occupant.id)
 
     def occupants_by_id(self) -> dict[str, Occupant]:
-        """Return the present occupants by id, computed from the journal."""
+        """Return the present floating IPs or networks by id, computed from the journal."""
         occupants: dict[str, Occupant] = {}
         for record in self.journal.effects():
             name, _, effect = record["effect"].partition("_")
@@ -106,7 +109,7 @@ SUBNET = Subnet(
 
 
 class SimulatedFloatingips(SimulatedEndpoints):
-    """Simulated floating IPs of one external network, ``sim-public``."""
+    """Simulated floating IPs of a single external network, ``sim-public``."""
 
     what: ClassVar[str] = "floating IP"
     effect: ClassVar[str] = "floatingip"
@@ -116,7 +119,7 @@ class SimulatedFloatingips(SimulatedEndpoints):
 
 
 class SimulatedNetworks(SimulatedEndpoints):
-    """Simulated networks on the VLANs 101 to 116 of one physical network, ``sim``."""
+    """Simulated networks on the VLANs 101 to 116 of a single physical network, ``sim``."""
 
     what: ClassVar[str] = "network"
     effect: ClassVar[str] = "network"

@@ -1,9 +1,9 @@
-"""Changes of Nova's host aggregates that are safe against concurrent changes.
+"""Changes Nova's host aggregates, safely against concurrent changes.
 
 climate changes an aggregate only while it holds the aggregate's advisory lock. Without the lock,
 each of two concurrent changes would send the scheduler only the hosts that it has read (Nova 34).
 The scheduler would then permanently miss a host of the aggregate. If that is the free pool, the
-host would be open to all projects. If another process has made the same change before, for
+host would be open to all projects. If another process has already made the same change, for
 instance created the free pool, the change succeeds.
 """
 
@@ -18,7 +18,7 @@ from climate.plugins.base import Turn
 
 
 class AggregateChanges:
-    """Changes aggregates while holding the lock of the aggregate. Raises novaclient's errors."""
+    """Changes Nova's host aggregates, each under a lock. Raises novaclient's errors."""
 
     def __init__(self, nova: Client, turn: Turn) -> None:
         self._nova = nova
@@ -31,11 +31,12 @@ class AggregateChanges:
         zone: str | None,
         metadata: Mapping[str, str],
     ) -> Any:  # noqa: ANN401 - novaclient's
-        """Return the aggregate of this name; create it and set its metadata if necessary.
+        """Return the host aggregate with this name and metadata; create or change it if necessary.
 
         ``present`` is the aggregate as the caller has read it, or None if it does not exist.
-        ``zone`` applies to a new aggregate only. If two requests set metadata of the same aggregate
-        at the same time, Nova answers one with status 500. This is no error if the metadata is set.
+        ``zone`` applies only to a new aggregate. If two requests set metadata of the same aggregate
+        at once, Nova answers one of them with status 500. This is no error if the metadata are set
+        afterwards.
         """
         if present and metadata.items() <= present.metadata.items():
             return present
@@ -60,7 +61,7 @@ class AggregateChanges:
             raise
 
     def join(self, aggregate: Any, host: str) -> None:  # noqa: ANN401 - novaclient's
-        """Add a host to an aggregate; succeeds if the aggregate already contains the host."""
+        """Add a host to a host aggregate; succeed if the aggregate already contains it."""
         try:
             with self._lock(aggregate.name):
                 aggregate.add_host(host)
@@ -69,7 +70,7 @@ class AggregateChanges:
                 raise
 
     def leave(self, aggregate: Any, host: str) -> None:  # noqa: ANN401 - novaclient's
-        """Remove a host from an aggregate; succeeds if the host or the aggregate is gone."""
+        """Remove a host from a host aggregate; succeed if the host or the aggregate is gone."""
         with self._lock(aggregate.name), suppress(nova_errors.NotFound):
             aggregate.remove_host(host)
 

@@ -1,7 +1,7 @@
 """A Neutron client that marks the objects that climate creates with their reservation.
 
-The marks are a part of the object's description, and tags. The request that creates an object sets
-the description; a second request sets the tags, by which the owners of objects can search. Owners
+The marks are tags, and a part of the object's description. The request that creates an object sets
+the description. A second request sets the tags, by which the owners of objects can search. Owners
 can change both.
 """
 
@@ -25,14 +25,20 @@ GONE = 404
 
 
 class Neutron:
-    """A client of the Neutron in ``[neutron]`` for one collection, such as ``floatingips``."""
+    """A client for one collection (such as ``floatingips``) of Neutron.
+
+    The section ``[neutron]`` configures the service.
+    """
 
     def __init__(self, conf: ConfigOpts, collection: str) -> None:
         self._adapter: Adapter = session.adapter(conf, session.make_session(conf), "neutron")
         self._collection, self._noun = collection, collection.removesuffix("s")
 
     def find(self, **query: Any) -> list[dict[str, Any]]:
-        """Return the objects in which each named field has one of the given values."""
+        """Return the objects whose fields have the values in ``query``.
+
+        A value may be a list of alternatives.
+        """
         return self.fetch(self._collection, query)
 
     def tagged(self, reservation_id: str) -> list[dict[str, Any]]:
@@ -46,17 +52,20 @@ class Neutron:
         return [each for each in objects if (each.get("description") or "").endswith(mark)]
 
     def create(self, reservation_id: str, values: Mapping[str, Any], description: str = "") -> str:
-        """Create an object without tags, with a marked description; return its id."""
+        """Create an object with the given fields; return its id.
+
+        Its description names the reservation. It has no tags yet.
+        """
         text = f"{description} {_DESCRIPTION}{reservation_id}".strip()
         answer = self.send("POST", self._collection, {self._noun: {**values, "description": text}})
         return str(answer.json()[self._noun]["id"])
 
     def change(self, id_: str, **values: Any) -> None:
-        """Set fields of an object; succeeds if the object is gone."""
+        """Set fields of an object; succeed if the object is gone."""
         self.send("PUT", f"{self._collection}/{id_}", {self._noun: values}, missing=True)
 
     def delete(self, id_: str) -> None:
-        """Delete an object; succeeds if the object is gone."""
+        """Delete an object; succeed if it is gone."""
         self.send("DELETE", f"{self._collection}/{id_}", missing=True)
 
     def mark(self, id_: str, reservation_id: str) -> None:
@@ -67,9 +76,9 @@ class Neutron:
         self.send("PUT", path, {"tags": sorted(tags)})
 
     def unmark(self, id_: str) -> None:
-        """Remove climate's tags and mark from an object, and any description after the mark.
+        """Remove climate's tags from an object, and climate's mark from its description.
 
-        Succeeds if the object is gone.
+        Text after the mark is removed, too. Succeeds if the object is gone.
         """
         answer = self.send("GET", f"{self._collection}/{id_}", missing=True)
         if answer.status_code == GONE:
@@ -85,12 +94,12 @@ class Neutron:
     def fetch_any(
         self, collection: str, name: str, values: Sequence[Any]
     ) -> Iterator[dict[str, Any]]:
-        """Yield the objects of a collection whose field ``name`` has any of ``values``."""
+        """Yield the objects of a collection whose field ``name`` has one of the ``values``."""
         for start in range(0, len(values), _CHUNK):
             yield from self.fetch(collection, {name: values[start : start + _CHUNK]})
 
     def fetch(self, collection: str, query: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the objects of any collection that match ``query``, as ``find`` does."""
+        """Return the objects of any collection whose fields have the values in ``query``."""
         return list(self.send("GET", collection, params=query).json()[collection])
 
     def send(
@@ -102,9 +111,10 @@ class Neutron:
         params: Mapping[str, Any] | None = None,
         missing: bool = False,
     ) -> Response:
-        """Send a request; return the response. Raises BackendUnavailable with Neutron's reason.
+        """Send a request to Neutron, and return the response.
 
-        ``path`` is relative to ``/v2.0/``. With ``missing``, status 404 is not an error.
+        ``path`` is relative to ``/v2.0/``. If ``missing`` is set, the status 404 is not an error.
+        Raises BackendUnavailable with Neutron's reason.
         """
         allowed = (GONE,) if missing else ()
         path = f"/v2.0/{path}"
@@ -114,10 +124,11 @@ class Neutron:
 
 
 def marks(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``reservation_id`` and ``is_marked`` of an object.
+    """Return which reservation a Neutron object is marked with, as the keys of an occupant.
 
-    ``reservation_id`` is from the tags, or else from the description; None without either.
-    ``is_marked`` tells whether the object has climate's tag and a tag with a reservation id.
+    ``reservation_id`` is the id in its tags. If no tag has one, it is the id in its description, or
+    None. ``is_marked`` is true if the object has both climate's tag and a tag with a reservation
+    id.
     """
     tags: Iterable[str] = record.get("tags", ())
     tagged = [tag.removeprefix(_RESERVATION) for tag in tags if tag.startswith(_RESERVATION)]

@@ -1,10 +1,10 @@
 """Instance slots in Placement: how many instances of a reservation each host can run.
 
 Each reservation has a resource class, and its flavor requests one unit of it. The inventory of the
-class is on a child provider of the host's provider, because nova-compute removes unknown classes
-from the latter (Nova 34). climate creates the child provider with the first slots of a host, and
-never deletes it: after the deletion of a provider that nova-compute knows, nova-compute cannot
-build servers for minutes.
+class is on a child provider of the host's provider, because nova-compute removes classes that it
+does not know from the host's provider (Nova 34). climate creates the child provider with the first
+slots of a host, and never deletes it. After the deletion of a provider that nova-compute knows,
+nova-compute cannot build servers for minutes.
 
 Each new server changes the generation of a provider, and Placement rejects writes with an old
 generation. Therefore climate reads the generation before each write, and retries after a conflict.
@@ -31,7 +31,10 @@ def reservation_class(reservation_id: str) -> str:
 
 
 class PlacementSlots:
-    """Reads and changes reservations' slots on compute services. Raises keystoneauth's errors."""
+    """Reads and changes the slots of reservations in Placement. Raises keystoneauth's errors.
+
+    A slot is reserved capacity on a compute service for one instance.
+    """
 
     def __init__(self, placement: Adapter) -> None:
         self._placement = placement
@@ -39,8 +42,8 @@ class PlacementSlots:
     def put(self, host: str, root: Callable[[], str], reservation_id: str, count: int) -> None:
         """Set the number of slots of a reservation on a host to ``count``.
 
-        ``root`` returns the UUID of the host's provider. It is called only if the host has no child
-        provider yet.
+        A slot is reserved capacity for one instance. ``root`` returns the UUID of the host's
+        resource provider. It is called only if the host has no child provider yet.
         """
         child = self._child(host) or self._create_child(host, root())
         path, name = f"{_path(child)}/inventories", reservation_class(reservation_id)
@@ -59,12 +62,15 @@ class PlacementSlots:
                 return
 
     def clear(self, host: str, reservation_id: str) -> None:
-        """Remove a reservation's slots from a host; raises NotYet while a slot is in use."""
+        """Remove the slots of a reservation from a host; raise NotYet while a slot is in use."""
         if child := self._child(host):
             self._clear(child, reservation_id)
 
     def servers(self, host: str, reservation_id: str) -> list[str]:
-        """Return the ids of servers in a reservation's slots, also of those being built."""
+        """Return the ids of the servers in a reservation's slots on a host.
+
+        Servers that Nova is still building are included.
+        """
         if not (child := self._child(host)):
             return []
         allocations = self._get(f"{_path(child)}/allocations")["allocations"]
@@ -72,7 +78,10 @@ class PlacementSlots:
         return sorted(id_ for id_, record in allocations.items() if name in record["resources"])
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Return the number of slots by host and, for each host, by reservation id."""
+        """Return the number of slots of each reservation on each host.
+
+        The result is a mapping from host to a mapping from reservation id to number.
+        """
         return {
             child["name"].removeprefix(_CHILD): {
                 _reservation(name): inventory["total"]
@@ -89,11 +98,11 @@ class PlacementSlots:
         return {_reservation(name) for name in names if name.startswith(_CLASS)}
 
     def ensure_class(self, reservation_id: str) -> None:
-        """Create a reservation's resource class; succeeds if it exists."""
+        """Create the resource class of a reservation; succeed if it exists."""
         self._placement.put(f"/resource_classes/{reservation_class(reservation_id)}")
 
     def delete_class(self, reservation_id: str) -> None:
-        """Delete a reservation's resource class, and its slots on all hosts.
+        """Delete the resource class of a reservation, and its slots on all hosts.
 
         Succeeds if the class is gone. Raises NotYet while a slot is in use.
         """

@@ -1,7 +1,8 @@
-"""Lists and deletes the servers on a host, and creates images of servers before the deletion.
+"""Lists and deletes the servers on a host, and creates images of servers.
 
-Nova lists a server on a host only some time after the scheduler chose the host. The allocation of
-the server in Placement exists from that choice on. Therefore ``HostServers.on`` reads both.
+After the scheduler has chosen a host, some time passes before Nova lists the server on it. The
+allocation of the server in Placement exists from that choice on. Therefore ``HostServers.on`` reads
+both.
 """
 
 import time
@@ -24,7 +25,7 @@ _PAUSE = 0.2
 
 
 class HostServers:
-    """Lists and deletes servers by host. Raises the errors of novaclient and keystoneauth.
+    """Lists and deletes the servers on a host. Raises the errors of novaclient and keystoneauth.
 
     A host is a compute service, or a single node with the name ``service/node``.
     """
@@ -34,7 +35,10 @@ class HostServers:
         self._placement = placement
 
     def hypervisors(self) -> list[Any]:
-        """Return all nodes, page by page: Nova returns at most a thousand per request."""
+        """Return all nodes (hypervisors) of the cloud.
+
+        They are read page by page, because Nova returns at most a thousand per request.
+        """
         nodes: list[Any] = []
         while page := self._nova.hypervisors.list(
             detailed=True, marker=nodes[-1].id if nodes else None, limit=_PAGE
@@ -50,10 +54,10 @@ class HostServers:
         return [server for server in servers if node in {"", getattr(server, _NODE)}]
 
     def on(self, host: str) -> list[str]:
-        """Return the ids of all consumers of a host's capacity, except climate's allocations.
+        """Return the ids of everything that uses a host's capacity, except climate's allocations.
 
-        These are servers on the host, servers that Nova builds there or moves there, and
-        migrations: an unconfirmed resize keeps an allocation on the old host.
+        These are servers on the host, and servers that Nova builds there or moves there. They are
+        also migrations, because an unconfirmed resize keeps an allocation on the old host.
         """
         service, _, node = host.partition("/")
         ids = {server.id for server in self.servers(host)}
@@ -64,7 +68,10 @@ class HostServers:
         return sorted(ids)
 
     def remaining_after(self, seconds: float, host: str) -> list[str]:
-        """Wait up to ``seconds`` until ``on`` returns no ids for a host; return the last result."""
+        """Wait up to ``seconds`` until nothing uses the host any more; return what still does.
+
+        The result is that of ``on``.
+        """
         until = time.monotonic() + seconds
         while (remaining := self.on(host)) and time.monotonic() < until:
             time.sleep(_PAUSE)
@@ -73,7 +80,7 @@ class HostServers:
     def evict(self, find: Callable[[], list[str]], seconds: float, where: str = "") -> None:
         """Delete the servers that ``find`` returns, until it returns none.
 
-        Raises NotYet, with ``where`` in its message, if servers remain after ``seconds``.
+        Raises NotYet if servers remain after ``seconds``. ``where`` is a text for its message.
         """
         until = time.monotonic() + seconds
         while True:
@@ -87,9 +94,9 @@ class HostServers:
             time.sleep(_PAUSE)
 
     def delete(self, server_ids: Iterable[str]) -> None:
-        """Request the immediate deletion of servers, even if Nova is configured to defer it.
+        """Request the immediate deletion of servers, even if Nova is configured to defer deletions.
 
-        If an id is that of the migration of an unconfirmed resize, confirm the resize instead: this
+        If an id is that of the migration of an unconfirmed resize, confirm the resize instead. This
         frees the host that the server has left.
         """
         for server_id in server_ids:
@@ -99,7 +106,7 @@ class HostServers:
                 self._confirm(server_id)
 
     def _confirm(self, migration: str) -> None:
-        """Confirm the resize with this migration, which has an allocation on the old host."""
+        """Confirm the resize to which a migration belongs, so that the old host becomes free."""
         for record in self._nova.migrations.list(status="finished"):
             if record.uuid == migration:
                 # The owner may confirm or revert at the same moment.
@@ -124,12 +131,12 @@ _PATCH = {"Content-Type": "application/openstack-images-v2.1-json-patch"}
 
 
 def can_be_imaged(server: Any) -> bool:  # noqa: ANN401 - novaclient's
-    """Return whether Nova can create an image of a server now, or perhaps after its task ends."""
+    """Return whether Nova can create an image of a server now, or may be able to after its task."""
     return is_busy(server) or getattr(server, "OS-EXT-STS:vm_state") in _SNAPSHOT_STATES
 
 
 def is_busy(server: Any) -> bool:  # noqa: ANN401 - novaclient's
-    """Return whether Nova runs a task on a server, for instance to create an image."""
+    """Return whether Nova is running a task on a server, for instance creating an image."""
     return getattr(server, "OS-EXT-STS:task_state", None) is not None
 
 
@@ -138,11 +145,12 @@ def keep_image(
     server: Any,  # noqa: ANN401 - novaclient's
     occasion: str,
 ) -> bool:
-    """Create a server's image ``reserved_<name>`` once per occasion; return whether it is finished.
+    """Create an image of a server once per ``occasion`` (a text); return whether it is finished.
 
-    An image is finished when Nova has saved it, or has stopped without saving it. Repeat the call
-    until it returns True. Nova creates the image in climate's project; a second request makes the
-    server's project its owner. If a call is interrupted, the next call completes its work.
+    The image has the name ``reserved_<name>``. It is finished when Nova has saved it, or has
+    stopped without saving it. Repeat the call until it returns True. Nova creates the image in
+    climate's project; a second request gives it to the server's project. If a call is interrupted,
+    the next call completes its work.
     """
     mark = {"climate_server": server.id, "climate_occasion": occasion}
     # Users can put climate's marks on images. Only Nova sets instance_uuid.

@@ -1,8 +1,8 @@
 """Creates sessions and clients for the services of an OpenStack cloud.
 
-Every request has a timeout. The transport retries failed connections. It repeats a request that it
-has sent only if the request is a GET or HEAD. It sends a request that changes the cloud only while
-the fencing token of the thread, if any, is valid.
+Every request has a timeout. The transport retries failed connections. If it has already sent a
+request, it repeats it only if the request is a GET or HEAD. If the thread has a fencing token, the
+transport sends requests that change the cloud only while the token is valid.
 """
 
 from collections.abc import Collection, Iterator
@@ -60,7 +60,7 @@ class Transport(TCPKeepAliveAdapter):
     """The HTTP transport of all requests to the cloud."""
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
-        """Send a request. Raises Fenced for a change if the thread's fencing token has expired."""
+        """Send a request; raise Fenced for a change if the thread's fencing token has expired."""
         if request.method not in _READS:
             fencing.check()
         answer: Response = super().send(request, *args, **kwargs)
@@ -68,10 +68,11 @@ class Transport(TCPKeepAliveAdapter):
 
 
 def make_session(conf: ConfigOpts, trust_id: str | None = None) -> Session:
-    """Return a new session of the user in ``[service_user]``; raises Misconfigured.
+    """Return a new session of climate's own user, which ``[service_user]`` configures.
 
-    With a trust, the session acts as the user who created the trust. Sends no request: the session
-    gets its Keystone token before its first request. Threads can share the session.
+    If ``trust_id`` is set, the session acts as the user who created the trust. Sends no request:
+    the session gets its Keystone token before its first request. Threads can share the session.
+    Raises Misconfigured.
     """
     try:
         # The section is known only now, because auth_section can name another one.
@@ -91,7 +92,7 @@ def make_session(conf: ConfigOpts, trust_id: str | None = None) -> Session:
 
 
 def token_session(conf: ConfigOpts, token: str, endpoint: str) -> Session:
-    """Return a session that sends a user's token to the service at ``endpoint``."""
+    """Return a session that sends the token of a user to the service at ``endpoint``."""
     auth = Token(endpoint, token)
     session = loading.load_session_from_conf_options(
         conf, SERVICE_USER, auth=auth, app_name="climate"
@@ -111,7 +112,7 @@ def _with_timeouts(session: Session) -> Session:
 
 
 def _trusted(conf: ConfigOpts, trust_id: str) -> dict[str, str | None]:
-    """Return options of keystoneauth that make a trust the token's scope. Raises Misconfigured."""
+    """Return the options of keystoneauth for a session that uses a trust; raises Misconfigured."""
     section = conf[conf[SERVICE_USER].auth_section or SERVICE_USER]
     known = {option.dest for option in loading.get_plugin_loader(section.auth_type).get_options()}
     if "trust_id" not in known:
@@ -162,7 +163,10 @@ def nova_client(conf: ConfigOpts, session: Session) -> Any:  # noqa: ANN401 - no
 
 @contextmanager
 def answers(service: str = "Nova") -> Iterator[None]:
-    """Convert a client's errors to BackendUnavailable with the service's name and reason."""
+    """Return a context that converts a client's errors to BackendUnavailable.
+
+    The message has the name of the service and its reason.
+    """
     try:
         yield
     except (ClientException, nova_errors.ClientException) as error:
@@ -178,10 +182,10 @@ def send(
     allowed: Collection[int] = (),
     **options: Any,
 ) -> Response:
-    """Send a request; return the response. Raises BackendUnavailable with the service's reason.
+    """Send a request to a service, and return the response.
 
     HTTP statuses from 400 on are errors, except those in ``allowed``. ``options`` are arguments of
-    the client's ``request``, such as ``json``.
+    the client's ``request``, such as ``json``. Raises BackendUnavailable with the service's reason.
     """
     with answers(service):
         response: Response = client.request(path, method, raise_exc=False, **options)
@@ -196,7 +200,10 @@ def send(
 
 
 def _reason(error: Exception) -> str:
-    """Return the service's message, which keystoneauth cannot read from Nova's answers."""
+    """Return the message in a service's error answer.
+
+    keystoneauth cannot read it from Nova's answers.
+    """
     response: Any = getattr(error, "response", None)
     try:
         [fault] = response.json().values()

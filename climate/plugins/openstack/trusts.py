@@ -34,12 +34,15 @@ _DELEGATED = {
 
 
 class DeadTrust(RuntimeError):
-    """climate cannot act as the lease's user: the trust is invalid, or does not exist."""
+    """Raised if climate cannot act as the lease's user, because the trust is invalid or gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """A trust of this deployment, as stored in Keystone; ``user_id`` is the user who created it."""
+    """A trust of this deployment of climate, as Keystone stores it.
+
+    ``user_id`` is the user who created it.
+    """
 
     id: str
     user_id: str
@@ -48,7 +51,7 @@ class Trust:
 
 
 class Trusts:
-    """Creates, uses and deletes the trusts whose trustee is climate's service user."""
+    """Creates, uses and deletes trusts that let climate's service user act as other users."""
 
     def __init__(self, conf: ConfigOpts) -> None:
         self._conf = conf
@@ -57,10 +60,10 @@ class Trusts:
         self._keystone = openstack_session.keystone(self._session)
 
     def make(self, requester: Requester, now: datetime) -> str:
-        """Create a trust from the requester to climate in the requester's project; return its id.
+        """Create a trust that lets climate act as the requester in the requester's project.
 
-        Raises Forbidden if Keystone does not allow this with the requester's kind of token,
-        Unauthenticated if the token has expired, BackendUnavailable.
+        Returns its id. Raises Forbidden if Keystone does not allow this with the requester's kind
+        of token, Unauthenticated if the token has expired, and BackendUnavailable.
         """
         try:
             with answers("Keystone"):
@@ -91,7 +94,7 @@ class Trusts:
             raise
 
     def _roles(self, requester: Requester) -> list[dict[str, str]]:
-        """Return the roles of the requester's token. Raises Forbidden for a delegated token."""
+        """Return the roles of the requester's token; raise Forbidden if the token is delegated."""
         subject = {"X-Subject-Token": requester.token or ""}
         token = self._keystone.get("/auth/tokens", headers=subject).json()["token"]
         for key, origin in _DELEGATED.items():
@@ -104,7 +107,7 @@ class Trusts:
         return [{"id": role["id"]} for role in token["roles"]]
 
     def revoke(self, trust_id: str) -> None:
-        """Delete a trust; succeeds if the trust is gone. Raises BackendUnavailable."""
+        """Delete a trust; succeed if it is gone. Raises BackendUnavailable."""
         with answers("Keystone"), suppress(keystone_errors.NotFound):
             self._keystone.delete(f"{_TRUSTS}/{trust_id}")
 
@@ -127,11 +130,17 @@ class Trusts:
         return session
 
     def check(self, trust_id: str) -> None:
-        """Raise DeadTrust if climate cannot use the trust, BackendUnavailable if Keystone fails."""
+        """Raise DeadTrust if climate cannot use the trust any more.
+
+        Raises BackendUnavailable if Keystone does not answer.
+        """
         self.session(trust_id)
 
     def find_all(self) -> list[Trust]:
-        """Return this deployment's trusts, without those of others with the same service user."""
+        """Return the trusts of this deployment of climate.
+
+        Other deployments may use the same service user; their trusts are left out.
+        """
         with answers("Keystone"):
             query = {"trustee_user_id": self._session.get_user_id()}
             trusts = self._keystone.get(_TRUSTS, params=query).json()["trusts"]
@@ -142,7 +151,7 @@ class Trusts:
         ]
 
     def _made_at(self, trust: Mapping[str, Any]) -> datetime | None:
-        """Return the (aware) time at which this deployment created a trust; None if it did not."""
+        """Return the (aware) time at which this deployment created a trust; None if another did."""
         deployment, _, moment = str(trust.get(MARK, "")).partition(" ")
         if deployment != self._deployment:
             return None
@@ -153,7 +162,7 @@ class Trusts:
 
 
 def _deployment(conf: ConfigOpts) -> str:
-    """Return an id of this deployment, derived from the address of its database."""
+    """Return an id of this deployment of climate, derived from the address of its database."""
     url = urlsplit(conf.database.connection)
     where = f"{url.hostname}:{url.port}{url.path}"  # without the password
     return hashlib.sha256(where.encode()).hexdigest()[:16]

@@ -1,1 +1,1 @@
-"""``virtual:stack``: Heat stacks whose servers, volumes and floating IPs are reserved."""
+"""The resource type ``virtual:stack``: Heat stacks with reserved servers, volumes and addresses."""

@@ -1,4 +1,4 @@
-"""Stacks, and the interface of a StackCloud (Heat, or the simulated one)."""
+"""Stacks, and StackCloud, the interface of drivers for stacks (of Heat, or simulated)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,10 @@ _PLAN = "climate-plan:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """A stack. ``status`` is Heat's, such as UPDATE_FAILED; ``reason`` explains the status."""
+    """A stack of Heat.
+
+    ``status`` is Heat's status, such as UPDATE_FAILED; ``reason`` explains it.
+    """
 
     id: str
     name: str
@@ -30,7 +33,7 @@ class Stack:
 
     @property
     def is_busy(self) -> bool:
-        """Whether Heat works on the stack."""
+        """Whether Heat is working on the stack."""
         return self.status.endswith("_IN_PROGRESS")
 
     @property
@@ -40,27 +43,37 @@ class Stack:
 
     @property
     def action(self) -> str:
-        """Heat's last action: CREATE, UPDATE, SUSPEND and so on."""
+        """Heat's last action on the stack: CREATE, UPDATE, SUSPEND and so on."""
         return self.status.partition("_")[0]
 
     @property
     def plan(self) -> str | None:
-        """The plan from the stack's tags, which identifies the source deployed last, or None."""
+        """The plan in the stack's tags: it identifies the source deployed last.
+
+        None without one.
+        """
         return _tagged(self.tags, _PLAN)
 
     @property
     def reservation_id(self) -> str | None:
-        """The id of the stack's reservation, or None."""
+        """The id of the reservation in the stack's tags; None if there is none."""
         return _tagged(self.tags, _RESERVATION)
 
     def tags_for(self, reservation_id: str | None, plan: str | None) -> list[str]:
-        """Return the tags that the stack's user added, plus climate's for reservation and plan."""
+        """Return the tags to set on the stack.
+
+        These are the present tags of the stack's user, and climate's tags for this reservation and
+        plan.
+        """
         others = [tag for tag in self.tags if tag != MARK and not tag.startswith(f"{MARK}-")]
         return [*others, *tags(reservation_id, plan)]
 
 
 def tags(reservation_id: str | None, plan: str | None = None) -> list[str]:
-    """Return climate's tags for a stack: its mark, its reservation and its plan, if any."""
+    """Return climate's tags for a stack: its mark, its reservation and its plan.
+
+    The plan identifies the source that climate deployed last.
+    """
     marks = [MARK, f"{_RESERVATION}{reservation_id}"] if reservation_id else []
     return [*marks, *([f"{_PLAN}{plan}"] if plan else [])]
 
@@ -71,10 +84,10 @@ def _tagged(tags: Collection[str], prefix: str) -> str | None:
 
 
 class StackCloud(Protocol):
-    """A cloud in which climate reserves stacks.
+    """Interface of a driver for a cloud in which climate reserves stacks.
 
     Methods with a ``requester`` use the requester's token if the service requires it. ``update``
-    uses the lease's trust. All other methods use climate's own user.
+    uses the trust of the lease. All other methods use climate's own user.
     """
 
     #: Whether acting as a user requires a trust.
@@ -84,28 +97,37 @@ class StackCloud(Protocol):
         """Return the flavors that the requester can use."""
 
     def networks(self, requester: Requester, names: Collection[str]) -> Mapping[str, str]:
-        """Return the ids of the external networks that exist, by name or id in ``names``."""
+        """Return the ids of external networks by their name or id in ``names``.
+
+        Networks that do not exist are left out.
+        """
 
     def preview(self, requester: Requester, source: Source) -> Sequence[Any]:
-        """Return the resources that a stack would have, in nested lists. Raises InvalidInput."""
+        """Return the resources that a stack with this source would have. Raises InvalidInput.
+
+        The resources of nested stacks are in nested lists.
+        """
 
     def source(self, requester: Requester, stack_id: str) -> Source:
-        """Return the source of a stack in the requester's project. Raises InvalidInput."""
+        """Return the source of an existing stack in the requester's project.
+
+        Raises InvalidInput.
+        """
 
     def make_empty(self, requester: Requester, name: str, reservation_id: str) -> Stack:
-        """Create an empty stack with the reservation's mark, or return the existing one.
+        """Create an empty stack that is marked with the reservation; if it exists, return it.
 
-        Raises Conflict if the project has another stack of this name.
+        Raises Conflict if the project has another stack with this name.
         """
 
     def find(self, project_id: str, stack_id: str) -> Stack | None:
-        """Return the project's stack with this id, or None if it is gone."""
+        """Return the project's stack with this id; None if it is gone."""
 
     def find_marked(self, project_id: str, reservation_id: str) -> Stack | None:
-        """Return the stack with a reservation's mark, or None."""
+        """Return the stack that is marked with a reservation; None if there is none."""
 
     def update(self, lease: Lease, stack: Stack, source: Source, tags: Sequence[str]) -> None:
-        """Begin to update the stack to the source, and replace its tags."""
+        """Begin to update the stack to a source; its tags are replaced."""
 
     def resume(self, stack: Stack) -> None:
         """Begin to resume the stack."""
@@ -114,7 +136,7 @@ class StackCloud(Protocol):
         """Begin to suspend the stack."""
 
     def delete(self, stack: Stack) -> None:
-        """Begin to delete the stack; succeeds if it is gone."""
+        """Begin to delete the stack; succeed if it is gone."""
 
     def marked(self) -> Sequence[Stack]:
         """Return the stacks of all projects that are marked with a reservation."""

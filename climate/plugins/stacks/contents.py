@@ -1,10 +1,13 @@
-"""The maximum contents of a stack, counted in Heat's preview of a copy of its template. Pure.
+"""The maximum contents of a stack, which climate counts in Heat's preview of it. Pure.
 
-In the copy all groups have their maximum size. The flavor of each server that climate can rewrite
-is replaced by its other spelling: its id instead of its name, or the reverse. A value that is no
-flavor of the requester gets angle brackets. climate rejects a server whose flavor in the preview is
-neither an id nor a name of such a flavor. It accepts both spellings, so it does not detect servers
-that it could not rewrite, such as those in a nested template that only Heat can read.
+climate requests the preview of a copy of the template. In the copy, all groups have their maximum
+size. The flavor of each server that climate can rewrite is replaced by its other spelling: its id
+instead of its name, or the reverse. If a value is no flavor of the requester, it gets angle
+brackets.
+
+climate rejects a server whose flavor in the preview is neither an id nor a name of a flavor of the
+requester. It accepts both spellings. So it does not detect servers that it could not rewrite, such
+as those in a nested template that only Heat can read.
 """
 
 from collections import Counter
@@ -48,11 +51,11 @@ class Flavors:
 
     @property
     def respelled(self) -> Mapping[str, str]:
-        """The names of the flavors by id, and their ids by name, in one mapping."""
+        """A mapping from each flavor's id to its name, and from its name to its id."""
         return {**{id_: name for name, id_ in self.ids.items()}, **self.ids}
 
     def id_of(self, spelling: str) -> str | None:
-        """Return the id of the flavor with this id or name, or None if there is none."""
+        """Return the id of the flavor with this id or name; None if there is none."""
         return spelling if spelling in self.ids.values() else self.ids.get(spelling)
 
 
@@ -66,10 +69,11 @@ class Volumes:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Servers by flavor id, volumes by type, and names of floating IP resources by network.
+    """The contents of a stack: servers by flavor id, volumes by type, floating IPs by network.
 
-    Volume types and networks are names or ids, as in the template. The type None stands for volumes
-    to which the template gives no type.
+    For each network, there are the names of the floating IP resources in the template. Volume types
+    and networks are names or ids, as in the template. The type None stands for volumes to which the
+    template gives no type.
     """
 
     servers: Mapping[str, int] = field(default_factory=dict)
@@ -78,10 +82,10 @@ class Contents:
 
 
 def count_contents(preview: Sequence[Any], source: Source, flavors: Flavors) -> Contents:
-    """Return the contents of a stack. Raises InvalidInput for resources that cannot be counted.
+    """Return the contents of a stack. Raises InvalidInput if a resource cannot be counted.
 
-    ``preview`` is Heat's preview of the copy that climate rewrote: nested lists of resources.
-    ``source`` is the original.
+    ``preview`` is Heat's preview of the copy that climate has rewritten: nested lists of resources.
+    ``source`` is the original source of the stack.
     """
     aliases = template.aliases(source.environment)
     resources = [
@@ -108,7 +112,7 @@ def count_contents(preview: Sequence[Any], source: Source, flavors: Flavors) -> 
 
 
 def flatten(preview: Any) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401 - lists of lists
-    """Yield the resources of a preview, which has those of nested stacks in nested lists."""
+    """Yield the resources in a preview, including those of nested stacks (nested lists)."""
     if isinstance(preview, Mapping):
         yield preview
         return
@@ -117,7 +121,10 @@ def flatten(preview: Any) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401 - list
 
 
 def _flavor(resource: Mapping[str, Any], flavors: Flavors) -> str:
-    """Return the id of a server's flavor. Raises InvalidInput if the preview does not show it."""
+    """Return the id of the flavor of a server in a preview.
+
+    Raises InvalidInput if the preview does not show it, or if it is no flavor of the requester.
+    """
     shown = str(resource["properties"].get(_SERVERS[resource["resource_type"]]) or "<>")
     if shown == "<>":
         raise InvalidInput(
@@ -144,7 +151,7 @@ def _volumes(resources: Collection[Mapping[str, Any]]) -> Mapping[str | None, Vo
 
 
 def _disks(resource: Mapping[str, Any]) -> Iterator[tuple[str | None, int]]:
-    """Yield the type and GiB of each volume that a resource creates. Raises InvalidInput."""
+    """Yield type and size (GiB) of each volume that a resource creates. Raises InvalidInput."""
     properties = resource["properties"]
     if resource["resource_type"] == VOLUME:
         size = properties.get("size")
@@ -188,6 +195,6 @@ def _floatingips(
 
 
 def _name(resource: Mapping[str, Any]) -> str:
-    """Return the name of a resource, with its parent."""
+    """Return the name of a resource in a stack, with the name of its parent if it has one."""
     parent = resource.get("parent_resource")
     return f"{resource['resource_name']} in {parent}" if parent else str(resource["resource_name"])

@@ -1,8 +1,9 @@
-"""Reading of templates and environments, as YAML or JSON, within limits.
+"""Reads templates and environments of Heat, as YAML or JSON, within limits.
 
 A user's text must not stop the process. libyaml's composer recurses in C without a limit, so deep
-nesting overflows the stack. An alias multiplies what it stands for. So the events, which libyaml
-produces without recursion, are checked before a document is loaded.
+nesting would overflow the stack. An alias repeats the value for which it stands, so aliases of
+aliases would multiply it. Therefore climate first checks the events of the YAML parser, which
+libyaml produces without recursion, and loads the document only after that.
 """
 
 import json
@@ -25,15 +26,15 @@ _VERSIONS = ("heat_template_version", "HeatTemplateFormatVersion", "AWSTemplateF
 
 
 class InvalidTemplate(InvalidInput):
-    """A text is not a valid template or environment."""
+    """Raised if a text is not a valid template or environment."""
 
 
 class TooComplex(InvalidTemplate):
-    """A text exceeds a limit, so climate does not know whether it is a template."""
+    """Raised if a text exceeds a limit, so climate cannot know whether it is a template."""
 
 
 class _Loader(yaml.CSafeLoader):  # type: ignore[misc]  # yaml ships no types
-    """Loads YAML as Heat does: dates stay text. Raises TooComplex for numbers of many digits."""
+    """Loads YAML as Heat does: dates stay text. Raises TooComplex for numbers with many digits."""
 
     def construct_limited_int(self, node: yaml.ScalarNode) -> int:
         _check_digits(node.value)
@@ -50,7 +51,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_limited_flo
 
 
 def parse_template(text: str) -> dict[str, Any]:
-    """Parse the text of a template. Raises InvalidTemplate."""
+    """Parse the text of a Heat template. Raises InvalidTemplate."""
     text = text.strip()
     template = _parse(_load_json if text.startswith("{") else _load_yaml, text)
     if not names_version(template):
@@ -59,7 +60,7 @@ def parse_template(text: str) -> dict[str, Any]:
 
 
 def parse_environment(text: str) -> dict[str, Any]:
-    """Parse the text of an environment. Raises InvalidTemplate."""
+    """Parse the text of a Heat environment. Raises InvalidTemplate."""
     environment = _parse(_load_yaml, text)
     for section in environment:
         if section not in SECTIONS:
@@ -70,7 +71,7 @@ def parse_environment(text: str) -> dict[str, Any]:
 
 
 def names_version(template: Any) -> bool:  # noqa: ANN401 - an object, or a text that may be one
-    """Return whether a template, or the text of one, contains a key for its version."""
+    """Return whether a template, or its text, contains a key that names its version."""
     return any(key in template for key in _VERSIONS)
 
 

@@ -1,8 +1,8 @@
-"""The StackCloud of Heat.
+"""The driver for stacks on Heat: a StackCloud.
 
-At the endpoint of any project, an administrator can read, suspend, resume and delete its stacks.
-But the administrator would own all that it creates or updates there. Therefore climate previews
-and creates stacks with the requester's token, and updates them with the lease's trust.
+An administrator can read, suspend, resume and delete the stacks of any project. But the
+administrator would own all that it creates or updates there. Therefore climate previews and creates
+stacks with the requester's token, and updates them with the trust of the lease.
 """
 
 import uuid
@@ -37,7 +37,7 @@ _PLACEHOLDERS = ("%(project_id)s", "%(tenant_id)s")
 
 
 class HeatStacks:
-    """A StackCloud: the Heat that ``[heat]`` configures."""
+    """The StackCloud for Heat, as the section ``[heat]`` configures it."""
 
     knows_users = True
 
@@ -150,7 +150,10 @@ class HeatStacks:
             self._as_climate(stack.project_id).stacks.delete(_path(stack))
 
     def marked(self) -> Sequence[Stack]:
-        """Return marked stacks; list each project by itself if Heat forbids to list all at once."""
+        """Return the stacks of all projects that are marked with a reservation.
+
+        If Heat does not allow climate to list all projects at once, list each project by itself.
+        """
         with _answers():
             try:
                 heat = self._as_climate(self._session.get_project_id() or "")
@@ -168,7 +171,7 @@ class HeatStacks:
         return [project["id"] for project in projects]
 
     def _as_climate(self, project_id: str) -> Any:  # noqa: ANN401 - heatclient's
-        """Return a Heat client of climate's user for a project's endpoint."""
+        """Return a Heat client that acts as climate's own user at the endpoint of a project."""
         return self._client(self._session, project_id)
 
     def _as_requester(self, requester: Requester) -> Any:  # noqa: ANN401 - as above
@@ -184,8 +187,8 @@ class HeatStacks:
     def _endpoint(self, project_id: str) -> str:
         """Return Heat's endpoint for a project.
 
-        The catalog has the endpoint of climate's own project; ``endpoint_override`` may have a
-        placeholder.
+        The catalog has the endpoint of climate's own project. The option ``endpoint_override`` may
+        have a placeholder for the project.
         """
         address = (self._heat.get_endpoint() or "").rstrip("/")
         for end in (self._session.get_project_id(), *_PLACEHOLDERS):
@@ -229,7 +232,7 @@ def _stack(record: Mapping[str, Any], project_id: str) -> Stack:
 
 
 def _stack_error(error: BackendUnavailable) -> BackendUnavailable | InvalidInput:
-    """Return InvalidInput if the request caused Heat's error, or else the error itself."""
+    """Return InvalidInput if the user's request caused Heat's error, else the error itself."""
     cause = error.__cause__
     if isinstance(cause, heat_errors.HTTPException) and str(cause.code) in {"400", "403", "404"}:
         return InvalidInput(f"Heat rejected the stack: {str(cause).removeprefix('ERROR: ')}")
@@ -238,7 +241,10 @@ def _stack_error(error: BackendUnavailable) -> BackendUnavailable | InvalidInput
 
 @contextmanager
 def _answers(service: str = "Heat") -> Iterator[None]:
-    """Turn a client's errors into BackendUnavailable with the service's name and reason."""
+    """Return a context that converts a client's errors to BackendUnavailable.
+
+    The message has the name of the service and its reason.
+    """
     try:
         yield
     except (ClientException, heat_errors.BaseException) as error:

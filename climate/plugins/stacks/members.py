@@ -1,6 +1,7 @@
-"""From a stack's contents to its member reservations, and back into its template. Pure.
+"""The members of a stack: the reservations for its servers, volumes and floating IPs. Pure.
 
-``reserves``, a parameter of the stack's reservation, shows the members to users:
+The module computes the members from the stack's contents, and rewrites the template so that it uses
+their resources. ``reserves``, a parameter of the stack's reservation, shows the members to users:
 ``{"servers": [{"flavor_id", "flavor", "amount"}], "volumes": [{"volume_type", "amount", "size"}],
 "floatingips": [{"network_id", "amount", "resources"}]}``. ``size`` is the average size of a volume
 in GiB, rounded up. ``resources`` are the names of the floating IPs in the template.
@@ -24,9 +25,10 @@ _SERVERS, _VOLUMES, _FLOATINGIPS = "servers", "volumes", "floatingips"
 def plan_reserves(
     params: Mapping[str, Any], contents: Contents, flavors: Flavors, networks: Mapping[str, str]
 ) -> Reserves:
-    """Return ``reserves`` for a stack. Raises InvalidInput for contents that cannot be reserved.
+    """Return the parameter ``reserves`` of a stack's reservation: what its members will reserve.
 
-    ``networks`` has the ids of networks, by the name or id in the template.
+    ``networks`` has the ids of networks by the name or id in the template. Raises InvalidInput for
+    contents that cannot be reserved.
     """
     names = {id_: name for name, id_ in flavors.ids.items()}
     reserves: Reserves = {
@@ -77,7 +79,7 @@ def _floatingips(
 
 
 def _check_end(params: Mapping[str, Any], reserves: Reserves) -> None:
-    """Raise InvalidInput if ``on_end`` keeps contents that cannot outlive the lease."""
+    """Raise InvalidInput if ``on_end`` would keep contents that cannot outlive the lease."""
     on_end = params["on_end"]
     if on_end == DELETE or params["on_start"] == NOTHING:
         return
@@ -91,7 +93,7 @@ def _check_end(params: Mapping[str, Any], reserves: Reserves) -> None:
 
 
 def members_of(params: Mapping[str, Any]) -> tuple[Member, ...]:
-    """Return the members that ``params`` of a stack's reservation have under ``reserves``."""
+    """Return the members of a stack, as listed under ``reserves`` in its parameters."""
     reserves: Reserves = params["reserves"] or {}
     return (
         *(
@@ -122,7 +124,10 @@ def members_of(params: Mapping[str, Any]) -> tuple[Member, ...]:
 
 
 def reserved(source: Source, params: Mapping[str, Any], members: Iterable[Reservation]) -> Source:
-    """Return a copy of a source that uses the members' flavors, volume types and floating IPs."""
+    """Return a copy of a stack's source that uses the resources of its member reservations.
+
+    These are flavors, volume types and floating IPs.
+    """
     by_name = {member.params[PART]: member for member in members}
     reserves: Reserves = params["reserves"]
     flavors: dict[str, str] = {}

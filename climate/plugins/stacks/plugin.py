@@ -1,11 +1,13 @@
-"""``virtual:stack``: a Heat stack, with capacity for its maximum contents.
+"""The plug-in for ``virtual:stack``: a Heat stack, with capacity for its maximum contents.
 
 The reservation of a stack itself has no resources. Member reservations of the same lease hold its
-servers, volumes and floating IPs. climate counts them in Heat's preview of the stack, with all
-groups at their maximum. It creates an empty stack with the requester's token, because a trust can
-update a stack but not create it. At the start it updates that stack to a template that uses the
-reserved flavors, volume types and floating IPs. A tag on the stack, the plan, identifies the
-source that climate deployed last.
+servers, volumes and floating IPs. climate counts these in Heat's preview of the stack, with all
+groups at their maximum size.
+
+Before the lease is confirmed, climate creates an empty stack with the requester's token, because a
+trust can update a stack but not create one. At the start, it updates that stack to a template that
+uses the reserved flavors, volume types and floating IPs. A tag on the stack, the plan, identifies
+the source that climate deployed last.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,7 +51,10 @@ _NEW = timedelta(hours=1)
 def find_drifts(
     cloud: StackCloud, clock: Clock, expected: Callable[[], ExpectedState]
 ) -> Iterator[Drift]:
-    """Yield marked stacks older than ``_NEW`` whose reservation is neither known nor awaited."""
+    """Yield a drift for each stack that is marked with a reservation which no lease has.
+
+    Stacks younger than ``_NEW`` are left out, as climate may just be creating their lease.
+    """
     now = clock.now()
     marked = [stack for stack in cloud.marked() if not _is_new(stack, now)]
     state = expected()
@@ -74,13 +79,16 @@ _SUSPEND_ACTIONS = ("SUSPEND", "RESUME")
 
 
 class StackFailed(RuntimeError):
-    """Heat could not complete an action on a stack, or the stack was deleted before the start."""
+    """Raised if Heat could not complete an action on a stack, or a user deleted it too early."""
 
 
 class StackPlugin(ResourcePlugin):
-    """Reserves the contents of Heat stacks, and deploys the stacks."""
+    """Reserves the contents of Heat stacks, and deploys the stacks at the start."""
 
     resource_type: ClassVar[str] = "virtual:stack"
+    title: ClassVar[str] = "Stacks"
+    description: ClassVar[str] = "All that a Heat template needs, deployed at the start."
+    booked_type: ClassVar[str | None] = ""
     schema: ClassVar[type[RequestSchema]] = StackSchema
     fixed: ClassVar[frozenset[str]] = frozenset({"stack_id", "stack_name", "on_start"})
     needs_preparation: ClassVar[bool] = True
@@ -115,7 +123,7 @@ class StackPlugin(ResourcePlugin):
         return stack_members.members_of(params)
 
     def requirement(self, _params: Mapping[str, Any]) -> Requirement:
-        """Return an empty requirement: the members hold the resources."""
+        """Return a requirement for nothing, because the members of the stack hold the resources."""
         return Requirement(self.resource_type, 0, 0, Everything(), noun="stacks")
 
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
@@ -124,7 +132,7 @@ class StackPlugin(ResourcePlugin):
     def prepare(
         self, _lease: Lease, reservation: Reservation, requester: Requester
     ) -> Mapping[str, Any]:
-        """Create the empty stack that ``start`` updates; return its id and name."""
+        """Create the empty stack that ``start`` will update; return its id and name."""
         params = reservation.params
         if params["on_start"] != CREATE or params["stack_id"] is not None:
             return {}
@@ -133,7 +141,7 @@ class StackPlugin(ResourcePlugin):
         return {"stack_id": stack.id, "stack_name": stack.name}
 
     def discard(self, lease: Lease, reservation: Reservation) -> None:
-        """Delete the empty stack, if climate has not deployed a template to it."""
+        """Delete the empty stack, unless climate has deployed a template to it."""
         stack = self.cloud.find_marked(lease.project_id, reservation.id)
         if stack is not None and stack.plan is None:
             self._delete(stack)
@@ -141,9 +149,9 @@ class StackPlugin(ResourcePlugin):
     def start(
         self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
-        """Update the stack to a template that uses the resources of its members.
+        """Update the stack to a template that uses the resources of its member reservations.
 
-        Raises StackFailed, and NotYet until the update is complete.
+        Raises NotYet until the update is complete, and StackFailed if it fails.
         """
         if reservation.params["on_start"] != CREATE:
             return {}
@@ -162,7 +170,8 @@ class StackPlugin(ResourcePlugin):
     def end(self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]) -> None:
         """Delete the stack, or update it to its original source and suspend or keep it.
 
-        Raises StackFailed, and NotYet until that is complete.
+        The parameter ``on_end`` decides. Raises NotYet until this is complete, and StackFailed if
+        it fails.
         """
         stack = self._get(lease, reservation)
         if stack is None:  # or on_start was nothing, and climate does not know it
@@ -193,7 +202,10 @@ class StackPlugin(ResourcePlugin):
         return source
 
     def _resume(self, stack: Stack) -> None:
-        """Resume a suspended stack. Raises NotYet until it runs, StackFailed."""
+        """Resume a suspended stack.
+
+        Raises NotYet until it is resumed, StackFailed if that fails.
+        """
         _wait(stack)
         if stack.action in _SUSPEND_ACTIONS and stack.status != "RESUME_COMPLETE":
             self._retry(stack, lambda: self.cloud.resume(stack), "resumed")
@@ -201,7 +213,11 @@ class StackPlugin(ResourcePlugin):
     def _deploy(
         self, lease: Lease, stack: Stack, source: Source, reservation_id: str | None
     ) -> None:
-        """Update the stack; without ``reservation_id``, unmark it. Raises NotYet, StackFailed."""
+        """Update the stack to ``source``, and set its tags.
+
+        If ``reservation_id`` is None, remove the mark of the reservation. Raises NotYet until the
+        update is complete, and StackFailed if it fails.
+        """
         _wait(stack)
         # A part of the id only: a tag has at most 80 characters.
         prefix = f"{reservation_id[-8:]}-" if reservation_id else ""
@@ -215,9 +231,10 @@ class StackPlugin(ResourcePlugin):
             self._retry(stack, lambda: self.cloud.update(lease, stack, source, tags), "updated")
 
     def _suspend(self, lease: Lease, stack: Stack, reservation: Reservation) -> None:
-        """Suspend the stack. Raises NotYet until it is suspended, StackFailed.
+        """Suspend the stack, after an update to its original source.
 
-        A suspended stack keeps its resources, so first move it off the reserved ones.
+        A suspended stack keeps its resources, so the update moves it off the reserved ones. Raises
+        NotYet until the stack is suspended, and StackFailed if that fails.
         """
         _wait(stack)
         source = self._source(reservation)
@@ -229,13 +246,17 @@ class StackPlugin(ResourcePlugin):
             self._retry(stack, lambda: self.cloud.suspend(stack), "suspended")
 
     def _delete(self, stack: Stack) -> None:
-        """Delete the stack. Raises NotYet until it is gone, StackFailed."""
+        """Delete the stack. Raises NotYet until it is gone, StackFailed if that fails."""
         if stack.status == "DELETE_IN_PROGRESS":
             raise NotYet(f"stack {stack.id} is being deleted")
         self._retry(stack, lambda: self.cloud.delete(stack), "deleted")
 
     def _retry(self, stack: Stack, act: Callable[[], None], participle: str) -> None:
-        """Begin an action. Raises StackFailed with the previous failure, or else NotYet."""
+        """Begin an action on the stack; always raises, as the action takes time.
+
+        If the stack's last action failed, raises StackFailed with the reason of that failure.
+        Otherwise raises NotYet.
+        """
         act()
         if stack.has_failed:
             raise StackFailed(f"stack {stack.id} is {stack.status}: {stack.reason}")

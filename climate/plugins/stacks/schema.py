@@ -5,7 +5,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, post_load, validate, validates_schema
 
-from climate.plugins.base import CREATE, DELETE, KEEP, NOTHING, RequestSchema
+from climate.plugins.base import CREATE, DELETE, KEEP, NOTHING, RequestSchema, titled
 from climate.plugins.stacks.document import InvalidTemplate, parse_environment, parse_template
 from climate.plugins.stacks.template import Source
 
@@ -22,7 +22,11 @@ _NAME = validate.Regexp(
 
 
 class _Document(fields.Field[dict[str, Any]]):
-    """An object, or the YAML text of one."""
+    """A field for a JSON object, or for its YAML as text."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        form = {"type": ["object", "string"], "format": "yaml"}
+        super().__init__(**{**kwargs, "metadata": {**form, **kwargs.get("metadata", {})}})
 
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> dict[str, Any]:  # noqa: ANN401
         if isinstance(value, Mapping):
@@ -39,7 +43,7 @@ class _Document(fields.Field[dict[str, Any]]):
 
 
 class _Template(_Document):
-    """A template, which must name its version."""
+    """A field for a Heat template, which must name its version."""
 
     def _read(self, text: str) -> dict[str, Any]:
         return parse_template(text)
@@ -48,23 +52,69 @@ class _Template(_Document):
 class StackSchema(RequestSchema):
     """The parameters of a reservation of a stack.
 
-    ``look_up`` sets ``reserves`` and, for an existing stack, the keys of its source.
+    ``look_up`` sets ``reserves``. For an existing stack, it also sets the keys of its source.
     """
 
-    template = _Template(load_default=None, allow_none=True)
-    files = fields.Dict(keys=fields.String(), values=fields.String(), load_default=dict)
-    parameters = fields.Dict(keys=fields.String(), load_default=dict)
-    environment = _Document(load_default=dict)
-    stack_name = fields.String(load_default=None, allow_none=True, validate=_NAME)
-    stack_id = fields.String(load_default=None, allow_none=True, validate=validate.Length(1, 64))
+    template = _Template(
+        load_default=None,
+        allow_none=True,
+        metadata=titled(
+            "Template",
+            "A Heat template. Required, unless stack_id names an existing stack.",
+            writeOnly=True,
+        ),
+    )
+    files = fields.Dict(
+        keys=fields.String(),
+        values=fields.String(),
+        load_default=dict,
+        metadata=titled("Files", "The files that the template uses, by name.", writeOnly=True),
+    )
+    parameters = fields.Dict(
+        keys=fields.String(),
+        load_default=dict,
+        metadata=titled("Parameters", "Values of the template's parameters.", writeOnly=True),
+    )
+    environment = _Document(
+        load_default=dict, metadata=titled("Environment", "A Heat environment.", writeOnly=True)
+    )
+    stack_name = fields.String(
+        load_default=None,
+        allow_none=True,
+        validate=_NAME,
+        metadata=titled("Name of the stack", "Not allowed with stack_id."),
+    )
+    stack_id = fields.String(
+        load_default=None,
+        allow_none=True,
+        validate=validate.Length(1, 64),
+        metadata=titled("Existing stack", "Id of a stack of your project, instead of a template."),
+    )
     volume_type = fields.String(
-        load_default=None, allow_none=True, validate=validate.Length(1, 255)
+        load_default=None,
+        allow_none=True,
+        validate=validate.Length(1, 255),
+        metadata=titled("Volume type", "For volumes whose type the template does not name."),
     )
-    on_start = fields.String(load_default=CREATE, validate=validate.OneOf([CREATE, NOTHING]))
+    on_start = fields.String(
+        load_default=CREATE,
+        validate=validate.OneOf([CREATE, NOTHING]),
+        metadata=titled("At the start", "nothing: you create the stack yourself."),
+    )
     on_end = fields.String(
-        load_default=None, allow_none=True, validate=validate.OneOf([DELETE, SUSPEND, KEEP])
+        load_default=None,
+        allow_none=True,
+        validate=validate.OneOf([DELETE, SUSPEND, KEEP]),
+        metadata=titled(
+            "At the end", "Default: delete a stack that climate created, suspend any other."
+        ),
     )
-    reserves = fields.Dict(keys=fields.String(), load_default=None, allow_none=True)
+    reserves = fields.Dict(
+        keys=fields.String(),
+        load_default=None,
+        allow_none=True,
+        metadata=titled("Contents of the stack", readOnly=True),
+    )
 
     @validates_schema
     def _which(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -89,9 +139,9 @@ class StackSchema(RequestSchema):
 
     @post_load
     def _defaults(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        """Replace null with the default, and move the environment's parameters to ``parameters``.
+        """Replace null by the default, and move the environment's parameters to ``parameters``.
 
-        By default climate deletes the stacks that it created, and suspends all others.
+        By default, climate deletes the stacks that it created, and suspends all others.
         """
         default = DELETE if data["stack_id"] is None else SUSPEND
         data = {**data, "on_end": data["on_end"] or default}
@@ -109,12 +159,12 @@ class StackSchema(RequestSchema):
 
 
 def source_of(params: Mapping[str, Any]) -> Source | None:
-    """Return the source in the parameters, or None if they have no template yet."""
+    """Return the source of a stack in its parameters; None if they have no template yet."""
     if params["template"] is None:
         return None
     return Source(*(params[name] for name in SOURCE))
 
 
 def stored(source: Source) -> dict[str, Any]:
-    """Return a source as parameters, under the keys that ``source_of`` reads."""
+    """Return the source of a stack as parameters, with the keys that ``source_of`` reads."""
     return {name: getattr(source, name) for name in SOURCE}

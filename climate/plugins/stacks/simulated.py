@@ -1,7 +1,7 @@
 """Simulated stacks, for demonstrations and tests.
 
-The simulation evaluates only what it needs to count contents: parameters, ``str_replace``, groups
-and nested templates. Every action completes at once.
+The simulation evaluates only what it needs to count the contents of a template: parameters,
+``str_replace``, groups and nested templates. Every action completes at once.
 """
 
 import json
@@ -41,7 +41,7 @@ _STATUS = {
 
 
 class SimulatedStacks:
-    """A StackCloud that computes its state from the effects in its journal."""
+    """A StackCloud (driver for stacks) that computes its state from its journal."""
 
     knows_users = False
 
@@ -144,9 +144,9 @@ def _members(
     parent: str | None,
     room: Iterator[int],
 ) -> Iterator[Any]:
-    """Yield the resources of a template, with a list for each group and nested template.
+    """Yield the resources of a template, with a nested list for each group and nested template.
 
-    Takes an item of ``room`` for each resource. Raises ValueError if ``room`` is exhausted.
+    ``room`` has one item for each resource that is allowed. Raises ValueError if it is exhausted.
     """
     defaults = {
         name: record.get("default") for name, record in (template.get("parameters") or {}).items()
@@ -188,7 +188,7 @@ def _member(
 
 
 def _value(value: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
-    """Evaluate an expression; attributes of other resources are None."""
+    """Evaluate an expression of a template; attributes of other resources become None."""
     if isinstance(value, list):
         return [_value(part, values) for part in value]
     if not isinstance(value, dict):
@@ -204,7 +204,7 @@ def _value(value: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any 
 
 
 def _replaced(text: str, params: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    """Replace the longest of ``params`` that occurs in a text."""
+    """Replace the longest of the names in ``params`` that occurs in a text by its value."""
     for name in sorted(params, key=len, reverse=True):
         if name in text:
             value = _value(params[name], values)

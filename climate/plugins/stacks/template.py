@@ -1,9 +1,9 @@
-"""Reading Heat templates, and editing copies of them. Pure.
+"""Reads Heat templates, and edits copies of them. Pure.
 
 Properties may be expressions that only Heat can evaluate. To replace a value, climate wraps its
 expression in an outer expression, which replaces the result. Results without a replacement get
-angle brackets, which Heat's preview of the copy shows. Only the template itself and nested
-templates in the source's files are edited.
+angle brackets, which Heat's preview of the copy shows. climate edits only the template itself and
+the nested templates in the source's files.
 """
 
 import copy
@@ -55,7 +55,7 @@ _INNER: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of a stack, as Heat's API has it. It may contain secrets."""
+    """The source of a stack, in the form of Heat's API. It may contain secrets."""
 
     template: Mapping[str, Any] = field(repr=False)
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -79,9 +79,10 @@ class Source:
 
 
 def edited(source: Source, edit: Edit) -> Source:
-    """Return a copy of the source with every resource edited, also in templates in its files.
+    """Return a copy of the source in which ``edit`` has changed every resource.
 
-    Raises InvalidTemplate if such a file exceeds the limits of ``document``.
+    This includes the templates in its files. Raises InvalidTemplate if such a file exceeds the
+    limits of the module ``document``.
     """
     template = copy.deepcopy(dict(source.template))
     called = aliases(source.environment)
@@ -91,7 +92,7 @@ def edited(source: Source, edit: Edit) -> Source:
 
 
 def at_maximum(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: FBT001 - an Edit
-    """Set the minimum and desired size of a group to its maximum size."""
+    """Set the minimum and desired size of a group to its maximum size; an Edit."""
     if kind in _SIZES:
         largest, present = _SIZES[kind]
         for name in present:
@@ -99,7 +100,7 @@ def at_maximum(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: 
 
 
 def with_flavors(flavors: Mapping[str, str]) -> Edit:
-    """Return an edit that replaces the flavors of servers, as ``replaced`` does."""
+    """Return an Edit that replaces the flavors of servers; ``flavors`` has the new by the old."""
 
     def edit(kind: str, properties: Properties, cfn: bool) -> None:  # noqa: FBT001
         name = FLAVORS.get(kind)
@@ -110,7 +111,10 @@ def with_flavors(flavors: Mapping[str, str]) -> Edit:
 
 
 def with_volume_types(types: Mapping[str, str], default: str | None) -> Edit:
-    """Return an edit that replaces the types of volumes; None becomes ``default``."""
+    """Return an Edit that replaces the types of volumes; ``types`` has the new by the old.
+
+    If a volume has no type, it gets the type ``default``.
+    """
 
     def edit(kind: str, properties: Properties, cfn: bool) -> None:  # noqa: FBT001
         for volume in _volumes(kind, properties):
@@ -123,13 +127,16 @@ def with_volume_types(types: Mapping[str, str], default: str | None) -> Edit:
 
 
 def noting_volume_types(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: FBT001
-    """Move a volume's type into its metadata, which a preview shows and does not check."""
+    """Move a volume's type into its metadata, which a preview shows but does not check; an Edit."""
     if kind == VOLUME and properties.get("volume_type") is not None:
         properties["metadata"] = {NOTED: properties.pop("volume_type")}
 
 
 def _volumes(kind: str, properties: Properties) -> Iterator[Properties]:
-    """Yield the objects with a volume's type: properties of a volume, or disks of a server."""
+    """Yield the objects in a resource that can have a volume type.
+
+    These are the properties of a volume, or the disks of a server.
+    """
     if kind == VOLUME:
         yield properties
     disks = properties.get(DISKS) if kind == SERVER else None
@@ -139,14 +146,15 @@ def _volumes(kind: str, properties: Properties) -> Iterator[Properties]:
 
 
 def makes_volume(disk: Mapping[str, Any]) -> bool:
-    """Tell whether Nova creates a volume for a server's disk."""
+    """Return whether Nova creates a volume for this disk of a server."""
     return disk.get("volume_size") is not None and disk.get("volume_id") is None
 
 
 def replaced(value: Any, by: Mapping[str, str], *, cfn: bool) -> Any:  # noqa: ANN401 - any JSON
-    """Return an expression whose result is the result of ``value``, replaced according to ``by``.
+    """Return an expression of Heat that evaluates ``value`` and replaces the result.
 
-    A result that is not a key of ``by`` gets angle brackets, so that no object has that name.
+    ``by`` has the replacements. A result that is not among its keys gets angle brackets, so that no
+    object has that name.
     """
     exactly = {f"<{name}>": other for name, other in by.items()}
     if cfn:
@@ -156,7 +164,7 @@ def replaced(value: Any, by: Mapping[str, str], *, cfn: bool) -> Any:  # noqa: A
 
 
 def adopting(source: Source, floatingips: Mapping[str, str]) -> Source:
-    """Return a copy that adopts existing floating IPs instead of creating new ones.
+    """Return a copy of the source that adopts existing floating IPs instead of creating them.
 
     ``floatingips`` has their ids by the name of the resource. Heat does not change what it adopts,
     so a separate resource connects the floating IP with its port.
@@ -179,7 +187,7 @@ def adopting(source: Source, floatingips: Mapping[str, str]) -> Source:
 
 
 def adoptable(template: Mapping[str, Any]) -> list[str]:
-    """Return the names of the floating IPs at the top level of a template that can be adopted."""
+    """Return the names of the floating IPs in a template for which Heat can adopt existing ones."""
     if str(template.get("heat_template_version", "")) < _ADOPTING:
         return []
     resources = template.get("resources")
@@ -194,14 +202,17 @@ def adoptable(template: Mapping[str, Any]) -> list[str]:
 
 
 def aliases(environment: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return, by type, the type or nested template with which an environment replaces it."""
+    """Return the types that an environment replaces, with their replacements.
+
+    A replacement is another type or a nested template.
+    """
     registry = environment.get("resource_registry")
     items = registry.items() if isinstance(registry, Mapping) else ()
     return {name: type_ for name, type_ in items if isinstance(type_, str)}
 
 
 def _edited_file(name: str, text: str, edit: Edit, aliases: Mapping[str, str]) -> str:
-    """Return the text of a nested template after the edit, and of any other file unchanged."""
+    """Return the text of a nested template after the edit; other files are unchanged."""
     try:
         template = parse_template(text)
     except InvalidTemplate as error:
@@ -229,7 +240,7 @@ def _edit_resource(
     edit: Edit,
     aliases: Mapping[str, str],
 ) -> None:
-    """Edit a resource, and the resources that it defines."""
+    """Edit a resource, and the resources that are defined in its properties."""
     if not isinstance(resource, dict):
         return
     kind, properties = resource.get(keys[0]), resource.get(keys[1])

@@ -1,1 +1,1 @@
-"""``virtual:volume``: capacity for volumes, on Cinder."""
+"""The resource type ``virtual:volume``: capacity for volumes, on Cinder."""

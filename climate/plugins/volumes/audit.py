@@ -1,4 +1,8 @@
-"""Audit of volumes: compares reserved types with the leases. Reads only; returns repairs."""
+"""Audit of volumes: compare the reserved volume types in the cloud with the leases.
+
+A reserved type is the private volume type of a reservation. The audit changes nothing. The Drift
+objects that it returns have functions that repair.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,10 +16,10 @@ def find_drifts(
     expected: Callable[[], ExpectedState],
     quota_of: Callable[[HeldReservation], Quota],
 ) -> Iterator[Drift]:
-    """Yield every difference between reserved types and leases.
+    """Yield the differences between the reserved volume types in the cloud and the leases.
 
-    Ignores reservations in ``ExpectedState.changing``, and all types that are not reserved types.
-    ``quota_of`` returns the quota that a reservation should have.
+    Reservations in ``ExpectedState.changing`` are ignored, and so are volume types that climate did
+    not create. ``quota_of`` returns the quota that a reservation should have.
     """
     present = {
         reserved_type.reservation_id: reserved_type for reserved_type in cloud.reserved_types()
@@ -30,7 +34,10 @@ def find_drifts(
 def _drifts_of_running(
     cloud: VolumeCloud, held: HeldReservation, expected: Quota, present: dict[str, ReservedType]
 ) -> Iterator[Drift]:
-    """Yield how the cloud differs from a running reservation; another start repairs it."""
+    """Yield the differences between the cloud and a running reservation.
+
+    The repair of each is to start the reservation again.
+    """
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
     lease_id, owner = held.lease.id, held.lease.project_id
     reserved_type = present.get(held.reservation.id)
@@ -56,7 +63,10 @@ def _drifts_of_running(
 
 
 def _leftover(cloud: VolumeCloud, reserved_type: ReservedType) -> Drift:
-    """Return the drift for a type of no running reservation; the repair deletes an empty type."""
+    """Return the drift for a reserved volume type that belongs to no running reservation.
+
+    The repair deletes the type. If it has volumes, there is no repair.
+    """
     volumes = cloud.volumes(reserved_type.id)
     ids = ", ".join(volume.id for volume in volumes)
     return Drift(

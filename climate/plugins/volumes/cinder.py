@@ -1,8 +1,9 @@
-"""Cinder driver: a reserved volume type is a private volume type with a quota.
+"""The driver for volumes on Cinder: a reservation has a private volume type with a quota.
 
 climate acts as its own user where Cinder requires an administrator. It creates volumes as the user
 of the lease, through a trust, so that the user owns them. Listings read all pages. climate checks
-the type of each listed volume: a Cinder version that ignores the filter returns other types, too.
+the type of each listed volume, because a Cinder version that ignores the filter returns other
+types, too.
 """
 
 import math
@@ -31,7 +32,7 @@ _REFUSED, _GONE, _CONFLICT = 400, 404, 409
 
 
 class VolumeServers:
-    """Detaches volumes from servers, in the Nova that ``[nova]`` configures."""
+    """Detaches volumes from servers, through Nova, as the section ``[nova]`` configures it."""
 
     def __init__(self, conf: ConfigOpts, session: Session) -> None:
         self._nova: Adapter = openstack_session.adapter(conf, session, "nova", _NOVA_VERSION)
@@ -39,8 +40,8 @@ class VolumeServers:
     def detach(self, server_id: str, volume_id: str) -> bool:
         """Begin to detach a volume from a server; return whether it was attached.
 
-        A server that boots from the volume is deleted instead. Return False if Nova knows no such
-        server, or no such attachment.
+        If the server boots from the volume, the server is deleted instead. Returns False if Nova
+        knows no such server or attachment.
         """
         server = self._send("GET", f"/servers/{server_id}")
         if server.status_code == _GONE:
@@ -70,13 +71,16 @@ _RESERVED_TYPE = re.compile(
 
 
 def reserved_type_description(reserved_type: ReservedType, *, is_over: bool = False) -> str:
-    """Return the description that identifies a volume type as a reserved type of climate."""
+    """Return the description by which climate recognizes the volume type of a reservation."""
     over = "ended " if is_over else ""
     return f"climate {over}reservation:{reserved_type.reservation_id} of {reserved_type.base_id}"
 
 
 def parse_reserved_type(record: Mapping[str, Any]) -> ReservedType | None:
-    """Return the reserved type in Cinder's record of a volume type, or None for other types."""
+    """Return the reserved type in Cinder's record of a volume type; None for other types.
+
+    A reserved type is the private volume type of a reservation.
+    """
     match = _RESERVED_TYPE.fullmatch(record.get("description") or "")
     if match is None:
         return None
@@ -98,10 +102,11 @@ def parse_type(record: Mapping[str, Any]) -> VolumeType:
 
 
 def capacity_of(pools: Sequence[Mapping[str, Any]]) -> Inventory | None:
-    """Return the total GiB of the pools; None without pools, or if the size of any is unknown.
+    """Return the total GiB of storage pools; None if the size of a pool is unknown.
 
-    Counts like Cinder's CapacityFilter, with the over-subscription of thin pools. A volume cannot
-    span pools, so the size of the largest pool is the limit of a volume.
+    Also None if there are no pools. The sum is that of Cinder's CapacityFilter, with the
+    over-subscription of thin pools. A volume cannot span pools, so its size is limited by the
+    largest pool.
     """
     sizes = [_size(pool) for pool in pools]
     known = [size for size in sizes if size is not None]
@@ -128,7 +133,10 @@ _PAGE = 500
 
 
 class Cinder:
-    """Client for the Cinder that ``[cinder]`` configures, as the user of ``session``."""
+    """A client for Cinder, which sends requests as the user of ``session``.
+
+    The section ``[cinder]`` configures the service.
+    """
 
     def __init__(self, conf: ConfigOpts, session: Session) -> None:
         self._adapter: Adapter = openstack_session.adapter(conf, session, "cinder", _CINDER_VERSION)
@@ -145,7 +153,10 @@ class Cinder:
                 return records
 
     def act(self, path: str, action: str, allowed: int | None = None, **values: Any) -> None:
-        """Run an action on the object at ``path``; 404 and the status ``allowed`` are no errors."""
+        """Run an action on the object at ``path``.
+
+        The status 404, and the status ``allowed``, are no errors.
+        """
         self.send("POST", f"{path}/action", {action: values}, allowed=(_GONE, allowed or _GONE))
 
     def send(
@@ -157,7 +168,7 @@ class Cinder:
         params: Mapping[str, Any] | None = None,
         allowed: tuple[int, ...] = (),
     ) -> Response:
-        """Send a request, as ``climate.plugins.openstack.session.send`` does."""
+        """Send a request to Cinder, as ``climate.plugins.openstack.session.send`` does."""
         return openstack_session.send(
             self._adapter, "Cinder", method, f"/{path}", allowed=allowed, json=body, params=params
         )
@@ -169,7 +180,7 @@ _IN_USE = 400
 
 
 class CinderVolumes:
-    """A VolumeCloud: the Cinder that ``[cinder]`` configures."""
+    """The VolumeCloud for Cinder, as the section ``[cinder]`` configures it."""
 
     needs_trust: ClassVar[bool] = True
 
@@ -248,7 +259,10 @@ class CinderVolumes:
         self._revoke(reserved_type, [other for other in projects if other != project_id])
 
     def _share_qos(self, reserved_type: ReservedType) -> None:
-        """Associate the base type's QoS specs, which Cinder cannot do when it creates a type."""
+        """Associate the QoS specs of the base type with the reserved type.
+
+        Cinder cannot do this when it creates a type.
+        """
         specs = [
             self.cinder.send("GET", f"types/{id_}", allowed=(_GONE,))
             .json()
@@ -268,7 +282,7 @@ class CinderVolumes:
         return self._quota(reserved_type, project_id)[0]
 
     def _quota(self, reserved_type: ReservedType, project_id: str) -> tuple[Quota, Quota]:
-        """Return the project's quota for the type, and its usage."""
+        """Return two values: the project's quota for the volume type, and what the project uses."""
         path = f"os-quota-sets/{project_id}"
         quotas = self.cinder.send("GET", path, params={"usage": "True"}).json()["quota_set"]
         names = [f"{name}_{reserved_type.name}" for name in ("volumes", "gigabytes")]
@@ -295,7 +309,7 @@ class CinderVolumes:
             )
 
     def delete_reserved_type(self, reserved_type: ReservedType) -> None:
-        """Delete the type. Its quota stays in Cinder's database, which is harmless."""
+        """Delete the volume type. Its quota stays in Cinder's database, which is harmless."""
         answer = self.cinder.send("DELETE", f"types/{reserved_type.id}", allowed=(_GONE, _IN_USE))
         if answer.status_code == _IN_USE:
             raise NotYet(f"volume type {reserved_type.name} is in use by a group or a volume")
@@ -344,7 +358,7 @@ class CinderVolumes:
                 )
 
     def delete(self, volume: Volume) -> None:
-        """Delete a volume by force with its snapshots; reset its state first if it is stuck."""
+        """Delete a volume by force with its snapshots. If it is stuck, reset its state before."""
         path = f"volumes/{volume.id}"
         if volume.is_stuck and volume.status not in {"available", "error", "error_deleting"}:
             self.cinder.act(path, "os-reset_status", status="error", migration_status="none")

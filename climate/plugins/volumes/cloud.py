@@ -1,7 +1,7 @@
 """Reserved volume types: the capacity of a reservation, as a private volume type with a quota.
 
-A reserved type is a copy of its base type that only the reservation's project can use, limited by
-the project's quota for it. The plug-in calls a VolumeCloud: Cinder, or the simulated one.
+A reserved type is a copy of its base type. Only the reservation's project can use it, within the
+project's quota for it. The plug-in calls a VolumeCloud, the driver of Cinder or the simulated one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,13 @@ from climate.core.lease.model import Inventory, Lease
 
 
 def reserved_type_name(reservation_id: str) -> str:
-    """Return the name of a reservation's volume type."""
+    """Return the name of the private volume type of a reservation."""
     return f"reservation:{reservation_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeType:
-    """A volume type that is not a reserved type. All projects can use a public type."""
+    """A volume type that does not belong to a reservation. All projects can use a public type."""
 
     id: str
     name: str
@@ -28,9 +28,9 @@ class VolumeType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservedType:
-    """The volume type of a reservation, a copy of the type ``base_id``.
+    """The private volume type of a reservation, a copy of the type ``base_id``.
 
-    With ``is_over`` the reservation has ended, and climate deletes or retypes its volumes.
+    ``is_over`` means that the reservation has ended; climate then deletes or retypes its volumes.
     """
 
     id: str
@@ -40,13 +40,16 @@ class ReservedType:
 
     @property
     def name(self) -> str:
-        """The name of the volume type, with which users create volumes."""
+        """The name of the volume type, by which users create volumes of it."""
         return reserved_type_name(self.reservation_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Limits per project and volume type: the number of volumes, and GiB with snapshots."""
+    """The quota of a project for a volume type: the number of volumes, and their GiB.
+
+    The GiB include snapshots.
+    """
 
     volumes: int
     gigabytes: int
@@ -59,8 +62,8 @@ NOTHING_MORE = Quota(0, 0)
 class Volume:
     """A volume of ``size`` GiB; ``status`` is Cinder's, such as ``in-use``.
 
-    ``reservation_id`` is the id of the reservation for which climate created the volume, or None.
-    With ``is_stuck`` the volume has not changed for long: in a busy status, Cinder has probably
+    If climate created the volume, ``reservation_id`` is the id of the reservation. ``is_stuck``
+    means that the volume has not changed for long. If its status is a busy one, Cinder has probably
     stopped working on it.
     """
 
@@ -73,46 +76,53 @@ class Volume:
 
 
 class VolumeCloud(Protocol):
-    """A cloud in which climate reserves volumes. All methods but ``create`` are idempotent."""
+    """Interface of a driver for a cloud in which climate reserves volumes.
+
+    A reserved type is the private volume type of a reservation. All methods except ``create`` are
+    idempotent.
+    """
 
     #: Whether ``create`` requires the trust of the lease.
     needs_trust: bool
 
     def types(self) -> Sequence[VolumeType]:
-        """Return all volume types but the reserved ones."""
+        """Return all volume types, except the private types of reservations."""
 
     def refusal(self, volume_type: VolumeType) -> str | None:
-        """Return why a type cannot be reserved, or None."""
+        """Return why a volume type cannot be reserved; None if it can."""
 
     def capacity(self, volume_type: VolumeType) -> Inventory | None:
-        """Return the GiB that all volumes of a type can have together, or None if unknown."""
+        """Return how many GiB all volumes of a type together can have; None if it is unknown."""
 
     def reserved_types(self) -> Sequence[ReservedType]:
-        """Return all reserved types."""
+        """Return the private volume types of all reservations."""
 
     def create_reserved_type(self, reservation_id: str, base_id: str) -> ReservedType:
-        """Create the reserved type, closed to all projects. Raises NotFound for ``base_id``."""
+        """Create the private volume type of a reservation; no project has access to it yet.
+
+        Raises NotFound if the base type ``base_id`` does not exist.
+        """
 
     def users(self, reserved_type: ReservedType) -> Sequence[str]:
-        """Return the ids of the projects with access to a reserved type."""
+        """Return the ids of the projects that have access to a reserved type."""
 
     def open_reserved_type(self, reserved_type: ReservedType, project_id: str) -> None:
-        """Give this project access to the type, and revoke the access of all others."""
+        """Give this project access to a reserved type, and revoke the access of all others."""
 
     def quota(self, reserved_type: ReservedType, project_id: str) -> Quota:
-        """Return the project's quota for the type; a negative number means no limit."""
+        """Return the project's quota for a reserved type; a negative number means no limit."""
 
     def set_quota(self, reserved_type: ReservedType, project_id: str, quota: Quota) -> None:
-        """Set the project's quota for the type, but no limit below the project's usage."""
+        """Set the project's quota for a reserved type, but to no less than the project uses."""
 
     def close_reserved_type(self, reserved_type: ReservedType) -> None:
-        """Revoke all projects' access to the type, and set its ``is_over`` in the cloud."""
+        """Revoke the access of all projects to a reserved type, and store that it is over."""
 
     def delete_reserved_type(self, reserved_type: ReservedType) -> None:
-        """Delete the type; succeeds if it is gone. Raises NotYet while it has volumes."""
+        """Delete a reserved type; succeed if it is gone. Raises NotYet while it has volumes."""
 
     def volumes(self, type_id: str) -> Sequence[Volume]:
-        """Return all volumes of a type in all projects; the type need not be a reserved type."""
+        """Return all volumes of a volume type in all projects; it may be any type."""
 
     def create(self, lease: Lease, reserved_type: ReservedType, name: str, size: int) -> str:
         """Create a volume of ``size`` GiB as the lease's user; return its id."""
@@ -121,7 +131,10 @@ class VolumeCloud(Protocol):
         """Begin to detach a volume from all servers; delete servers that boot from it."""
 
     def delete(self, volume: Volume) -> None:
-        """Begin to delete a volume in any state, with its snapshots; succeeds if it is gone."""
+        """Begin to delete a volume in any state, with its snapshots; succeed if it is gone."""
 
     def move(self, volume: Volume, base_id: str) -> None:
-        """Remove climate's mark, and begin to retype a volume to ``base_id`` without copying it."""
+        """Begin to change the type of a volume to ``base_id``, without copying its data.
+
+        Also remove climate's mark from the volume.
+        """

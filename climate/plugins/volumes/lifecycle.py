@@ -1,7 +1,7 @@
-"""Creating and draining the volumes of a reserved volume type, in steps that can be interrupted.
+"""Creates and removes the volumes of a reserved volume type, in steps that can be interrupted.
 
-Each call lists the present volumes first. The quota of the type limits the volumes that can ever
-exist. So even a late request of a manager that died cannot exceed what was reserved.
+Each call lists the present volumes first. The quota of the type limits how many volumes can exist.
+So even a late request of a manager that died cannot exceed what was reserved.
 """
 
 from collections.abc import Sequence
@@ -31,19 +31,17 @@ _READY = {"available", "in-use"}
 
 
 class VolumeCreationFailed(RuntimeError):
-    """Cinder accepted the request for a volume, and could not create the volume."""
+    """Raised if Cinder accepted the request for a volume, but could not create the volume."""
 
 
 def create_volumes(
     cloud: VolumeCloud, lease: Lease, reserved_type: ReservedType, count: int, size: int
 ) -> list[str]:
-    """Create volumes of ``size`` GiB until the type has ``count``; return ids.
+    """Create volumes of ``size`` GiB until the reserved type has ``count`` volumes.
 
-    The ids are those of the volumes that climate created.
-
-    Volumes that the project created count, too; volumes that are being deleted do not. Raises
-    NotYet while volumes are being created. Raises VolumeCreationFailed after deleting the volumes
-    that Cinder could not create.
+    Returns the ids of all volumes of the type that climate has created. Volumes that the project
+    created count, too; volumes that are being deleted do not. Raises NotYet while volumes are being
+    created. If Cinder could not create a volume, deletes it and raises VolumeCreationFailed.
     """
     present = cloud.volumes(reserved_type.id)
     own = _own(present, reserved_type)
@@ -68,10 +66,11 @@ def _own(volumes: Sequence[Volume], reserved_type: ReservedType) -> list[Volume]
 
 
 def drain_volumes(cloud: VolumeCloud, reserved_type: ReservedType, *, keep: bool) -> None:
-    """Delete all volumes of a reserved type; with ``keep``, retype them to its base type instead.
+    """Remove all volumes from a reserved type, by deleting them.
 
-    ``keep`` does not save volumes with status ``error``. A volume that cannot be deleted does not
-    block the others. Raises NotYet while the type has volumes.
+    If ``keep`` is set, change their type to the base type instead; but volumes with the status
+    ``error`` are deleted. A volume that cannot be removed does not block the others. Raises NotYet
+    while the type has volumes.
     """
     volumes = cloud.volumes(reserved_type.id)
     run_all(*(partial(_drain, cloud, reserved_type, each, keep=keep) for each in volumes))

@@ -1,8 +1,8 @@
-"""``virtual:volume``: capacity for volumes of a volume type, in GiB and in number.
+"""The plug-in for ``virtual:volume``: capacity for volumes of a volume type.
 
 An operator registers a private volume type that no project can use. A reservation is for a number
-of volumes of one size and type. At the start the lease's project gets a reserved volume type
-(``climate.plugins.volumes.cloud``), in which climate or the project creates the volumes.
+of volumes of one size and type. At the start, the lease's project gets a reserved volume type of
+its own (``climate.plugins.volumes.cloud``), in which climate or the project creates the volumes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,6 +33,7 @@ from climate.plugins.base import (
     ResourcePlugin,
     Turn,
     WholeNumber,
+    titled,
 )
 from climate.plugins.loader import load_cloud
 from climate.plugins.volumes import lifecycle
@@ -69,21 +70,51 @@ def _known_end(value: str) -> None:
 class VolumeSchema(DefaultingSchema):
     """The parameters of a reservation of volumes; ``look_up`` sets ``volume_type_id``."""
 
-    volume_type = fields.String(required=True, validate=validate.Length(1, 255))
-    volume_type_id = fields.String(load_default=None, allow_none=True)
-    amount = WholeNumber(load_default=1, validate=validate.Range(1, MAX_VOLUMES))
-    size = WholeNumber(required=True, validate=validate.Range(1, _MOST))
-    resource_properties = Expression(load_default="", allow_none=True)
-    on_start = fields.String(
-        load_default=CREATE, allow_none=True, validate=validate.OneOf([CREATE, NOTHING])
+    volume_type = fields.String(
+        required=True,
+        validate=validate.Length(1, 255),
+        metadata=titled("Volume type", "Name or id of the type."),
     )
-    on_end = fields.String(load_default=DELETE, allow_none=True, validate=_known_end)
+    volume_type_id = fields.String(
+        load_default=None, allow_none=True, metadata=titled("Id of the type", readOnly=True)
+    )
+    amount = WholeNumber(
+        load_default=1, validate=validate.Range(1, MAX_VOLUMES), metadata=titled("Volumes")
+    )
+    size = WholeNumber(
+        required=True,
+        validate=validate.Range(1, _MOST),
+        metadata=titled("Size of a volume, GiB"),
+    )
+    resource_properties = Expression(
+        load_default="",
+        allow_none=True,
+        metadata=titled("Properties", "Property expression that the volume type must match."),
+    )
+    on_start = fields.String(
+        load_default=CREATE,
+        allow_none=True,
+        validate=validate.OneOf([CREATE, NOTHING]),
+        metadata=titled("At the start", "nothing: you create the volumes yourself."),
+    )
+    on_end = fields.String(
+        load_default=DELETE,
+        allow_none=True,
+        validate=_known_end,
+        metadata=titled(
+            "At the end",
+            "keep: your project keeps the volumes after the lease.",
+            enum=[DELETE, KEEP, None],
+        ),
+    )
 
 
 class VolumePlugin(ResourcePlugin):
     """Reserves capacity for volumes of a volume type."""
 
     resource_type: ClassVar[str] = "virtual:volume"
+    title: ClassVar[str] = "Volumes"
+    description: ClassVar[str] = "Capacity for volumes of a volume type."
     schema: ClassVar[type[RequestSchema]] = VolumeSchema
     unit: ClassVar[Mapping[str, Any]] = {"amount": 1, "size": 1}
     resizes: ClassVar[bool] = False
@@ -119,7 +150,7 @@ class VolumePlugin(ResourcePlugin):
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
-        """Create the reserved type with its quota, and give the project access.
+        """Create the reserved volume type with its quota, and give the project access to it.
 
         Unless ``on_start`` is ``nothing``, also create the volumes. Raises VolumeCreationFailed.
         """
@@ -161,7 +192,7 @@ class VolumePlugin(ResourcePlugin):
         return next((each for each in present if each.reservation_id == reservation.id), None)
 
     def _type(self, name: str) -> VolumeType | None:
-        """Return the volume type with this id, or else with this name."""
+        """Return the volume type with this id; if there is none, the type with this name."""
         types = self.cloud.types()
         by_name = next((each for each in types if each.name == name), None)
         return next((each for each in types if each.id == name), by_name)
@@ -194,10 +225,11 @@ class VolumePlugin(ResourcePlugin):
     def declared(
         self, resource: DiscoveredResource, properties: Mapping[str, str]
     ) -> DiscoveredResource:
-        """Return the type with the amounts that the operator declares, or else the cloud's.
+        """Return the volume type with the capacity that the operator declares.
 
-        The default number of volumes is the number of GiB. Raises InvalidInput if neither the
-        operator nor the cloud gives the GiB.
+        If the operator declares none, the capacity is that of the cloud. The default number of
+        volumes is the number of GiB. Raises InvalidInput if neither the operator nor the cloud
+        gives the GiB.
         """
         declared = {
             class_: Inventory(_number(name, properties[name]))
@@ -214,11 +246,11 @@ class VolumePlugin(ResourcePlugin):
         return replace(resource, inventories=inventories)
 
     def refresh(self, registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
-        """Yield the present state of the registered types that exist.
+        """Yield the present state of the registered volume types that exist.
 
-        Two kinds of volumes reduce a type's capacity: volumes of the type itself, such as those
-        that users kept, and those that ended reservations have not released yet. If the capacity
-        is unknown at present, the stored capacity stays.
+        Two kinds of volumes reduce the capacity of a type: volumes of the type itself, such as
+        those that users kept, and volumes that ended reservations have not released yet. If the
+        capacity is unknown at present, the stored capacity stays.
         """
         if not registered:
             return
@@ -262,7 +294,7 @@ def _operators_properties(resource: Resource) -> Mapping[str, str]:
 
 
 def _number(name: str, text: str) -> int:
-    """Parse an operator's amount. Raises InvalidInput."""
+    """Return the number in a property that an operator has set. Raises InvalidInput."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST))
     if not (is_number and 1 <= int(text) <= _MOST):
         raise InvalidInput(f"{name} must be a whole number from 1 to {_MOST}, not {text!r}")

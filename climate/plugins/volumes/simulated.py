@@ -33,7 +33,10 @@ _GIGABYTES = {"sim-gold": Inventory(1000, max_unit=400)}
 
 @dataclass(slots=True)
 class _Present:
-    """The simulated volumes' present state; ``volumes`` has type id and volume by volume id."""
+    """The present state of the simulated volumes.
+
+    ``volumes`` has a pair of volume type id and volume, by volume id.
+    """
 
     reserved_types: dict[str, ReservedType] = field(default_factory=dict)
     users: dict[str, str] = field(default_factory=dict)
@@ -42,7 +45,10 @@ class _Present:
 
 
 class SimulatedVolumes:
-    """A VolumeCloud with the types in ``TYPES``, which computes its state from its journal."""
+    """A VolumeCloud (driver for volumes) that computes its state from its journal.
+
+    It has the volume types in ``TYPES``.
+    """
 
     needs_trust: ClassVar[bool] = False
 
@@ -108,7 +114,7 @@ class SimulatedVolumes:
     ) -> str:
         """Create a volume, as users can; return its id.
 
-        Raises SimulatedFailure beyond the quota, or if the project has no access.
+        Raises SimulatedFailure if the quota is exceeded, or the project has no access to the type.
         """
         present = self._present()
         quota, volumes = (

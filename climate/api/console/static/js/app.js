@@ -30,8 +30,12 @@ let visit = 0;
 let shown = null; // path and query of the page that is shown
 let signedOut = false; // the session is over and the user has closed the sign-in form
 
-/** Load the page that the address names. `focus`: move the focus to its heading. */
-async function show(focus) {
+/**
+ * Load the page that the address names.
+ * @param {boolean} focus whether the focus moves to the page
+ * @param {{keepHeader?: boolean}} [options] leave the header and its open menu as they are
+ */
+async function show(focus, { keepHeader = false } = {}) {
   const me = session.me;
   const path = belowRoot(location.pathname);
   const [match, section, load] = route(path);
@@ -39,7 +43,7 @@ async function show(focus) {
   const mine = visit;
   leavePage();
   shown = location.pathname + location.search;
-  navigation(me, section);
+  if (!keepHeader) navigation(me, section);
   const element = h("div", { class: section });
   replace(main, element);
   if (!load) return notFound(element);
@@ -102,6 +106,7 @@ export function entries(me) {
   return [
     ["calendar", "/console/", "Calendar", "calendar", can("calendar:get", "leases:get")],
     ["leases", "/console/leases", "Leases", "list", can("leases:get")],
+    ["new", "/console/new", "Reserve", "plus", can("leases:post")],
     ["resources", "/console/resources", "Resources", "server", can("resources:get")],
     ["limits", "/console/limits", "Limits", "clock", can("limits:get")],
     ["operations", "/console/operations/now", "Operations", "power", can("managers:get", "events:get", "utilisation:get")],
@@ -116,17 +121,19 @@ function navigation(me, section) {
   const isMinor = (key) => key === "subscriptions" || key === "feeds";
   const links = all.filter(([key]) => !isMinor(key) || key === section).map(([key, path, label]) =>
     link(path, label, { "aria-current": current(key) }));
-  const reserve = me.allowed["leases:post"]
-    ? link("/console/new", [icon("plus"), "Reserve"], { class: "reserve", "aria-current": current("new") }) : null;
-  replace(header, brand(), h("nav", { "aria-label": "Main" }, links, reserve),
+  replace(header, brand(), h("nav", { "aria-label": "Main" }, links),
     h("div", { class: "who" },
       h("span", { class: "project" }, "Project ", h("b", {}, name(me.project.name || me.project.id))),
-      h("span", { class: "zone" }, zoneName() === "UTC" ? h("b", {}, "UTC") : [`${zoneName()}, `, h("b", {}, offsetName())]),
+      h("span", { class: "zone" }, zoneWords()),
       accountMenu(session, all, { changed: start })));
-  const few = all.filter(([key]) => ["calendar", "leases", "resources"].includes(key));
-  if (me.allowed["leases:post"]) few.splice(2, 0, ["new", "/console/new", "Reserve", "plus"]);
+  const few = all.filter(([key]) => ["calendar", "leases", "new", "resources"].includes(key));
   replace(tabs, h("nav", { "aria-label": "Main, short" }, few.map(([key, path, label, symbol]) =>
     link(path, [icon(symbol), label], { "aria-current": current(key) }))));
+}
+
+/** "Berlin, UTC+1". */
+function zoneWords() {
+  return zoneName() === "UTC" ? [h("b", {}, "UTC")] : [`${zoneName()}, `, h("b", {}, offsetName())];
 }
 
 function brand() {
@@ -254,7 +261,11 @@ document.addEventListener("click", (event) => {
 addEventListener("popstate", () => {
   if (session && shown !== location.pathname + location.search) show(true);
 });
-document.addEventListener("zonechange", () => session && show(false));
+document.addEventListener("zonechange", () => {
+  if (!session) return;
+  replace(header.querySelector(".zone"), zoneWords());
+  show(false, { keepHeader: true });
+});
 document.addEventListener("connection", connection);
 onUnauthenticated(signInAgain);
 start();

@@ -19,7 +19,7 @@ export function accountMenu({ me, projects, authentication }, entries, { changed
       await api(method, "/console/session", { body });
       changed();
     } catch (error) {
-      problem.textContent = error.detail || String(error);
+      problem.textContent = plain(error.detail || String(error));
     }
   };
   const menu = h("div", { id: "account-menu", class: "menu", popover: "auto", role: "dialog", "aria-label": "Account" },

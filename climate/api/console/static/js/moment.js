@@ -3,7 +3,7 @@
 
 import { h, uid } from "./dom.js";
 import { field } from "./forms.js";
-import { clock, offsetName, toInput, utc, wallMoments, zoneName } from "./time.js";
+import { clock, offset, offsetName, toInput, utc, wallMoments, zoneName } from "./time.js";
 
 /**
  * @param {string} label
@@ -53,6 +53,6 @@ function offer(which, dates, date) {
 }
 
 function skipped(to) {
-  const from = clock(new Date(to.getTime() - 60_000));
+  const from = clock(new Date(to.getTime() + offset(new Date(to.getTime() - 60_000))), "UTC"); // by the old offset
   return `This time does not exist: the clocks go from ${from} to ${clock(to)}.`;
 }

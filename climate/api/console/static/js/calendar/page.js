@@ -1,6 +1,6 @@
 // The calendar page: toolbar, calendar, legend.
 
-import { get, query, root } from "../api.js";
+import { get, query } from "../api.js";
 import { announce, button, debounce, h, link } from "../dom.js";
 import { onChange } from "../live.js";
 import { queryOf, stateOf } from "./address.js";
@@ -79,13 +79,13 @@ function attachLive(view) {
 function attachCommands(view, tools, { navigate }) {
   const act = {
     today: () => today(view), goto: () => tools.open("date"), filter: () => tools.open("name"), help: showKeys,
-    new: () => navigate(root("/console/new")), leave: () => tools.bar.querySelector("input, button, select, a")?.focus(),
+    new: () => navigate("/console/new"), leave: () => tools.bar.querySelector("input, button, select, a")?.focus(),
   };
   view.addEventListener("command", ({ detail }) => act[detail]());
   view.addEventListener("activate", (event) => {
     if (event.defaultPrevented || event.detail.area !== "row" || event.detail.heading) return;
     const { interval, row } = event.detail;
-    if (interval?.lease && interval.lease.id) navigate(root(`/console/leases/${encodeURIComponent(interval.lease.id)}`));
+    if (interval?.lease && interval.lease.id) navigate(`/console/leases/${encodeURIComponent(interval.lease.id)}`);
     else if (interval) announce(`${row.name}: ${cellWords(interval)}, ${spanWords(interval.start, interval.end)}`);
   });
 }
@@ -126,7 +126,7 @@ function showEmpty(view, notice, { me }) {
   const words = typeWords(resourceType);
   if (!properties && !q) {
     notice.append(h("p", { class: "strong" }, `This cloud has no ${words.many} to reserve.`), me.allowed["resources:post"]
-      ? link(root("/console/resources"), "Register resources") : h("p", {}, "An administrator can register them."));
+      ? link("/console/resources", "Register resources") : h("p", {}, "An administrator can register them."));
     return;
   }
   notice.append(h("p", { class: "strong" }, q ? `No ${words.one} with \u201c${q}\u201d in its name matches.` : `No ${words.one} matches the filter.`));

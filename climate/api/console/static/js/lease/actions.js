@@ -1,22 +1,26 @@
 // What the owner does with a lease: prolong, change, end, delete. Each dialog sends If-Match.
 
 import { api } from "../api.js";
-import { announce, button, confirm, debounce, dialog, h, name, replace } from "../dom.js";
+import { announce, button, confirm, debounce, dialog, h, name, plain, replace } from "../dom.js";
 import { clearErrors, field, filledIn, problemNote } from "../forms.js";
 import { momentField } from "../moment.js";
 import { reservationFields } from "../request/reservation.js";
-import { duration, iso, moment, range, serverNow } from "../time.js";
+import { duration, iso, moment, range, utc } from "../time.js";
 import { latestEnd } from "./extension.js";
 import { refusal } from "./refusal.js";
-import { when } from "./parts.js";
-import { counted, differences } from "./words.js";
+import { note, when } from "./parts.js";
+import { differences } from "./words.js";
 
 const HOUR = 3600_000;
 
-/** Send a change of the lease, or check it; raises Problem. */
-function send(view, body, { dryRun = false, signal } = {}) {
-  const path = `/v2/leases/${view.lease.id}${dryRun ? "?dry_run=true" : ""}`;
-  return api("PATCH", path, { body, headers: { "If-Match": view.etag }, signal });
+/** Send a change of the lease in the state that `etag` names; raises Problem. */
+function send(view, body, etag = view.etag) {
+  return api("PATCH", `/v2/leases/${view.lease.id}`, { body, headers: { "If-Match": etag } });
+}
+
+/** Check a change of the lease as it is now; raises Problem. */
+async function dryRun(view, body, signal) {
+  return (await api("PATCH", `/v2/leases/${view.lease.id}?dry_run=true`, { body, signal })).body;
 }
 
 /**
@@ -27,71 +31,81 @@ function send(view, body, { dryRun = false, signal } = {}) {
  */
 function changeDialog(view, { title, action, fields, read, choose, wide = false }) {
   const result = h("div", { class: "check-result", role: "status" });
+  const conflictNote = h("div", { role: "alert" });
+  let base = { lease: view.lease, etag: view.etag }; // the state that the user has seen
   let aborter = new AbortController();
-  const check = debounce(() => dryRun(), 300);
-  async function dryRun() {
+  const check = debounce(async () => {
     aborter.abort();
     aborter = new AbortController();
     const body = read();
     if (!body || !Object.keys(body).length) return replace(result);
     try {
-      const { body: answer } = await send(view, body, { dryRun: true, signal: aborter.signal });
-      replace(result, h("p", { class: "fits" }, fitText(answer)));
+      replace(result, h("p", { class: "fits" }, fitText(await dryRun(view, body, aborter.signal))));
     } catch (error) {
       if (error.name !== "AbortError") showRefusal(error, body);
     }
-  }
+    return null;
+  }, 300);
   function showRefusal(error, body) {
-    if (error.status === 412) return conflict(body);
-    const window = { start: new Date(body.start && body.start !== "now" ? body.start : view.lease.start), end: new Date(body.end || view.lease.end) };
-    const types = view.lease.reservations.map((item) => item.resource_type);
+    const start = body.start && body.start !== "now" ? body.start : base.lease.start;
+    const window = { start: new Date(start), end: new Date(body.end || base.lease.end) };
+    const types = base.lease.reservations.map((item) => item.resource_type);
     const pick = (alternative) => { choose(alternative); check(); };
     replace(result, refusal(error, { ...window, types, choose: pick }));
   }
-  async function conflict(body) {
-    const before = view.lease;
+  async function conflict() {
     await view.reload();
-    const list = differences(before, view.lease).map(([what, one, other]) => h("li", {}, `${what}: `, name(shown(one)), " is now ", name(shown(other))));
-    replace(result, h("div", { class: "note care" }, h("div", {},
-      h("p", { class: "strong" }, "The lease has changed since you opened this."), h("ul", {}, list),
-      h("p", {}, "Your change is not made yet. Check it and send it again."))));
-    return body;
+    replace(conflictNote, changedNote(base.lease, view.lease));
+    base = { lease: view.lease, etag: view.etag };
+    check();
   }
   async function submit(event) {
     event.preventDefault();
     clearErrors(form);
     const body = read();
     if (!filledIn(form) || !body || yes.disabled) return;
+    if (!Object.keys(body).length) {
+      box.close();
+      return;
+    }
     check.cancel();
     aborter.abort();
     yes.disabled = true;
     try {
-      await send(view, body);
+      await send(view, body, base.etag);
       box.close();
       announce(`${title}: done.`);
       await view.reload();
     } catch (error) {
-      if (error.status) showRefusal(error, body);
+      if (error.status === 412) await conflict();
+      else if (error.status) showRefusal(error, body);
       else replace(result, problemNote(error));
     }
     yes.disabled = false;
   }
   const yes = h("button", { type: "submit", class: "button primary" }, action);
   const form = h("form", { class: "stack", novalidate: true, onsubmit: submit, oninput: check, onchange: check },
-    fields, result, h("div", { class: "actions" }, yes, button("Cancel", () => box.close())));
+    fields, conflictNote, result, h("div", { class: "actions" }, yes, button("Cancel", () => box.close())));
   const box = dialog({ title, content: form, wide, onClose: () => { check.cancel(); aborter.abort(); } });
   form.querySelector("input:not([type=radio]), select, textarea")?.focus();
   return { check, box };
+}
+
+/** What has changed of the lease since the user saw it. */
+function changedNote(before, after) {
+  const list = differences(before, after).map(([what, one, other]) =>
+    h("li", {}, `${what}: `, name(shown(one)), " is now ", name(shown(other)), "."));
+  return note("care", "warning", h("p", { class: "strong" }, "The lease has changed since you opened this."),
+    h("ul", {}, list), h("p", {}, "Your change is not made yet. Check it and send it again."));
 }
 
 function shown(text) {
   return /^\d{4}-\d\d-\d\dT/.test(text) ? moment(new Date(text)) : text;
 }
 
-function fitText({ reservations, lease }) {
-  const parts = reservations.filter((item) => typeof item.free === "number").map((item) =>
-    `${counted(item.free, item.resource_type)} free all through`);
-  return `This fits: ${range(new Date(lease.start), new Date(lease.end))}${parts.length ? `; ${parts.join(", ")}` : ""}.`;
+function fitText({ lease }) {
+  const [start, end] = [new Date(lease.start), new Date(lease.end)];
+  return `This fits: ${range(start, end)}, ${utc(start)} to ${utc(end)}.`;
 }
 
 /** Prolong: a new end, with the latest end that the service would admit. */
@@ -112,17 +126,23 @@ export function prolong(view) {
 }
 
 async function showLatest(view, place, set) {
-  const check = (end) => send(view, { end: iso(end) }, { dryRun: true });
   try {
-    const { end, isBound, reason } = await latestEnd(view.lease, check);
-    if (!end) replace(place, reason || "It cannot be prolonged.");
-    else {
-      replace(place, isBound ? "It can be prolonged until " : "It can be prolonged until at least ", h("b", {}, moment(end)), ". ",
-        button("Take this end", () => set(end), { kind: "link" }));
-    }
+    const found = await latestOf(view);
+    replace(place, latestWords(found), " ", found.end ? button("Take this end", () => set(found.end), { kind: "link" }) : null);
   } catch (error) {
-    replace(place, error.detail || "The latest end is not known.");
+    replace(place, plain(error.detail || "The latest end is not known."));
   }
+}
+
+/** The latest end that the lease can have now; raises Problem. */
+export function latestOf(view) {
+  return latestEnd(view.lease, (end) => dryRun(view, { end: iso(end) }));
+}
+
+/** What `latestOf` found, as a sentence. */
+export function latestWords({ end, isBound, reason }) {
+  if (!end) return `It cannot be prolonged. ${plain(reason)}`;
+  return h("span", {}, isBound ? "It can be prolonged until " : "It can be prolonged until at least ", h("b", {}, moment(end)), ", ", utc(end), ".");
 }
 
 /** Change: name, dates and the amounts of the reservations. */
@@ -183,21 +203,16 @@ export async function remove(view, leave) {
   });
 }
 
-/** Do something to the lease; a refusal is shown above the page, a conflict with what changed. */
+/** Do something to the lease. A refusal, or what changed meanwhile, is shown above the page. */
 async function attempt(view, action, text) {
   const before = view.lease;
   try {
     await action();
     if (text) announce(text);
     view.say(null);
+    if (view.isShown()) await view.reload();
   } catch (error) {
-    if (error.status === 412) {
-      await view.reload();
-      const list = differences(before, view.lease).map(([what, one, other]) => `${what}: ${shown(one)} is now ${shown(other)}`);
-      view.say(problemNote({ detail: "The lease has changed meanwhile, so nothing was done. Look at it and try again." }, [...list, ""]));
-      return;
-    }
-    view.say(problemNote(error));
+    await view.reload();
+    view.say(error.status === 412 ? changedNote(before, view.lease) : problemNote(error));
   }
-  if (serverNow() && view.isShown()) await view.reload();
 }

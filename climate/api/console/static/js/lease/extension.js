@@ -21,13 +21,18 @@ export async function latestEnd(lease, check) {
       if (next === present + FURTHEST) return { end: new Date(low), isBound: false, reason: "" };
     } else {
       high = next;
-      reason = problem.detail;
+      reason = reasonOf(problem);
     }
     next = candidate(low, high, problem, present);
     if (next === null) break;
   }
   if (low <= present) return { end: null, isBound: true, reason };
   return { end: new Date(low), isBound: true, reason };
+}
+
+/** Why a later end is refused, in one sentence. Pure. */
+export function reasonOf({ code, detail }) {
+  return code === "not_enough_resources" ? "Other leases have its resources after its end." : detail;
 }
 
 /** The next end to check, in ms; null once `low` is near enough to `high`. Pure. */

@@ -1,6 +1,6 @@
 // A refusal as an offer: what is missing, what is in the way, and what would fit instead.
 
-import { h, icon, link, name } from "../dom.js";
+import { h, icon, link, name, plain } from "../dom.js";
 import { problemNote } from "../forms.js";
 import { duration, range } from "../time.js";
 import { counted } from "./words.js";
@@ -49,7 +49,7 @@ function general(problem, type, extra) {
   const errors = (problem.body.errors || []).map((item) => item.detail);
   if (problem.code !== "limit_exceeded") return h("div", { class: "stack" }, problemNote(problem, errors), extra);
   return h("div", { class: "refusal" }, h("h3", {}, icon("refused"), refusalTitle(problem.body, type)),
-    h("p", {}, problem.detail), h("p", {}, link("/console/limits", "Show the limits")), extra);
+    h("p", {}, plain(problem.detail)), h("p", {}, link("/console/limits", "Show the limits")), extra);
 }
 
 function facts({ asked, free, matching }, start, end, type) {

@@ -52,9 +52,11 @@ function emptyText(lease) {
 
 function oneType(type, list, me) {
   const isHost = type === "physical:host";
-  const head = h("thead", {}, h("tr", {}, ["Name", "State", "What it has", "Ready at"].map((text, index) =>
-    h("th", { scope: "col", class: index === 2 ? "optional" : null }, text === "Name" && isHost ? "Host" : text))));
-  const body = h("tbody", {}, list.map((item, index) => row(item, me, index >= SHOWN)));
+  const isTimed = list.some((item) => item.ready_at);
+  const columns = [isHost ? "Host" : "Name", "State", "What it has", ...(isTimed ? ["Ready at"] : [])];
+  const head = h("thead", {}, h("tr", {}, columns.map((text, index) =>
+    h("th", { scope: "col", class: index === 2 ? "optional" : null }, text))));
+  const body = h("tbody", {}, list.map((item, index) => row(item, me, { isHidden: index >= SHOWN, isTimed })));
   const more = list.length > SHOWN ? button(`Show all ${list.length}`, (event) => {
     for (const line of body.children) line.hidden = false;
     event.target.remove();
@@ -63,21 +65,24 @@ function oneType(type, list, me) {
     h("div", { class: "table" }, h("table", {}, h("caption", { class: "visually-hidden" }, typeTitle(type)), head, body)), more);
 }
 
-function row(item, me, isHidden) {
+function row(item, me, { isHidden, isTimed }) {
   const [text, symbol] = resourceState(item.state);
   const at = item.ready_at ? new Date(item.ready_at) : null;
   const title = me.allowed["resources:get"] ? link(`/console/resources/${encodeURIComponent(item.id)}`, name(item.name), { "data-focus": `r-${item.id}` }) : name(item.name);
   return h("tr", { hidden: isHidden, "data-resource": item.id },
     h("th", { scope: "row" }, title),
-    h("td", {}, icon(symbol), " ", text, item.handed_over === false ? h("small", { class: "quiet line" }, "not handed over yet") : null),
-    h("td", { class: "optional" }, name([share(item.amounts), propertyWords(item.properties)].filter(Boolean).join(", "))),
-    h("td", {}, at ? h("time", { datetime: item.ready_at, title: moment(at) }, shortMoment(at)) : h("span", { class: "quiet" }, "")));
+    h("td", {}, h("span", { class: "nowrap" }, icon(symbol), " ", text),
+      item.handed_over === false ? h("small", { class: "quiet line" }, "not handed over yet") : null),
+    h("td", { class: "optional" }, name(propertyWords(item.properties)),
+      Object.keys(item.amounts || {}).length ? h("small", { class: "quiet line" }, `Of it ${shareWords(item.amounts)}`) : null),
+    isTimed ? h("td", {}, at ? h("time", { datetime: item.ready_at, title: moment(at) }, shortMoment(at)) : null) : null);
 }
 
-/** The part of a shared resource that the lease has. */
-function share(parts) {
-  const entries = Object.entries(parts || {});
-  return entries.length ? `holds ${entries.map(([key, value]) => `${value} ${key}`).join(", ")}` : "";
+const CLASSES = { VCPU: "vCPUs", PCPU: "dedicated CPUs", MEMORY_MB: "MB memory", DISK_GB: "GB", VOLUMES: "volumes", GIGABYTES: "GB" };
+
+/** The part of a shared resource that the lease has: "4 vCPUs, 2048 MB memory". Pure. */
+export function shareWords(parts) {
+  return Object.entries(parts).map(([key, value]) => `${value} ${CLASSES[key] || key}`).join(", ");
 }
 
 function ready(readiness) {

@@ -2,10 +2,10 @@
 
 import { h, name, replace } from "../dom.js";
 import { field } from "../forms.js";
+import { contents, typeTitle } from "../lease/words.js";
 import { leaseLink, leaseStatus, when } from "../tables/cells.js";
 import { keepFresh } from "../tables/refresh.js";
 import { PagedTable, rememberParams } from "../tables/table.js";
-import { typeTitle } from "../tables/types.js";
 
 const STATUSES = [["", "Not over"], ["ACTIVE", "Running"], ["PENDING", "Later"], ["ERROR", "Failed"], ["TERMINATED", "Ended"], ["all", "All"]];
 const OPEN = ["PENDING", "STARTING", "ACTIVE", "UPDATING", "TERMINATING", "DELETING", "ERROR"];
@@ -42,7 +42,7 @@ function columns() {
     { label: "Status", class: "nowrap", cell: leaseStatus },
     { label: "Project", cell: (lease) => name(lease.project_id) },
     { label: "Owner", cell: (lease) => name(lease.user_id) },
-    { label: "Resources", cell: (lease) => [...new Set(lease.reservations.map((item) => typeTitle(item.resource_type)))].join(", ") },
+    { label: "Resources", cell: (lease) => contents(lease.reservations) },
     { label: "Start", sort: "start", cell: (lease) => when(lease.start) },
     { label: "End", sort: "end", cell: (lease) => when(lease.end) },
   ];

@@ -1,12 +1,12 @@
 // Resources that climate does not book: in quarantine, or failing.
 
 import { button, h, name, replace } from "../dom.js";
+import { typeTitle } from "../lease/words.js";
 import { endQuarantine, may, quarantineDialog } from "../tables/actions.js";
 import { ago, leaseLink, resourceLink, stateOf, when } from "../tables/cells.js";
 import { shortProperties } from "../tables/properties.js";
 import { keepFresh } from "../tables/refresh.js";
 import { PagedTable } from "../tables/table.js";
-import { typeTitle } from "../tables/types.js";
 
 /** Show the tab. */
 export async function show(element, { me }) {

@@ -1,6 +1,6 @@
 // Now: alarms, work that is overdue, and the managers that do it.
 
-import { get, query } from "../api.js";
+import { get } from "../api.js";
 import { h, icon, name, replace } from "../dom.js";
 import { loading } from "../forms.js";
 import { duration } from "../time.js";

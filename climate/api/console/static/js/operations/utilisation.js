@@ -3,11 +3,12 @@
 import { get, query } from "../api.js";
 import { h, name, plain, replace } from "../dom.js";
 import { field, loading } from "../forms.js";
+import { typeTitle } from "../lease/words.js";
+import { propertiesOf } from "../request/reservation.js";
 import { clock, day, fields, iso, midnight, serverNow } from "../time.js";
 import { count } from "../tables/cells.js";
-import { knownProperties } from "../tables/properties.js";
 import { rememberParams } from "../tables/table.js";
-import { typesWithResources, typeTitle } from "../tables/types.js";
+import { typesWithResources } from "../tables/types.js";
 
 const BY = [["type", "Type"], ["project", "Project"], ["property", "Property"]];
 // [key, label, days back, days ahead, period]
@@ -50,7 +51,7 @@ class HeatMap {
 
   async suggest() {
     try {
-      const known = await knownProperties(this.type.value);
+      const known = await propertiesOf(this.type.value);
       replace(this.names, known.map((item) => h("option", { value: item.name })));
     } catch {
       this.names.replaceChildren(); // people write the name of the property

@@ -1,16 +1,16 @@
 // The page of one lease: what it is, when, its resources, what happened, and what can be done.
 
 import { Problem, api, get, root } from "../api.js";
-import { announce, button, dialog, h, icon, link, name, replace } from "../dom.js";
+import { announce, button, dialog, h, icon, link, name, plain, replace } from "../dom.js";
 import { loading } from "../forms.js";
-import { change, endNow, prolong, remove } from "../lease/actions.js";
+import { change, endNow, latestOf, latestWords, prolong, remove } from "../lease/actions.js";
 import { history } from "../lease/history.js";
 import { limitMeters } from "../lease/limits.js";
 import { badges, copyable, missing, note, when } from "../lease/parts.js";
 import { resourceTable } from "../lease/resources.js";
 import { timeline } from "../lease/timeline.js";
 import { usage } from "../lease/usage.js";
-import { contents, counted, amounts, eventWords, expressionText, isDelayed, isOver, label, state, summary, typeTitle, unitOf } from "../lease/words.js";
+import { amounts, eventWords, expressionText, isDelayed, isOver, label, state, summary, typeTitle } from "../lease/words.js";
 import { onChange } from "../live.js";
 import { resourceTypes } from "../request/reservation.js";
 import { clock, moment, serverNow, shortMoment } from "../time.js";
@@ -30,13 +30,12 @@ class LeaseView {
     this.context = context;
     this.lease = null;
     this.etag = "";
-    this.extras = { resources: null, next: null, readiness: null, limits: null, notifications: [] };
+    this.extras = { resources: null, readiness: null, limits: null, notifications: [] };
     this.sections = new Map(); // what each part shows, as text
     this.isClosed = false;
   }
 
   async open() {
-    this.context.title("Lease");
     const waiting = h("div", { class: "page" });
     replace(this.element, waiting);
     try {
@@ -93,6 +92,23 @@ class LeaseView {
       may["limits:get"] ? quietly("limits", get("/v2/limits", options)) : null,
     ]);
     if (!this.isClosed && this.lease) this.render();
+    this.findLatestEnd();
+  }
+
+  /** Find out until when the lease can be prolonged, once for each state of it. */
+  async findLatestEnd() {
+    const { lease, context: { me } } = this;
+    const key = `${this.etag} ${lease.end}`;
+    if (this.latestKey === key || !me.allowed["leases:put"] || !["ACTIVE", "PENDING"].includes(lease.status)) return;
+    this.latestKey = key;
+    try {
+      const found = await latestOf(this);
+      if (this.latestKey !== key || this.isClosed) return;
+      this.extras.latest = found;
+      this.render();
+    } catch {
+      // The dialog says why it is not known.
+    }
   }
 
   /** Fetch again, in the background; says aloud what has changed of the status. */
@@ -151,7 +167,7 @@ class LeaseView {
     const part = (key, tag = "section", className = "card") => h(tag, { class: className, "data-part": key });
     this.message = h("div", { role: "alert" });
     this.parts = Object.fromEntries(["title", "warning", "time", "resources", "use", "past", "next", "asked", "limits"].map((key) =>
-      [key, key === "title" || key === "warning" ? part(key, "div", key) : part(key)]));
+      [key, key === "title" || key === "warning" ? part(key, "div", `lease-${key}`) : part(key)]));
     const { title, warning, time, resources, use, past, next, asked, limits } = this.parts;
     replace(this.element, h("div", { class: "page lease" }, title, this.message, warning,
       h("div", { class: "columns" }, h("div", {}, time, resources, use, past), h("div", {}, asked, next, limits))));
@@ -162,8 +178,7 @@ class LeaseView {
     if (this.isClosed || !this.lease) return;
     const now = serverNow();
     const { lease, extras } = this;
-    this.context.title === this.titled || (this.titled = this.context.title);
-    if (document.title.indexOf(lease.name) !== 0) document.title = `${lease.name} - climate`;
+    this.showTitle();
     this.part("title", [lease.name, lease.status, lease.degraded, summary(lease, now), state(lease, now)], () => this.head(now));
     this.part("warning", [lease.degraded, lease.trust_lost, lease.status, extras, isDelayed(lease, now)], () => warnings(lease, extras, now));
     this.part("time", [lease, Math.floor(now / TICK), extras.readiness], () => [h("h2", {}, "Time"), timeline(lease, { now, ready: preparedFrom(lease, extras) })]);
@@ -172,7 +187,14 @@ class LeaseView {
     this.part("past", [lease, extras.notifications], () => past(lease, extras.notifications));
     this.part("next", [lease.events], () => upcoming(lease));
     this.part("asked", [lease], () => askedFor(lease, () => this.showJson()));
-    this.part("limits", [extras.limits], () => limitMeters(extras.limits));
+    this.part("limits", [extras.limits, extras.latest, isOver(lease)], () => limitPart(lease, extras));
+  }
+
+  /** The name of the lease as the title of the page, announced once. */
+  showTitle() {
+    if (this.titled === this.lease.name) return;
+    this.titled = this.lease.name;
+    this.context.title(plain(this.titled));
   }
 
   /** Draw a part again only if what it shows has changed; the focus stays on the same control. */
@@ -192,10 +214,10 @@ class LeaseView {
     const { lease } = this;
     return [
       h("p", { class: "crumbs" }, link("/console/leases", "Leases", { "data-focus": "leases" }), " / ", name(lease.name)),
-      h("div", { class: "title" }, h("div", { class: "heading" }, h("h1", {}, name(lease.name)),
-        h("div", { class: "badges", id: "status" }, badges(lease, now))),
-      h("div", { class: "actions" }, this.actions())),
-      h("p", { class: "subtitle" }, summary(lease, now)),
+      h("div", { class: "title" }, h("h1", {}, name(lease.name)),
+        h("div", { class: "badges", id: "status" }, badges(lease, now)),
+        h("div", { class: "actions" }, this.actions()),
+        h("p", { class: "subtitle" }, summary(lease, now))),
     ];
   }
 
@@ -298,6 +320,14 @@ function askedFor(lease, showJson) {
       h("a", { href: root(`/v2/leases/${lease.id}/calendar.ics`), download: "", "data-focus": "ics" }, "Calendar file (.ics)"))];
 }
 
+/** Bars of the limits, and until when the lease can be prolonged. */
+function limitPart(lease, { limits, latest }) {
+  const bars = limitMeters(limits);
+  const text = latest && !isOver(lease) ? h("p", { class: "quiet", id: "latest-end" }, latestWords(latest)) : null;
+  if (!text) return bars;
+  return [bars || h("h2", {}, "Prolonging"), text];
+}
+
 const FILTERS = ["resource_properties", "hypervisor_properties", "network_properties"];
 
 function asked(reservation, pair) {
@@ -312,6 +342,6 @@ function asked(reservation, pair) {
 }
 
 function isTold(key, value) {
-  if (["min", "max", "amount", "before_end", "on_start", "on_end", "template", "files", "server", ...FILTERS].includes(key)) return false;
+  if (["min", "max", "amount", "volume_type_id", "before_end", "on_start", "on_end", "template", "files", "server", ...FILTERS].includes(key)) return false;
   return value !== null && value !== "" && !(typeof value === "object" && !Object.keys(value).length);
 }

@@ -11,7 +11,7 @@ import { iso, range, serverNow } from "../time.js";
 
 const PAGE = 50;
 const STATES = {
-  current: ["Present and future", ["CREATING", "PENDING", "STARTING", "ACTIVE", "UPDATING", "TERMINATING", "DELETING", "ERROR"]],
+  current: ["Now and later", ["CREATING", "PENDING", "STARTING", "ACTIVE", "UPDATING", "TERMINATING", "DELETING", "ERROR"]],
   later: ["Scheduled", ["CREATING", "PENDING"]],
   running: ["Running", ["STARTING", "ACTIVE", "UPDATING", "TERMINATING"]],
   failed: ["Failed", ["ERROR"]],
@@ -40,7 +40,7 @@ export async function mount(element, { me, params, navigate, title }) {
   const body = h("div", { class: "card", id: "leases" });
   const reserve = me.allowed["leases:post"] ? link("/console/new", [icon("plus"), "Reserve"], { class: "button primary" }) : null;
   replace(element, h("div", { class: "page" },
-    h("div", { class: "title" }, h("h1", { class: "grow" }, "Leases"), h("div", { class: "actions" }, reserve)),
+    h("div", { class: "title" }, h("h1", {}, "Leases"), h("div", { class: "actions" }, reserve)),
     filters(me, params, navigate), body));
   const view = { me, params, navigate, body, before: null };
   await loading(body, () => load(view), "leases");

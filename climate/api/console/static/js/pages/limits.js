@@ -3,18 +3,17 @@
 import { get } from "../api.js";
 import { h, icon, link, name, replace } from "../dom.js";
 import { loading } from "../forms.js";
+import { contents } from "../lease/words.js";
 import { duration, iso, serverNow } from "../time.js";
 import { count, leaseLink, leaseStatus, meter, when } from "../tables/cells.js";
 import { keepFocus, keepFresh } from "../tables/refresh.js";
 import { PagedTable } from "../tables/table.js";
-import { loadTypes, typeTitle } from "../tables/types.js";
 
 const HOUR = 3600;
 
 /** Show the limits. */
 export async function mount(element, context) {
   context.title("Limits");
-  await loadTypes();
   const { me } = context;
   const boxes = h("div");
   const table = leasesTable(me);
@@ -85,7 +84,7 @@ function leasesTable(me) {
     columns: [
       { label: "Lease", sort: "name", header: true, cell: (lease) => leaseLink(lease.id, lease.name) },
       { label: "Status", cell: leaseStatus, class: "nowrap" },
-      { label: "Resources", cell: (lease) => lease.reservations.filter((item) => item.status !== "deleted").map((item) => h("div", {}, asked(item))) },
+      { label: "Resources", cell: (lease) => contents(lease.reservations) },
       { label: "Owner", cell: (lease) => (lease.user_id === me.user.id ? "You" : name(lease.user_id)) },
       { label: "Start", sort: "start", cell: (lease) => when(lease.start) },
       { label: "End", sort: "end", cell: (lease) => when(lease.end) },
@@ -93,12 +92,4 @@ function leasesTable(me) {
     ],
     empty: () => [h("p", {}, "No lease counts towards the limits."), me.allowed["leases:post"] ? h("p", {}, link("/console/new", "Make a lease")) : null],
   });
-}
-
-/** "2 to 4 hosts": how much a reservation asks for. */
-function asked({ resource_type: type, params }) {
-  const least = params.min ?? params.amount ?? params.size ?? 1;
-  const most = params.max ?? least;
-  const title = typeTitle(type).toLowerCase();
-  return `${least === most ? least : `${least} to ${most}`} ${Number(most) === 1 ? title.replace(/s$/, "") : title}`;
 }

@@ -2,7 +2,7 @@
 // filled in while one types, and sends it once.
 
 import { get, requestKey } from "../api.js";
-import { announce, button, debounce, h, icon, link, replace } from "../dom.js";
+import { announce, button, debounce, h, icon, link, plain, replace } from "../dom.js";
 import { clearErrors, field, filledIn, loading, problemNote, setError } from "../forms.js";
 import { limitMeters } from "../lease/limits.js";
 import { note } from "../lease/parts.js";
@@ -82,13 +82,15 @@ class RequestForm {
 
   build(changed) {
     this.send = h("button", { type: "submit", class: "button primary", id: "reserve" }, "Reserve");
-    const form = h("form", { class: "stack wide", novalidate: true, "aria-label": "New lease", onsubmit: (event) => this.submit(event), oninput: changed, onchange: changed },
-      h("div", { class: "card" }, field("Name", this.name, "1 to 80 characters; it need not be unique.")),
-      this.list, this.adder(), this.when.element, this.reminders.element, this.problem,
-      h("div", { class: "actions" }, this.send, button("Clear the form", () => this.clear(), { kind: "quiet" })));
-    this.form = form;
-    return h("div", { class: "columns" }, h("div", {}, form),
-      h("div", { class: "beside" }, this.checks.result, this.checks.windows, this.checks.limits));
+    const listen = { onsubmit: (event) => this.submit(event), oninput: changed, onchange: changed };
+    this.form = h("form", { class: "columns request", novalidate: true, "aria-label": "New lease", ...listen },
+      h("div", { class: "asked" },
+        h("div", { class: "card" }, field("Name", this.name, "1 to 80 characters; it need not be unique.")),
+        this.list, this.adder(), this.when.element, this.reminders.element),
+      h("div", { class: "beside" }, this.checks.result, this.checks.windows, this.checks.limits),
+      h("div", { class: "send" }, this.problem,
+        h("div", { class: "actions" }, this.send, button("Clear the form", () => this.clear(), { kind: "quiet" }))));
+    return this.form;
   }
 
   adder() {
@@ -200,7 +202,7 @@ class RequestForm {
     });
     this.send.textContent = "Reserve";
     replace(this.problem, note("bad", "refused",
-      h("p", {}, h("b", {}, "It is not known whether this was reserved. "), error.detail),
+      h("p", {}, h("b", {}, "It is not known whether this was reserved. "), plain(error.detail)),
       h("p", {}, "Try again: the service carries out the same request only once. Before you change the form, look into ", link("/console/leases", "your leases"), "."),
       h("div", { class: "actions" }, again, discard)));
     again.focus();

@@ -2,7 +2,6 @@
 
 import { h, link, replace } from "../dom.js";
 import { may } from "../tables/actions.js";
-import { loadTypes } from "../tables/types.js";
 
 const any = (...rules) => (me) => rules.some((rule) => may(me, rule));
 
@@ -29,7 +28,7 @@ export async function mount(element, context) {
     h("nav", { class: "segments", "aria-label": "Operations" }, allowed.map(([item, words]) =>
       link(`/console/operations/${item}`, words, { "aria-current": item === key ? "page" : null }))),
     h("h2", { class: "visually-hidden" }, label), content));
-  const [{ show }] = await Promise.all([load(), loadTypes()]);
+  const { show } = await load();
   return show(content, context);
 }
 

@@ -3,6 +3,7 @@
 import { get, query } from "../api.js";
 import { button, h, icon, link, name, plain, replace } from "../dom.js";
 import { loading } from "../forms.js";
+import { typeTitle } from "../lease/words.js";
 import { duration, iso, midnight, serverNow } from "../time.js";
 import { endQuarantine, may, quarantineDialog, removeResources } from "../tables/actions.js";
 import { ago, count, facts, leaseLink, plural, stateKey, stateOf, when } from "../tables/cells.js";
@@ -10,13 +11,11 @@ import { feedDialog } from "../tables/feed_dialog.js";
 import { allProperties } from "../tables/properties.js";
 import { keepFocus, keepFresh } from "../tables/refresh.js";
 import { plainTable } from "../tables/table.js";
-import { loadTypes, typeTitle } from "../tables/types.js";
 import { bookingsOf, WEEKS, weekChart } from "../tables/weeks.js";
 
 /** Show the resource `context.id`. */
 export async function mount(element, context) {
   context.title("Resource");
-  await loadTypes();
   const page = new ResourcePage(context);
   replace(element, page.element);
   let stop = null;

@@ -3,21 +3,22 @@
 import { query } from "../api.js";
 import { button, debounce, h, icon, link, name, replace } from "../dom.js";
 import { field } from "../forms.js";
+import { typeTitle } from "../lease/words.js";
+import { propertiesOf } from "../request/reservation.js";
 import { moment } from "../time.js";
 import { endQuarantine, may, quarantineDialog, registerDialog, removeResources } from "../tables/actions.js";
 import { leaseLink, plural, resourceLink, STATE_CHOICES, stateKey, stateOf } from "../tables/cells.js";
 import { expressionText, parseExpression } from "../tables/expression.js";
-import { knownProperties, propertiesOf, PropertiesField, shortProperties } from "../tables/properties.js";
+import { PropertiesField, seenProperties, shortProperties } from "../tables/properties.js";
 import { keepFresh } from "../tables/refresh.js";
 import { PagedTable, rememberParams } from "../tables/table.js";
-import { loadTypes, typesWithResources, typeTitle } from "../tables/types.js";
+import { typesWithResources } from "../tables/types.js";
 
 const TYPING = 250; // ms at rest before the list is asked for
 
 /** Show the resources. */
 export async function mount(element, context) {
   context.title("Resources");
-  await loadTypes();
   const page = new ResourcesPage(context);
   replace(element, page.element);
   page.table.load();
@@ -112,9 +113,9 @@ class ResourcesPage {
 
   async suggestions() {
     try {
-      return await knownProperties(this.type);
+      return await propertiesOf(this.type);
     } catch {
-      return propertiesOf(this.table.items || []);
+      return seenProperties(this.table.items || []);
     }
   }
 

@@ -1,18 +1,17 @@
 // Subscriptions of the project: create, change, suspend, delete; what the receiver did not accept.
 
-import { api, post } from "../api.js";
+import { api } from "../api.js";
 import { announce, button, confirm, h, icon, name, plain, replace } from "../dom.js";
 import { check, problemNote } from "../forms.js";
+import { typeTitle } from "../lease/words.js";
 import { count, leaseLink, when } from "../tables/cells.js";
 import { keepFresh } from "../tables/refresh.js";
 import { deadLettersDialog, subscriptionDialog } from "../tables/subscription_dialogs.js";
 import { PagedTable } from "../tables/table.js";
-import { loadTypes, typeTitle } from "../tables/types.js";
 
 /** Show the subscriptions. */
 export async function mount(element, { me, title }) {
   title("Subscriptions");
-  await loadTypes();
   const page = subscriptionsList(me);
   replace(element, h("div", { class: "page" },
     h("div", { class: "title" }, h("h1", { class: "grow" }, "Subscriptions"), h("div", { class: "actions" }, page.create)),
@@ -49,7 +48,7 @@ class SubscriptionsList {
 
   columns() {
     return [
-      { label: "Receiver", header: true, cell: ({ url }) => h("span", { class: "url" }, name(url.replace(/^https:\/\//, ""))) },
+      { label: "Receiver", header: true, cell: ({ url }) => address(url) },
       { label: "Notifications", cell: filters },
       ...(this.all && this.all.checked ? [{ label: "Project", cell: (item) => (item.all_projects ? "All projects" : name(item.project_id)) }] : []),
       { label: "State", cell: state },
@@ -100,6 +99,12 @@ class SubscriptionsList {
     return [h("p", { class: "strong" }, this.all.checked ? "No project has a subscription." : "The project has no subscription."),
       h("p", {}, "With one, your service learns of each change of a lease without asking for it.")];
   }
+}
+
+/** An address without its scheme, which breaks at slashes if it is long. */
+function address(url) {
+  const parts = plain(url.replace(/^https:\/\//, "")).split("/");
+  return h("bdi", {}, parts.map((part, at) => (at ? ["/", h("wbr"), part] : part)));
 }
 
 function filters({ event_types: types, lease_id: lease, resource_type: type }) {

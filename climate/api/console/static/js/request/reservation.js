@@ -41,7 +41,7 @@ export function reservationFields(known, type, params = {}, { isChange = false, 
   const list = parameters(known.get(type)?.schema || { properties: {} }, { unit });
   const inputs = new Map();
   const place = (parameter) => {
-    const value = params[parameter.key] ?? (isChange ? null : first(parameter));
+    const value = parameter.key === "min" && params.min === params.max ? "" : params[parameter.key] ?? (isChange ? null : first(parameter));
     const control = makeControl(parameter, value, type, changed);
     inputs.set(parameter.key, { parameter, ...control });
     return control.element;

@@ -1,7 +1,7 @@
 // What the service says about a request while the user fills the form: the dry run and free windows.
 
 import { api, post } from "../api.js";
-import { h, icon, replace } from "../dom.js";
+import { h, icon, plain, replace } from "../dom.js";
 import { problemNote } from "../forms.js";
 import { limitMeters } from "../lease/limits.js";
 import { refusal } from "../lease/refusal.js";
@@ -105,7 +105,7 @@ function freeText({ resource_type: type, asked, free, matching }) {
 
 function searchProblem(error) {
   if (error.status === 400) return "Fill in the form.";
-  return error.detail || "The search has failed.";
+  return plain(error.detail || "The search has failed.");
 }
 
 /** Send the request; resolves to `{lease}`, or `{unknown: true}` if it is not known what became of it. */

@@ -7,7 +7,7 @@ import { isLocked, isOpen } from "./machine.js";
 import { browsingIntent, selectedIntent } from "./keys.js";
 import { leaseOf } from "./request.js";
 import { ghostsOf } from "./overlay.js";
-import { noun, span, spell } from "./wording.js";
+import { noun, spell } from "./wording.js";
 
 const DAY = 86_400_000;
 const AHEAD = 28; // days that a search for the soonest windows covers
@@ -50,6 +50,7 @@ export class Acts {
   #begin(drag) {
     const core = this.#core;
     if (isLocked(core.state)) return false;
+    core.bar.note("");
     drag.before = core.state;
     core.touch = drag.touch;
     if (drag.kind === "stretch") return this.#beginNew(drag);
@@ -65,10 +66,7 @@ export class Acts {
     if (!this.#mayBegin(hit)) return false;
     const { times, view } = core;
     const time = view.snap(hit.time);
-    if (time < times.now - times.step) {
-      announce("This time is past.");
-      return false;
-    }
+    if (time < times.now - times.step) return this.#refuse("This time is past.");
     const selection = this.#fresh(hit, time, drag.touch ? view.state.duration * 1000 : undefined);
     core.dispatch({ type: "select", selection, held: true });
     return true;
@@ -76,16 +74,18 @@ export class Acts {
 
   #mayBegin(hit) {
     const { view } = this.#core;
-    if (this.#core.blocked()) {
-      announce(this.#core.blocked());
-      return false;
-    }
+    if (this.#core.blocked()) return this.#refuse(this.#core.blocked());
     // A bucket of a quarter says nothing about a row at a certain hour.
-    if (hit.area === "row" && (view.state.zoom === "quarter" || this.#core.type !== "physical:host")) {
-      announce(this.#core.type === "physical:host" ? "Zoom in to reserve a certain row." : `Reserve ${noun(this.#core.type)} in the topmost row.`);
-      return false;
-    }
+    const isHost = this.#core.type === "physical:host";
+    if (hit.area === "row" && !isHost) return this.#refuse(`Reserve ${noun(this.#core.type)} in the topmost row, "Any matching".`);
+    if (hit.area === "row" && view.state.zoom === "quarter") return this.#refuse("Zoom in to reserve a certain host.");
     return hit.area === "band" || Boolean(hit.row?.id);
+  }
+
+  // Says why a gesture does nothing, to everybody: the note is an alert.
+  #refuse(text) {
+    this.#core.bar.note(text);
+    return false;
   }
 
   #fresh(hit, time, length, tapped = false) {
@@ -102,8 +102,7 @@ export class Acts {
     const lease = leaseOf(hit.interval.lease);
     const { now } = core.times;
     if (!core.may("leases:put") || !canChange(lease, part, now)) {
-      announce(hasStarted(lease, now) && lease.end > now ? "The lease has started: only its end can change." : "This lease cannot change.");
-      return false;
+      return this.#refuse(hasStarted(lease, now) && lease.end > now ? "This lease has started: only its end can change." : "This lease cannot change now.");
     }
     const selection = beginChange(lease, part, { place: "rows", rows: [rowOf(hit.row)], now });
     if (drag) drag.from = selection;
@@ -190,12 +189,14 @@ export class Acts {
     const hit = event.detail;
     const core = this.#core;
     const isTime = (hit.area === "band" || hit.area === "row") && !hit.heading;
-    if (!isTime || isLocked(core.state)) return;
+    if (!isTime || isLocked(core.state)) return undefined;
+    core.bar.note("");
     const ghost = hit.area === "band" && ghostsOf(core.state).find(({ start, end }) => start <= hit.time && hit.time < end);
     if (ghost) return this.#taken(event, () => this.choose(ghost.letter));
     if (this.#isSecondTap(hit)) return this.#taken(event, () => this.#tapEnd(hit));
     if (hit.interval?.lease) return this.#taken(event, () => core.context.navigate(`/console/leases/${encodeURIComponent(hit.interval.lease.id)}`));
-    if (hit.interval && ![5, 6].includes(hit.interval.kind)) return announce(occupied(hit.interval));
+    // What is taken by others is nothing to open: the page says what it is.
+    if (hit.interval && ![5, 6].includes(hit.interval.kind)) return undefined;
     if (hit.area === "row" && !hit.row?.id) return undefined;
     return this.#taken(event, () => this.#tapStart(hit));
   }
@@ -215,9 +216,9 @@ export class Acts {
   #tapStart(hit) {
     const core = this.#core;
     const { view, times } = core;
-    if (!this.#mayBegin(hit)) return;
+    if (!this.#mayBegin(hit)) return undefined;
     const snapped = view.snap(hit.time);
-    if (snapped < times.now - times.step) return announce("This time is past.");
+    if (snapped < times.now - times.step) return this.#refuse("This time is past.");
     core.touch = matchMedia("(pointer: coarse)").matches;
     core.dispatch({ type: "select", selection: this.#fresh(hit, snapped, view.state.duration * 1000, true) });
     return undefined;
@@ -479,9 +480,4 @@ function spread(selection, part) {
 
 function laterEnd(end, selection, last) {
   return end > selection.start ? end : last;
-}
-
-function occupied({ start, end, kind }) {
-  const what = ["Taken", "Yours", "Cleaning", "Not bookable", "Held"][kind] ?? "Taken";
-  return `${what}, ${span({ start, end })}.`;
 }

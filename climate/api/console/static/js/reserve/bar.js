@@ -56,9 +56,10 @@ export class Bar {
     this.#invalid(this.#filter, text);
   }
 
-  /** Say something below the bar; `action`: a label and what it does. */
+  /** Say something below the bar, "" for nothing; `action`: a label and what it does. */
   note(text, action = null) {
     this.#clear();
+    if (!text) return;
     replace(this.#problem, h("span", {}, text), action && button(action[0], () => { this.#clear(); action[1](); }));
     this.#problem.hidden = false;
   }

@@ -168,7 +168,7 @@ export class Card {
     const { selection } = state;
     const before = selection.purpose === "change" && (selection.start !== selection.lease.start || selection.end !== selection.lease.end);
     replace(this.#parts.when,
-      selection.purpose === "change" && [h("span", { class: "strong" }, name(selection.lease.name)), h("br")],
+      selection.purpose === "change" && state.phase !== "done" && [h("span", { class: "strong" }, name(selection.lease.name)), h("br")],
       h("b", {}, wording.span(selection)), h("br"), h("span", { class: "quiet" }, wording.utcSpan(selection)),
       before && [h("br"), h("span", { class: "quiet" }, `Before: ${wording.span(selection.lease)}`)]);
     this.#parts.when.hidden = kindOf(state) === "refused" && selection.purpose === "new";

@@ -83,9 +83,9 @@ export class Gestures {
     this.#press = null;
     if (!press) return;
     const drag = { kind: press.kind, hit: press.hit, touch: press.touch, x: press.x, y: press.y };
+    this.#dragged = true;
     if (!this.#on.begin(drag)) return;
     this.#drag = drag;
-    this.#dragged = true;
     try {
       this.#view.element.setPointerCapture(press.id);
     } catch {

@@ -86,8 +86,9 @@ export function freeSentence({ free, matching, resources }, selection, type) {
   if (selection.purpose === "change") return "All that the lease has stay free for it.";
   if (free === null) return `The service has not counted the free ${noun(type)}; the lease fits.`;
   if (selection.place === "rows" && selection.rows.length === 1) return "Free all through.";
+  if (selection.place === "rows" && free === selection.rows.length) return `All ${free} are free all through.`;
   const of = matching === null || type !== "physical:host" ? "" : ` of ${grouped(matching)}`;
-  const ticked = resources.length ? " (ticked)" : "";
+  const ticked = resources.length && selection.place === "band" ? " (ticked)" : "";
   const which = free > selection.amount || selection.place === "band"
     ? ` Which ${selection.amount === 1 ? "one" : selection.amount} you get is decided when you reserve.` : "";
   return `${grouped(free)}${of} ${free === 1 ? "is" : "are"} free all through${ticked}.${which}`;

@@ -1,13 +1,14 @@
 // Contents of table cells and fact lists: moments, states, leases, meters.
 
 import { h, icon, link, name, uid } from "../dom.js";
+import { badges } from "../lease/parts.js";
 import { duration, moment, serverNow, utc } from "../time.js";
 
 /** A moment in the user's zone with UTC beside it; `text` without a date. */
 export function when(text, absent = "never") {
   if (!text) return h("span", { class: "quiet" }, absent);
   const date = new Date(text);
-  return h("time", { datetime: text, class: "when" }, moment(date), " ", h("small", { class: "quiet" }, utc(date)));
+  return h("time", { datetime: text, class: "moment" }, moment(date), " ", h("small", { class: "quiet" }, utc(date)));
 }
 
 /** How long ago a moment is: "12 s ago", "in 3 h". */
@@ -39,16 +40,9 @@ export function stateKey({ state, reservable }) {
   return state || (reservable ? "ready" : "failing");
 }
 
-const LEASE_WORDS = {
-  PENDING: "Later", ACTIVE: "Running", TERMINATED: "Ended", ERROR: "Failed", STARTING: "Starting",
-  TERMINATING: "Ending", UPDATING: "Changing", CREATING: "Being created", DELETING: "Being deleted",
-};
-
-/** The status of a lease as a glyph and words. */
-export function leaseStatus({ status, degraded }) {
-  const symbol = { ACTIVE: "check", PENDING: "ring", ERROR: "refused" }[status] || "dot";
-  return h("span", { class: "state" }, icon(degraded ? "warning" : symbol), LEASE_WORDS[status] || status,
-    degraded ? ", degraded" : null);
+/** The status of a lease as badges. */
+export function leaseStatus(lease) {
+  return h("div", { class: "badges" }, badges(lease, serverNow()));
 }
 
 /** A link to a lease. */

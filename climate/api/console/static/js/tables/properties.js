@@ -1,6 +1,5 @@
 // Properties of resources: in short, in full, and a filter that is written or put together.
 
-import { get, query } from "../api.js";
 import { button, h, icon, name, plain, replace, uid } from "../dom.js";
 import { clearErrors, field, setError } from "../forms.js";
 import { count } from "./cells.js";
@@ -41,18 +40,6 @@ export function allProperties(properties) {
 function longValue(value) {
   const text = plain(value);
   return text.length > 160 ? h("details", {}, h("summary", {}, name(`${text.slice(0, 60)}...`)), h("p", {}, name(text))) : name(text);
-}
-
-const cache = new Map(); // resource type -> promise of its properties
-
-/** The properties of a resource type with the values that they have: `[{name, values}]`. */
-export function knownProperties(resourceType) {
-  if (!cache.has(resourceType)) {
-    const found = get(`/v2/resource-types/${encodeURIComponent(resourceType)}/properties`).then(({ properties }) => properties);
-    found.catch(() => cache.delete(resourceType));
-    cache.set(resourceType, found);
-  }
-  return cache.get(resourceType);
 }
 
 /**
@@ -170,7 +157,7 @@ export class PropertiesField {
 }
 
 /** The values that properties have among `resources`: suggestions where the API has no list of them. */
-export function propertiesOf(resources) {
+export function seenProperties(resources) {
   const found = new Map();
   for (const { properties } of resources) {
     for (const [key, value] of Object.entries(properties)) {
@@ -180,9 +167,4 @@ export function propertiesOf(resources) {
     }
   }
   return [...found].map(([key, values]) => ({ name: key, values: [...values].sort() })).sort((a, b) => a.name.localeCompare(b.name));
-}
-
-/** The address of the resources that match `expression`. */
-export function resourcesAddress(resourceType, expression) {
-  return `/console/resources${query({ type: resourceType, properties: expression ? expressionText(expression) : null })}`;
 }

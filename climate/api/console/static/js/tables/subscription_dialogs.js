@@ -3,10 +3,10 @@
 import { api, get, post, query } from "../api.js";
 import { announce, button, dialog, h, name, plain, replace } from "../dom.js";
 import { check, field, form, loading, problemNote } from "../forms.js";
+import { typeTitle } from "../lease/words.js";
 import { count, plural, when } from "./cells.js";
 import { showOnce } from "./feed_dialog.js";
 import { plainTable } from "./table.js";
-import { typeTitle } from "./types.js";
 
 const EVENT_TYPES = [
   ["lease.create", "A lease is made"],

@@ -49,7 +49,7 @@ export class PagedTable {
     this.status = h("p", { class: "quiet", role: "status" });
     this.nothing = h("div", { class: "empty", hidden: true });
     this.pager = h("nav", { class: "pager", "aria-label": `Pages: ${options.caption}`, hidden: true });
-    this.frame = h("div", { class: "table", hidden: true }, this.table);
+    this.frame = h("div", { class: "table listing-frame", hidden: true }, this.table);
     this.element = h("div", { class: "paged" }, this.note, this.status, this.frame, this.nothing, this.pager);
     this.drawHead();
   }
@@ -244,7 +244,7 @@ function cellOf({ label, cell, header, class: kind }, item) {
 
 /** A table of items that are all here: same look as `PagedTable`, without requests. */
 export function plainTable({ caption, columns, items, key = (item) => item.id, hideCaption = true }) {
-  return h("div", { class: "table" }, h("table", { role: "table", class: "listing" },
+  return h("div", { class: "table listing-frame" }, h("table", { role: "table", class: "listing" },
     h("caption", { class: hideCaption ? "visually-hidden" : null }, caption),
     h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(({ label, class: kind, hidden }) =>
       h("th", { role: "columnheader", scope: "col", class: kind }, hidden ? h("span", { class: "visually-hidden" }, label) : label)))),

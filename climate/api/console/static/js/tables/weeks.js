@@ -67,9 +67,9 @@ function week(start, bookings, first) {
 }
 
 function dayLabel(date, at, place) {
-  const { weekday, day: number } = fields(date);
+  const { weekday, day: number, monthName } = fields(date);
   const label = at === 0 ? day(date) : weekday;
-  return positioned(h("span", {}, h("span", { class: at === 0 ? null : "long" }, label), at === 0 ? null : h("span", { class: "short" }, String(number))), place(date));
+  return positioned(h("span", {}, h("span", { class: "long" }, label), h("span", { class: "short" }, at === 0 ? `${number} ${monthName}` : String(number))), place(date));
 }
 
 function bar(item, place) {
