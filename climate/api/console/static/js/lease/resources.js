@@ -80,9 +80,11 @@ function row(item, me, { isHidden, isTimed }) {
 
 const CLASSES = { VCPU: "vCPUs", PCPU: "dedicated CPUs", MEMORY_MB: "MB memory", DISK_GB: "GB", VOLUMES: "volumes", GIGABYTES: "GB" };
 
+const SINGLE = { VCPU: "vCPU", PCPU: "dedicated CPU", VOLUMES: "volume" };
+
 /** The part of a shared resource that the lease has: "4 vCPUs, 2048 MB memory". Pure. */
 export function shareWords(parts) {
-  return Object.entries(parts).map(([key, value]) => `${value} ${CLASSES[key] || key}`).join(", ");
+  return Object.entries(parts).map(([key, value]) => `${value} ${(value === 1 && SINGLE[key]) || CLASSES[key] || key}`).join(", ");
 }
 
 function ready(readiness) {
