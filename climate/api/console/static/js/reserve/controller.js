@@ -167,7 +167,8 @@ export class Reserve {
     const frame = layer.getBoundingClientRect();
     const open = state.phase === "resting" && this.touch;
     this.handles.place(open ? box : null, frame, { hasStart: !(state.selection.purpose === "change" && state.selection.lease.start <= this.times.now) });
-    if (isNarrow()) return this.#dock();
+    if (isNarrow()) return this.#dock(box);
+    card.element.style.maxHeight = "";
     const view = this.view.element.getBoundingClientRect();
     const bounds = { left: Math.max(view.left, 8) + 8, right: Math.min(view.right, innerWidth) - 20, top: Math.max(view.top, 64), bottom: Math.min(innerHeight - 8, Math.max(view.bottom, view.top + 300)) };
     const size = { width: card.element.offsetWidth, height: card.element.offsetHeight };
@@ -179,9 +180,13 @@ export class Reserve {
     return undefined;
   }
 
-  #dock() {
-    this.card.element.style.left = "";
-    this.card.element.style.top = "";
+  // The sheet leaves the selection in sight, if that leaves room for the sheet.
+  #dock(box) {
+    const { style } = this.card.element;
+    const room = innerHeight - box.bottom - 8;
+    style.left = "";
+    style.top = "";
+    style.maxHeight = room > innerHeight * 0.4 ? `${Math.round(room)}px` : "";
   }
 
   #checked(selection, verdict) {
