@@ -24,12 +24,13 @@ BIN := $(VENV)/bin
 TESTBED = $(PYTHON) -m tests.openstack.testbed
 PARALLEL := --numprocesses $(JOBS) --dist worksteal
 # Tests that no other target runs with its own marker.
-ELSEWHERE := not faults and not openstack and not clusters and not nightly
+ELSEWHERE := not faults and not openstack and not clusters and not browser and not nightly
 # Each set of packages has a stamp; it is installed again when one of INPUTS has changed.
 INSTALLED := $(VENV)/.installed
 INSTALLED_TEST := $(VENV)/.installed-test
 INSTALLED_DEV := $(VENV)/.installed-dev
-EXTRAS_DEV := test,dev
+INSTALLED_BROWSER := $(VENV)/.installed-browser
+EXTRAS_DEV := test,browser,dev
 INPUTS := setup.cfg pyproject.toml constraints.txt
 UV := uv>=0.9,<1
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -38,7 +39,7 @@ PACKAGES := --constraint constraints.txt --editable
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install install-dev run test test-db test-system test-openstack test-faults \
-	test-faults-short test-clusters test-nightly test-nightly-local test-nightly-faults \
+	test-faults-short test-clusters test-browser test-nightly test-nightly-local test-nightly-faults \
 	test-nightly-clusters test-nightly-openstack clusters-up clusters-down \
 	coverage lint format type check config openstack-up openstack-down openstack-wipe bench \
 	constraints clean
@@ -72,6 +73,9 @@ test-faults-short: $(INSTALLED_TEST) ## Run each fault at one moment, with few l
 
 test-clusters: $(INSTALLED_TEST) ## Run the tests of databases that span machines (5 minutes)
 	$(BIN)/pytest -m 'clusters and not nightly' tests/clusters $(ARGS)
+
+test-browser: $(INSTALLED_BROWSER) ## Run the tests of the web console in Chromium (4 minutes)
+	$(BIN)/pytest $(PARALLEL) -m 'browser and not openstack and not nightly' tests/browser $(ARGS)
 
 test-openstack: $(INSTALLED_TEST) ## Run the tests on that OpenStack, or on the one that OS_* variables name
 	$(call on_openstack,openstack and not nightly)
@@ -167,10 +171,15 @@ $(INSTALLED_TEST): $(INPUTS) | $(BIN)/python
 	$(call install,.[test])
 	@touch $(INSTALLED) $@
 
+$(INSTALLED_BROWSER): $(INPUTS) | $(BIN)/python
+	@echo "Installing climate, the test tools and the driver of the browser into $(VENV)"
+	$(call install,.[test,browser])
+	@touch $(INSTALLED) $(INSTALLED_TEST) $@
+
 $(INSTALLED_DEV): $(INPUTS) | $(BIN)/python
 	@echo "Installing climate, the test tools, the linters and the type checker into $(VENV)"
 	$(call install,.[$(EXTRAS_DEV)])
-	@touch $(INSTALLED) $(INSTALLED_TEST) $@
+	@touch $(INSTALLED) $(INSTALLED_TEST) $(INSTALLED_BROWSER) $@
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { \

@@ -40,6 +40,7 @@ MARKERS = {
     "system": pytest.mark.system,
     "faults": pytest.mark.faults,
     "clusters": pytest.mark.clusters,
+    "browser": pytest.mark.browser,
 }
 
 

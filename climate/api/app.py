@@ -3,7 +3,7 @@
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,12 +12,14 @@ from oslo_config.cfg import ConfigOpts
 from oslo_policy.policy import DocumentedRuleDefault, Operation, RuleDefault
 
 from climate.api import auth, discovery, errors
-from climate.api.call import Answer, Api, Call
+from climate.api.call import ARRIVED_AT, Answer, Api, Call
 from climate.api.console import pages
 from climate.api.policy import RULES, Policy
 from climate.api.route import Route
 from climate.api.server import health
 from climate.api.server.connections import MAX_BODY_BYTES, REJECTION
+from climate.api.session import middleware
+from climate.api.session import views as session_views
 from climate.api.v1 import microversion
 from climate.api.v1 import routes as v1
 from climate.api.v2 import routes as v2
@@ -39,8 +41,7 @@ _SECURITY_HEADERS = {
     "Cache-Control": "no-store",
 }
 _READ_METHODS = {"GET", "HEAD"}
-# Keys of the WSGI environment: the arrival time in UTC, and by the monotonic clock.
-_ASKED_AT = "climate.asked_at"
+# The key in the WSGI environment of the arrival time by the monotonic clock.
 _STARTED = "climate.started"
 
 _SERVICE = [
@@ -51,7 +52,7 @@ _SERVICE = [
     Route("GET", "/metrics", health.metrics),
     Route("GET", "/feeds/<secret>.ics", feeds.read),
 ]
-_ALL = [*_SERVICE, *pages.ROUTES, *v1.ROUTES, *v2.ROUTES]
+_ALL = [*_SERVICE, *session_views.ROUTES, *pages.ROUTES, *v1.ROUTES, *v2.ROUTES]
 # Routes without a token.
 OPEN = [route for route in _ALL if route.rule is None]
 # Routes for identified callers. The rule is checked first, for the caller's own project.
@@ -70,9 +71,11 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     app.after_request(partial(_measure, runtime))
     app.teardown_request(lambda _: log_context.forget())
     trials = WriteTrials(runtime.store)
-    api = Api(conf, runtime, _strategy(app, conf), Policy(conf), dispatcher, trials)
+    served = [route for route in _ALL if conf.console.enabled or not _is_of_console(route)]
+    identify = _strategy(app, conf, runtime.clock, served)
+    api = Api(conf, runtime, identify, Policy(conf), dispatcher, trials)
     app.wsgi_app = _with_arrival_time(app.wsgi_app, runtime.clock)  # type: ignore[method-assign]
-    for method, path, view, rule, *_ in (*OPEN, *ROUTES):
+    for method, path, view, rule, *_ in served:
         handler = _unguarded(api, view) if rule is None else _guarded(api, rule, view)
         app.add_url_rule(path, f"{method} {path}", handler, methods=[method])
     app.after_request(_add_headers)
@@ -103,9 +106,21 @@ def list_rules() -> list[RuleDefault]:
     ]
 
 
-def _strategy(app: Flask, conf: ConfigOpts) -> auth.Identify:
+def _is_of_console(route: Route) -> bool:
+    return route.path.startswith("/console")
+
+
+def _strategy(app: Flask, conf: ConfigOpts, clock: Clock, served: Sequence[Route]) -> auth.Identify:
+    open_paths = {route.path for route in served if route.rule is None}
+    identify = _by_token(app, conf, open_paths)
+    if not conf.console.enabled:
+        return identify
+    return middleware.install(app, conf, clock, identify, open_paths)
+
+
+def _by_token(app: Flask, conf: ConfigOpts, open_paths: Collection[str]) -> auth.Identify:
     if conf.api.auth_strategy == "keystone":
-        return auth.guard(app, conf, {route.path for route in OPEN})
+        return auth.guard(app, conf, open_paths)
     if conf.api.serve_unauthenticated_to_the_network:
         return auth.by_token_text
     return partial(auth.by_token_text_on_loopback, conf.host)
@@ -126,7 +141,7 @@ def _guarded(api: Api, rule: str, view: Callable[..., Answer]) -> Callable[..., 
             microversion.check(request.headers.get(microversion.HEADER))
         caller = api.identify(request)
         log_context.identified(caller.user_id, caller.project_id, path.get("lease_id"))
-        call = Call(api, caller, request.environ[_ASKED_AT])
+        call = Call(api, caller, request.environ[ARRIVED_AT])
         call.require(rule)
         return _response(*view(call, **path))
 
@@ -155,7 +170,7 @@ def _with_arrival_time(wsgi_app: Any, clock: Clock) -> Callable[..., Any]:  # no
     """Wrap the application: record the arrival time before Keystone validates the token."""
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:  # noqa: ANN401
-        environ[_ASKED_AT], environ[_STARTED] = clock.now(), time.monotonic()
+        environ[ARRIVED_AT], environ[_STARTED] = clock.now(), time.monotonic()
         return wsgi_app(environ, start_response)
 
     return app

@@ -45,6 +45,9 @@ class Caller(Owner):
     service_roles: tuple[str, ...] = ()
     # When the token expires, if it does.
     expires_at: datetime | None = None
+    # The names of user and project, if they are not the ids.
+    user_name: str | None = None
+    project_name: str | None = None
 
     def credentials(self) -> dict[str, object]:
         """Return the ids and roles of the caller in the form that oslo.policy compares."""
@@ -103,20 +106,29 @@ def by_token_text_on_loopback(bind_host: str, request: Request) -> Caller:
     neither loopback nor ``bind_host``: a web page whose name resolves to this machine (DNS
     rebinding) could read the response.
     """
+    check_local(bind_host, request)
+    return by_token_text(request)
+
+
+def check_local(bind_host: str, request: Request) -> None:
+    """Raise Forbidden or ForeignOrigin as ``by_token_text_on_loopback`` does."""
     if request.remote_addr and not is_loopback(request.remote_addr):
         raise Forbidden(
             "There is no authentication, so only this machine is served (see [api]"
             " serve_unauthenticated_to_the_network)"
         )
     host = request.headers.get("Host", "")
-    name = _hostname(host)
-    is_local = is_loopback(name) or name in _LOCAL_NAMES or name.endswith(".localhost")
-    if host and not is_local and name != bind_host.lower():
+    if host and not names_this_machine(host) and _hostname(host) != bind_host.lower():
         raise ForeignOrigin(
             f"There is no authentication, so the host {host} is rejected: use localhost, a loopback"
             " address, or the name in [DEFAULT] host"
         )
-    return by_token_text(request)
+
+
+def names_this_machine(host: str) -> bool:
+    """Return whether a Host header is a loopback address, or a name for it."""
+    name = _hostname(host)
+    return is_loopback(name) or name in _LOCAL_NAMES or name.endswith(".localhost")
 
 
 def _hostname(host: str) -> str:
@@ -140,6 +152,11 @@ def is_loopback(host: str) -> bool:
 LOG = logging.getLogger(__name__)
 
 _ERROR = "climate.identity_error"
+_IS_OPEN = "climate.is_open"
+# Keys of the WSGI environment for sessions: the error in a session, if any, and that the token is
+# that of a session and must be checked although the path is open.
+SESSION_ERROR = "climate.session_error"
+CHECKS_TOKEN = "climate.checks_token"  # noqa: S105 - not a token
 # The characters of any kind of token. A proxy in front of Keystone may reject other characters, and
 # its error would look like a failure of Keystone.
 _TOKEN = re.compile(r"[!-~]{1,8000}")
@@ -157,16 +174,21 @@ def guard(app: Flask, conf: ConfigOpts, open_paths: Collection[str]) -> Identify
         raise Misconfigured(f"[{TOKEN_CHECKER}]: {error}") from error
 
     def check() -> None:
-        error: ClimateError | None = request.environ[_ERROR]
-        if error is not None:
-            raise error
+        if not request.environ[_IS_OPEN]:
+            _raise_error(request)
 
     app.before_request(check)
     return by_token
 
 
+def path_pattern(paths: Collection[str]) -> re.Pattern[str]:
+    """Return a pattern of the paths that these route rules match."""
+    return re.compile("|".join(re.sub(r"<\w+>", "[^/]+", re.escape(path)) for path in paths))
+
+
 def by_token(request: Request) -> Caller:
     """Identify the caller by the validated token; raises Forbidden if it has no project."""
+    _raise_error(request)
     headers = request.headers
     project_id = headers.get("X-Project-Id")
     if not project_id:
@@ -181,7 +203,15 @@ def by_token(request: Request) -> Caller:
         headers["X-Auth-Token"],
         _names(headers.get("X-Service-Roles")),
         _expiry(request.environ.get("keystone.token_info") or {}),
+        headers.get("X-User-Name"),
+        headers.get("X-Project-Name"),
     )
+
+
+def _raise_error(request: Request) -> None:
+    error: ClimateError | None = request.environ[_ERROR]
+    if error is not None:
+        raise error
 
 
 def _expiry(token_info: Mapping[str, Any]) -> datetime | None:
@@ -202,8 +232,7 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
     def __init__(self, app: Any, conf: ConfigOpts, open_paths: Collection[str]) -> None:  # noqa: ANN401
         # delay_auth_decision=True would report an unreachable Keystone as an invalid token.
         super().__init__(app, {"oslo_config_config": conf, "delay_auth_decision": False})
-        patterns = (re.sub(r"<\w+>", "[^/]+", re.escape(path)) for path in open_paths)
-        self._open_path = re.compile("|".join(patterns))
+        self._open_path = path_pattern(open_paths)
         section = conf[conf[TOKEN_CHECKER].auth_section or TOKEN_CHECKER]
         if not section.auth_type:
             raise Misconfigured(
@@ -227,8 +256,11 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
 
         A token on an open path is ignored, so a slow Keystone delays no health check.
         """
-        is_open = self._open_path.fullmatch(request.environ["PATH_INFO"]) is not None
-        request.environ[_ERROR] = None if is_open else self._validate(request)
+        environ = request.environ
+        environ[_IS_OPEN] = self._open_path.fullmatch(environ["PATH_INFO"]) is not None
+        environ[_ERROR] = environ.get(SESSION_ERROR)
+        if environ[_ERROR] is None and (environ.get(CHECKS_TOKEN) or not environ[_IS_OPEN]):
+            environ[_ERROR] = self._validate(request)
 
     def _validate(self, request: Any) -> ClimateError | None:  # noqa: ANN401 - a WebOb request
         for name in _TOKEN_HEADERS:

@@ -23,6 +23,8 @@ from climate.manager.process.runtime import Runtime
 # else JSON), a status, and headers.
 Answer = tuple[Any, int] | tuple[Any, int, Mapping[str, str]]
 
+# The key in the WSGI environment of the time (UTC) at which the request arrived.
+ARRIVED_AT = "climate.asked_at"
 _MAX_DEPTH = 64
 
 
@@ -93,17 +95,20 @@ class Call:
 
         The last value of a repeated key counts; ``unique_keys`` rejects repeated keys instead.
         """
-        pairs = _unique if unique_keys else None
-        try:
-            body = json.loads(
-                request.get_data(), parse_constant=_no_constant, object_pairs_hook=pairs
-            )
-        except (ValueError, RecursionError) as error:
-            raise InvalidInput(f"The request body is not valid JSON: {error}") from None
-        if not isinstance(body, dict):
-            raise InvalidInput("The request body must be a JSON object")
-        _check_storable(body, 0)
-        return body
+        return json_object(unique_keys=unique_keys)
+
+
+def json_object(*, unique_keys: bool) -> dict[str, Any]:
+    """Return what ``Call.body`` returns, for a request whose caller is not known."""
+    pairs = _unique if unique_keys else None
+    try:
+        body = json.loads(request.get_data(), parse_constant=_no_constant, object_pairs_hook=pairs)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"The request body is not valid JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise InvalidInput("The request body must be a JSON object")
+    _check_storable(body, 0)
+    return body
 
 
 def _check_storable(value: Any, depth: int) -> None:  # noqa: ANN401 - JSON

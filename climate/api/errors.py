@@ -29,6 +29,8 @@ from climate.db.engine.database import is_unavailable
 LOG = logging.getLogger(__name__)
 CODE_HEADER = "Climate-Error-Code"
 _RETRY_AFTER = "1"
+# Paths below these have problems (RFC 9457) as errors.
+_WITH_PROBLEMS = ("/v2", "/console")
 _REQUIRED = "Missing data for required field."
 # Errors that replace the framework's: its error names change between releases.
 _BY_STATUS = {error.status: error for error in (NotFound, MethodNotAllowed, ContentTooLarge)}
@@ -44,7 +46,7 @@ def register(app: Flask) -> None:
 
 def answer(error: ClimateError) -> Response:
     """Return the response for an error of climate."""
-    if request.path.startswith("/v2"):
+    if request.path.startswith(_WITH_PROBLEMS):
         return _problem(error)
     if isinstance(error, UnsupportedVersion):
         return _framework_body(error.status, error.message, error.code)
@@ -85,7 +87,7 @@ def _framework(error: HTTPException) -> Response:
         return Response(error.get_body(), error.code)
     status = error.code or HTTPStatus.INTERNAL_SERVER_ERROR
     text = error.description or HTTPStatus(status).phrase
-    if request.path.startswith("/v2"):
+    if request.path.startswith(_WITH_PROBLEMS):
         response = _problem(_climate_error(status, text), status)
     else:
         response = _framework_body(status, text, None)
@@ -126,6 +128,8 @@ def _problem(error: ClimateError, status: int | None = None) -> Response:
     }
     response = jsonify({**standard, **error.details, **standard})
     response.mimetype = "application/problem+json"
+    if "retry_after" in error.details:
+        response.headers["Retry-After"] = str(error.details["retry_after"])
     return _with_status(response, status, error.code)
 
 

@@ -15,6 +15,7 @@ from climate.core.errors import Forbidden
 _READER = "rule:project_reader_or_admin"
 _MEMBER = "rule:project_member_or_admin"
 _ADMIN = "rule:admin"
+_SELF = "rule:project_user_or_admin"
 _PROVISIONER = "rule:provisioner"
 
 _ROLES = [
@@ -33,9 +34,15 @@ _ROLES = [
         " or (role:member and project_id:%(project_id)s)",
         "Callers who may read the objects of their project.",
     ),
+    policy.RuleDefault(
+        "project_user_or_admin",
+        "rule:admin or project_id:%(project_id)s",
+        "Callers in their project, with any role or none.",
+    ),
 ]
 # rule, default, what it allows
 _TABLE = [
+    ("me:get", _SELF, "Read who you are, and what you may do."),
     ("leases:get", _READER, "Read leases."),
     ("leases:get_all", _ADMIN, "Read the leases of all projects."),
     ("leases:post", _MEMBER, "Create a lease."),
@@ -57,9 +64,13 @@ _TABLE = [
     ("networks:delete", _ADMIN, "Remove a segment."),
     ("resources:get", _READER, "Read resources."),
     ("resources:get_private", _ADMIN, "Read private properties of resources."),
+    ("resources:get_bookings", _ADMIN, "Read who holds a resource, and when."),
     ("resources:post", _ADMIN, "Make a resource reservable."),
     ("resources:delete", _ADMIN, "Remove a resource."),
     ("availability:get", _READER, "Read and search the free capacity."),
+    ("calendar:get", _READER, "Read what resources are occupied by, own leases named."),
+    ("calendar:get_all", _ADMIN, "Read the names and projects of all leases in the calendar."),
+    ("utilisation:get", _ADMIN, "Read how much of the capacity leases use."),
     ("limits:get", _READER, "Read your limits."),
     ("notifications:get", _READER, "Read the notifications of your project."),
     ("notifications:get_all", _ADMIN, "Read the notifications of all projects."),

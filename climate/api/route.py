@@ -25,8 +25,9 @@ _CALLER = (Unauthenticated, Forbidden, IdentityUnavailable, BackendUnavailable)
 _BODY = (InvalidInput, ContentTooLarge, UnsupportedMediaType)
 
 
-# The body of an answer: a schema, one of several schemas, or a media type.
-Body = type[Schema] | tuple[type[Schema], ...] | str
+# The body of an answer: a schema, one of several schemas (a tuple), a JSON list of objects of one
+# schema (a list), or a media type.
+Body = type[Schema] | tuple[type[Schema], ...] | list[type[Schema]] | str
 
 
 class Route(NamedTuple):

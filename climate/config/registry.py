@@ -12,6 +12,7 @@ from oslo_log import log
 
 from climate.config import log_lines
 from climate.config.clouds import FLOATINGIP, HOST, NETWORK, NOVA, SIMULATED, STACK, TRUSTS, VOLUME
+from climate.config.console import CONSOLE
 from climate.config.limits import ENFORCEMENT, LIMITS, rules
 from climate.config.manager import MANAGER
 from climate.config.notifications import NOTIFICATIONS, retention, webhook_rules
@@ -105,6 +106,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "DEFAULT": DEFAULT,
     "database": DATABASE,
     "api": API,
+    "console": CONSOLE,
     "manager": MANAGER,
     "notifications": NOTIFICATIONS,
     "limits": LIMITS,

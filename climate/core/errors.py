@@ -34,6 +34,10 @@ class MissingParameter(InvalidInput, code="missing_parameter"):
     """A required parameter is absent."""
 
 
+class SessionTooLarge(InvalidInput, code="session_too_large"):
+    """The session does not fit into a cookie."""
+
+
 class InvalidDate(InvalidInput, code="invalid_date"):
     """A date is malformed or out of order."""
 
@@ -58,6 +62,18 @@ class Unauthenticated(ClimateError, code="unauthenticated", status=401):
     """The request carries no usable identity."""
 
 
+class SignInFailed(ClimateError, code="sign_in_failed", status=401):
+    """Keystone did not accept what the user signed in with."""
+
+
+class TooManySignIns(ClimateError, code="too_many_sign_ins", status=429):
+    """Too many sign-ins failed, or are under way."""
+
+
+class SignInUnavailable(ClimateError, code="sign_in_unavailable", status=503):
+    """The operator has not configured keys for sessions."""
+
+
 class Forbidden(ClimateError, code="forbidden", status=403):
     """The policy does not allow the caller to do this."""
 
@@ -75,6 +91,10 @@ class ForeignOrigin(Forbidden, code="foreign_origin"):
 
     Also raised if the request's Host header is wrong, as after DNS rebinding.
     """
+
+
+class CrossSiteRequest(Forbidden, code="cross_site_request"):
+    """A request with a session came, or may have come, from a page of another site."""
 
 
 class NotFound(ClimateError, code="not_found", status=404):

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from climate.core.lease.history import PastLease
+from climate.core.lease.holding import Booking, LeaseResource
 from climate.core.lease.model import Lease, Resource
 from climate.core.matching.query import Query
 from climate.core.notifications.feed import Feed
@@ -28,7 +29,12 @@ LEASE_SORTS: Sorts[Lease] = {
     "name": lambda lease: lease.name,
 }
 PAST_LEASE_SORTS: Sorts[PastLease] = {"ended": lambda lease: lease.ended_at}
-RESOURCE_SORTS: Sorts[Resource] = {"id": lambda resource: resource.id}
+LEASE_RESOURCE_SORTS: Sorts[LeaseResource] = {"name": lambda item: item.name}
+RESOURCE_SORTS: Sorts[Resource] = {
+    "id": lambda resource: resource.id,
+    "name": lambda resource: resource.external_id,
+}
+BOOKING_SORTS: Sorts[Booking] = {"start": lambda booking: booking.start}
 PREPARATION_SORTS: Sorts[Preparation] = {"needed": lambda task: task.needed_at}
 SHUTDOWN_SORTS: Sorts[Shutdown] = {"wanted": lambda task: task.wanted_at}
 FEED_SORTS: Sorts[Feed] = {"created": lambda item: item.created_at}
@@ -88,10 +94,14 @@ class PastLeaseFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceFilter:
-    """Which resources to list: those of one of these types that match ``query``."""
+    """Which resources to list: those of one of these types that match ``query``.
+
+    ``name_part`` is a part of the name; upper and lower case count as equal.
+    """
 
     resource_types: tuple[str, ...]
     query: Query
+    name_part: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

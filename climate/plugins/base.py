@@ -192,11 +192,19 @@ class ResourcePlugin(abc.ABC):
 
     #: The name of the type in requests, such as ``physical:host``.
     resource_type: ClassVar[str]
+    #: The name of the type for people, in the plural, and what users get. Clients show both.
+    title: ClassVar[str] = ""
+    description: ClassVar[str] = ""
+    #: The type of the resources that reservations book. None: reservations book resources of their
+    #: own type. An empty text: only the members of a reservation book resources.
+    booked_type: ClassVar[str | None] = None
     #: Validates the type's parameters in a request. ``look_up`` completes its output, which climate
     #: stores as the ``params`` of the reservation.
     schema: ClassVar[type[RequestSchema]]
     #: The parameters of a request for one unit. Queries of availability use them as defaults.
     unit: ClassVar[Mapping[str, Any]] = {}
+    #: The type of the resources that units are on, if it is another type; calendars show these.
+    resources_type: ClassVar[str | None] = None
     #: Whether users can change the amounts of a unit, and the layout of units, after the lease
     #: began to start. If not, they can still change the number of units. The manager calls
     #: ``start`` again after either change.
@@ -406,6 +414,16 @@ CREATE, NOTHING = "create", "nothing"
 DELETE, KEEP = "delete", "keep"
 
 
+def titled(title: str, description: str = "", **more: Any) -> dict[str, Any]:
+    """Return the metadata of a field, from which clients generate forms.
+
+    ``more`` are keywords of JSON Schema: ``minimum``, ``maximum`` or ``enum`` for rules that are no
+    validators of the field, ``readOnly`` for values that ``look_up`` sets, ``writeOnly`` for values
+    that no answer contains because they may be secret.
+    """
+    return {"title": title, **({"description": description} if description else {}), **more}
+
+
 class WholeNumber(fields.Integer):
     """A field for an integer >= 0 in decimal text, or any integer as a JSON number.
 
@@ -426,6 +444,10 @@ MAX_EXPRESSION = 64 * 1024
 
 class Expression(fields.Field[str]):
     """A field for a property expression or extra specs, as text or JSON. Its output is text."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        form = {"type": ["string", "array", "object"], "format": "property-expression"}
+        super().__init__(**{**kwargs, "metadata": {**form, **kwargs.get("metadata", {})}})
 
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> str:  # noqa: ANN401
         if value is None:

@@ -17,6 +17,7 @@ ALL_ROLES = {READER, MEMBER, ADMIN}
 # The callers that each rule allows in the project lab. All but those about resources and
 # notifications, and leases:get_all, are Blazar's.
 ALLOWED = {
+    "me:get": ALL_ROLES,
     "leases:get": ALL_ROLES,
     "leases:post": {MEMBER, ADMIN},
     "leases:put": {MEMBER, ADMIN},
@@ -41,6 +42,7 @@ ALLOWED = {
     "limits:get": ALL_ROLES,
     "availability:get": ALL_ROLES,
     "resources:get_private": {ADMIN},
+    "resources:get_bookings": {ADMIN},
     "plugins:get": ALL_ROLES,
     "notifications:get": ALL_ROLES,
     "notifications:get_all": {ADMIN},

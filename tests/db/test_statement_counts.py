@@ -101,6 +101,20 @@ def _add_bookings(story: Story, present: int, count: int) -> None:
             connection.execute(sa.insert(AllocationRow), rows)
 
 
+# Requests with the id of a lease, and that of one of its hosts.
+_READ = [
+    "/v2/leases?limit=1000",
+    "/v2/leases?limit=2&status=PENDING&resource_type=physical:host&sort=name",
+    "/v2/leases/{0}",
+    "/v2/leases/{0}/resources?limit=1000",
+    "/v2/resources?limit=1000",
+    "/v2/resources?limit=2&properties=%5B%22==%22,%22$vcpus%22,16%5D",
+    "/v2/resources?limit=1000&bookings=true&sort=name&q=host&state=ready",
+    "/v2/resources/{1}/bookings?limit=1000",
+    "/v2/resource-types/physical:host/properties",
+]
+
+
 def _count(story: Story, size: int = 4) -> dict[str, list[str]]:
     """Send each request once; return its statements by request."""
     reservation = host_reservation(2, size, hypervisor_properties='[">=", "$vcpus", "16"]')
@@ -128,11 +142,9 @@ def _count(story: Story, size: int = 4) -> dict[str, list[str]]:
     send("GET", "/v1/leases")
     send("GET", "/v1/os-hosts")
     send("GET", "/v1/os-hosts/allocations")
-    send("GET", "/v2/leases?limit=1000")
-    send("GET", "/v2/leases?limit=2&status=PENDING&resource_type=physical:host&sort=name")
-    send("GET", "/v2/leases/{0}")
-    send("GET", "/v2/resources?limit=1000")
-    send("GET", "/v2/resources?limit=2&properties=%5B%22==%22,%22$vcpus%22,16%5D")
+    lease.append(story.hosts_of(lease[0])[0])
+    for path in _READ:
+        send("GET", path)
     grown = {"id": created["reservations"][0]["id"], "params": {"min": size, "max": 2 * size}}
     send("PATCH", "/v2/leases/{0}", {"reservations": [grown]})
     send("DELETE", "/v1/leases/{0}", status=204)

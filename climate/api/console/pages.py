@@ -37,6 +37,8 @@ _HEADERS = {
 
 def home(api: Api) -> Answer:
     """Redirect a browser to the console; list the versions for other clients."""
+    if not api.conf.console.enabled:
+        return discovery.versions(api)
     best = request.accept_mimetypes.best_match(["application/json", "text/html"])
     if best == "text/html":
         location = f"{request.root_path}/console/"

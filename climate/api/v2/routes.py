@@ -10,20 +10,22 @@ from marshmallow import Schema
 from climate.api import discovery
 from climate.api.call import Answer, Api
 from climate.api.route import Route
-from climate.api.v2.capacity import availability
+from climate.api.v2 import me
+from climate.api.v2.capacity import availability, calendar, calendar_schemas
 from climate.api.v2.capacity import schemas as capacity_schemas
 from climate.api.v2.documentation import page
 from climate.api.v2.documentation.examples import examples
 from climate.api.v2.feeds import schemas as feed_schemas
 from climate.api.v2.feeds import views as feed_views
 from climate.api.v2.http import openapi
-from climate.api.v2.leases import dry_run, history, limits, schemas
+from climate.api.v2.leases import dry_run, history, lease_resources, limits, schemas
 from climate.api.v2.leases import views as lease_views
 from climate.api.v2.notifications import schemas as notification_schemas
 from climate.api.v2.notifications import subscriptions
 from climate.api.v2.notifications import views as notification_views
 from climate.api.v2.provisioning import readiness, tasks
 from climate.api.v2.provisioning import schemas as provisioning_schemas
+from climate.api.v2.resources import resource_types
 from climate.api.v2.resources import schemas as resource_schemas
 from climate.api.v2.resources import views as resource_views
 from climate.core.errors import (
@@ -67,6 +69,8 @@ ROUTES = [
     Route("GET", "/v2/docs", page.page, answers={200: "text/html"}),
     Route("GET", "/v2/docs/<name>", page.file, answers={200: "*/*", 304: None}),
 
+    Route("GET", "/v2/me", me.show, "me:get", answers={200: me.Me}),
+
     Route("GET", "/v2/leases", lease_views.index, "leases:get",
           query=schemas.LeaseQuery, answers={200: schemas.LeasePage}),
     Route("POST", "/v2/leases", lease_views.create, "leases:post",
@@ -87,6 +91,9 @@ ROUTES = [
           answers={202: None, 204: None},
           request_headers=("If-Match",), own_errors=(PreconditionFailed,)),
 
+    Route("GET", "/v2/leases/<lease_id>/resources", lease_resources.index, "leases:get",
+          query=lease_resources.LeaseResourceQuery,
+          answers={200: lease_resources.LeaseResourcePage}),
     Route("GET", "/v2/leases/<lease_id>/calendar.ics", feed_views.of_lease, "leases:get",
           answers={200: "text/calendar", 304: None},
           request_headers=("If-None-Match",), response_headers=("ETag",)),
@@ -95,19 +102,32 @@ ROUTES = [
           query=history.PastLeaseQuery, answers={200: history.PastLeasePage}),
 
     Route("GET", "/v2/resources", resource_views.index, "resources:get",
-          query=resource_schemas.ResourceQuery, answers={200: resource_schemas.ResourcePage}),
+          query=resource_schemas.ResourceQuery,
+          answers={200: (resource_schemas.ResourcePage, resource_schemas.BookedResourcePage)}),
     Route("POST", "/v2/resources", resource_views.create, "resources:post",
           body=resource_schemas.ResourceRequest, answers={201: resource_schemas.Resource},
           response_headers=("Location",), own_errors=(NotFound, Conflict)),
     Route("GET", "/v2/resources/<resource_id>", resource_views.show, "resources:get",
           answers={200: resource_schemas.Resource}),
+    Route("GET", "/v2/resources/<resource_id>/bookings", resource_views.bookings,
+          "resources:get_bookings", query=resource_schemas.BookingQuery,
+          answers={200: resource_schemas.BookingPage}),
     Route("DELETE", "/v2/resources/<resource_id>", resource_views.delete, "resources:delete",
           answers={204: None}, own_errors=(InvalidInput, Conflict)),
+
+    Route("GET", "/v2/resource-types", resource_types.index, "plugins:get",
+          answers={200: [resource_types.ResourceType]}),
+    Route("GET", "/v2/resource-types/<name>/properties", resource_types.properties,
+          "resources:get", answers={200: resource_types.Properties}),
 
     Route("GET", "/v2/availability", availability.show, "availability:get",
           query=capacity_schemas.AvailabilityQuery, answers={200: capacity_schemas.Availability}),
     Route("POST", "/v2/availability/search", availability.search, "availability:get",
           body=capacity_schemas.WindowSearch, answers={200: capacity_schemas.Offers}),
+    Route("GET", "/v2/calendar", calendar.index, "calendar:get",
+          query=calendar_schemas.CalendarQuery,
+          answers={200: calendar_schemas.Calendar, 304: None},
+          request_headers=("If-None-Match",), response_headers=("ETag",)),
     Route("GET", "/v2/limits", limits.show_limits, "limits:get", answers={200: limits.Limits}),
 
     Route("GET", "/v2/notifications", notification_views.index, "notifications:get",

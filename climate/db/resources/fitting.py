@@ -117,8 +117,7 @@ def _pivot(wanted: Shape) -> sa.ScalarSelect[int]:
 def available_of(wanted: Shape) -> sa.Select[int]:
     """Select those of ``ids`` whose resources fit from ``start`` to ``end``."""
     is_given = ResourceRow.id.in_(sa.bindparam("ids", expanding=True))
-    matching = _matching(wanted, wanted.query)
-    return sa.select(ResourceRow.id).where(is_given, *matching, *_free(wanted))
+    return sa.select(ResourceRow.id).where(is_given, *conditions(wanted), *_free(wanted))
 
 
 @lru_cache(_CACHED_STATEMENTS)
@@ -141,6 +140,11 @@ def _walk(
     prop = aliased(ResourceProperty)
     has_property = [*equal(prop, first), ResourceRow.id == prop.resource_id]
     return prop.resource_id, [*has_property, *_matching(wanted, rest)]
+
+
+def conditions(wanted: Shape) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions that a resource matches and can hold a unit, free or not."""
+    return _matching(wanted, wanted.query)
 
 
 def _matching(wanted: Shape, query: Query) -> list[sa.ColumnElement[bool]]:

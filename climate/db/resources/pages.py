@@ -28,6 +28,7 @@ _LEASES: dict[str, Column] = {
     "created": LeaseRow.created_at,
     "name": LeaseRow.name,
 }
+_RESOURCES: dict[str, Column] = {"id": ResourceRow.id, "name": ResourceRow.external_id}
 
 
 def find_leases(session: Session, wanted: LeaseFilter, page: Page) -> Part[Lease]:
@@ -52,13 +53,19 @@ def find_past_leases(session: Session, wanted: PastLeaseFilter, page: Page) -> P
     return Part(items=items, more=len(rows) > page.limit)
 
 
-def find_resources(session: Session, wanted: ResourceFilter, page: Page) -> Part[Resource]:
-    """Return a page of the resources that match the filter, by id (two statements)."""
-    is_of_type = ResourceRow.type.in_(wanted.resource_types)
-    query = sa.select(ResourceRow).where(
-        is_of_type, properties.clause(wanted.query, ResourceRow.id)
-    )
-    rows = session.scalars(cut(query, ResourceRow.id, ResourceRow.id, page)).all()
+def find_resources(
+    session: Session, wanted: ResourceFilter, page: Page, *more: sa.ColumnElement[bool]
+) -> Part[Resource]:
+    """Return a page of the resources that match the filter and ``more`` (two statements)."""
+    conditions = [
+        *more,
+        ResourceRow.type.in_(wanted.resource_types),
+        properties.clause(wanted.query, ResourceRow.id),
+    ]
+    if wanted.name_part:
+        conditions.append(ResourceRow.external_id.icontains(wanted.name_part, autoescape=True))
+    query = sa.select(ResourceRow).where(*conditions)
+    rows = session.scalars(cut(query, _RESOURCES[page.sort], ResourceRow.id, page)).all()
     items = resources.complete(session, rows[: page.limit])
     return Part(items=items, more=len(rows) > page.limit)
 

@@ -142,3 +142,8 @@ def _exists(prop: Property, name: str, resource_id: ResourceId, condition: Condi
     # properties. A scalar subquery is one index lookup per examined resource.
     subquery: sa.Select[int] = sa.select(_ONE).where(*conditions).correlate_except(prop).limit(_ONE)
     return subquery.scalar_subquery().is_not(None)
+
+
+def contains(column: sa.SQLColumnExpression[str], part: str) -> Condition:
+    """Return the condition that a text contains ``part``, in upper or lower case."""
+    return _position(sa.func.lower(column), part.lower()) > 0

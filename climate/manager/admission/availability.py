@@ -10,18 +10,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
-from itertools import chain, islice
+from itertools import chain, groupby, islice
+from operator import itemgetter
 
 from sqlalchemy.orm import Session
 
 from climate.core.errors import InvalidDate, InvalidInput, SearchTooLong
 from climate.core.matching import calendar
+from climate.core.matching import occupancy as occupancy_rules
 from climate.core.matching.calendar import Starts, Step
-from climate.core.matching.requirement import Requirement
+from climate.core.matching.requirement import Layout, Requirement
 from climate.core.matching.selection import Candidate, Preference, rank
 from climate.core.window import Window, later
 from climate.db.resources import allocations, capacity, resources
 from climate.db.resources import calendar as bookings
+from climate.db.resources.occupancy import availability as occupancy
 from climate.manager.admission.admission import dry_run
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.requirements import (
@@ -34,6 +37,8 @@ from climate.manager.process.runtime import Runtime
 
 # The longest span of a query.
 MAX_SPAN = timedelta(days=366)
+# The number of buckets of a query: a month of 20 minutes, a week of 5.
+MAX_BUCKETS = 2_200
 # The number of resources of a type that a search for windows examines.
 SAMPLE = 2_000
 # The number of requirements in a search, parts of stacks included: each costs as much as a search.
@@ -83,12 +88,7 @@ def free_over(
 
     Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
-    _check(span)
-    parts = requirements_of(runtime.catalog, request)
-    if not parts[0].maximum:
-        raise InvalidInput(
-            f"A {request.resource_type} is no unit of anything: search for windows in which it fits"
-        )
+    parts = _counted_parts(runtime, request, span)
     with runtime.database.read() as session:
         check_queries(session, runtime.catalog, parts, private=private)
         preference = Preference(selection=runtime.selection)
@@ -100,6 +100,68 @@ def free_over(
             )
         ]
         return calendar.free_over(parts[0], timelines, span)
+
+
+@dataclass(frozen=True, slots=True)
+class LeastFree:
+    """The units that match, and how many are free at least in each bucket, in steps."""
+
+    units: int
+    steps: Sequence[Step]
+
+
+def least_free(
+    runtime: Runtime, request: ReservationRequest, span: Window, resolution: int, *, private: bool
+) -> LeastFree:
+    """Return what ``free_over`` does as the least in each bucket of ``resolution`` seconds.
+
+    The database computes it, so the number of rows is bounded by the number of buckets. Equal
+    buckets that follow each other are one step. Raises the errors of ``free_over``, and
+    InvalidInput for too many buckets or units that must be on one resource.
+    """
+    parts = _counted_parts(runtime, request, span)
+    _check_buckets(parts[0], span, resolution)
+    with runtime.database.snapshot() as session:
+        check_queries(session, runtime.catalog, parts, private=private)
+        preference = Preference(selection=runtime.selection)
+        ids = None  # the database selects, unless operators' filters do
+        if runtime.selection.filters:
+            ids = [id_ for part in parts for id_ in matching(session, part, preference)]
+        taken = occupancy.taken(session, parts, span, resolution, ids)
+    length, size = int((span.end - span.start).total_seconds()), timedelta(seconds=resolution)
+    peaks = occupancy_rules.peaks(taken.buckets, length, resolution)
+    steps = []
+    for peak, run in groupby(enumerate(peaks), key=itemgetter(1)):
+        numbers = [number for number, _ in run]
+        first, last = (later(span.start, n * size) for n in (numbers[0], numbers[-1] + 1))
+        steps.append(Step(Window(first, min(last, span.end)), taken.units - peak))
+    return LeastFree(taken.units, steps)
+
+
+def _counted_parts(
+    runtime: Runtime, request: ReservationRequest, span: Window
+) -> tuple[Requirement, ...]:
+    """Return the parts of a request's requirement, which has units; raises InvalidInput."""
+    check_span(span)
+    parts = requirements_of(runtime.catalog, request)
+    if not parts[0].maximum:
+        raise InvalidInput(
+            f"A {request.resource_type} is no unit of anything: search for windows in which it fits"
+        )
+    return parts
+
+
+def _check_buckets(part: Requirement, span: Window, resolution: int) -> None:
+    if part.layout is Layout.TOGETHER and not part.is_whole:
+        raise InvalidInput(
+            "Units that must be on one resource cannot be counted in buckets: leave out the"
+            " resolution, or the affinity"
+        )
+    if (span.end - span.start) / timedelta(seconds=resolution) > MAX_BUCKETS:
+        raise InvalidInput(
+            f"The window has more than {MAX_BUCKETS} buckets: request a shorter window or a"
+            " coarser resolution"
+        )
 
 
 def search(
@@ -119,7 +181,7 @@ def search(
     Raises InvalidDate, InvalidInput, InvalidQuery, SearchTooLong, UnsupportedResourceType.
     """
     deadline = runtime.clock.elapsed() + runtime.settings.search_timeout
-    _check(within)
+    check_span(within)
     if not timedelta(0) < length <= within.end - within.start:
         raise InvalidDate("The duration must be more than nothing and fit between start and end")
     requirements = needs_of(runtime.catalog, requests)
@@ -235,7 +297,8 @@ def _check_time(runtime: Runtime, query: WindowSearch) -> None:
         )
 
 
-def _check(span: Window) -> None:
+def check_span(span: Window) -> None:
+    """Raise InvalidDate if a span is longer than one query can cover."""
     if span.end - span.start > MAX_SPAN:
         raise InvalidDate(f"A query can cover at most {MAX_SPAN.days} days")
 

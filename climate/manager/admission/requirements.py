@@ -165,15 +165,25 @@ def check_queries(
         query, resource_type = requirement.query, requirement.resource_type
         if isinstance(query, Everything) or query in present:
             continue
-        named = expressions.names(query)
-        names = native = catalog.plugins[resource_type].native_properties
-        if not named <= native:
-            names = _property_names(session, resource_type, named, native, private=private)
         try:
-            expressions.check_names(query, names)
+            check_names(session, catalog, resource_type, query, private=private)
         except InvalidQuery as error:
             where = f" (in reservation {index})" if len(requirements) > 1 else ""
             raise InvalidQuery(f"{error.message}{where}") from None
+
+
+def check_names(
+    session: Session, catalog: Catalog, resource_type: str, query: Query, *, private: bool
+) -> None:
+    """Raise InvalidQuery if a query names a property that no resource of the type has.
+
+    Without ``private``, private properties count as unknown.
+    """
+    named = expressions.names(query)
+    names = native = catalog.plugins[resource_type].native_properties
+    if not named <= native:
+        names = _property_names(session, resource_type, named, native, private=private)
+    expressions.check_names(query, names)
 
 
 def _property_names(

@@ -22,10 +22,13 @@ def find_after(
 ) -> Matches:
     """Return up to ``limit`` notifications whose numbers are above ``after``.
 
-    If ``after`` is None, return the oldest ones. Raises NotificationsRemoved if notifications above
-    ``after`` have been removed.
+    If ``after`` is None, return the oldest ones; with a ``limit`` of 0, none, and the number of the
+    last notification as ``after``. Raises NotificationsRemoved if notifications above ``after``
+    have been removed.
     """
     with runtime.database.read() as session:
+        if after is None and limit == 0:
+            return Matches(notifications=[], after=outbox.last_seq(session))
         part = outbox.find_after(session, wanted, after or 0, limit)
         removed = outbox.removed_seq(session)
     if after is not None and after < removed:

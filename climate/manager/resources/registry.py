@@ -12,7 +12,9 @@ from climate.core.errors import Conflict, NotFound
 from climate.core.lease.model import Resource
 from climate.core.matching import query as expressions
 from climate.core.page import Page, Part, ResourceFilter
+from climate.core.provisioning.host_state import HostState
 from climate.db.engine.database import Database
+from climate.db.provisioning import host_facts
 from climate.db.resources import allocations, capacity, resources
 from climate.db.resources import pages as resource_pages
 from climate.db.resources.resources import Property
@@ -120,9 +122,14 @@ def delete(runtime: Runtime, resource_type: str, resource_id: int) -> None:
 
 
 def find_resources(
-    runtime: Runtime, wanted: ResourceFilter, page: Page, *, private: bool
+    runtime: Runtime,
+    wanted: ResourceFilter,
+    page: Page,
+    *,
+    private: bool,
+    states: Collection[HostState] = (),
 ) -> Part[Resource]:
-    """Return a page of the resources that match ``wanted``.
+    """Return a page of the resources that match ``wanted`` and are in one of the states, if any.
 
     Without ``private``, private properties are left out and count as unknown. Raises InvalidQuery
     if the expression in ``wanted`` names an unknown property.
@@ -131,7 +138,10 @@ def find_resources(
         extra = resources.definitions(session, *wanted.resource_types)
         hidden = _hidden(extra, private)
         _check_names(session, runtime.catalog, wanted, extra, {prop.name for prop in hidden})
-        part = resource_pages.find_resources(session, wanted, page)
+        in_states = host_facts.in_states(
+            states, provisioning=runtime.settings.provisioning is not None
+        )
+        part = resource_pages.find_resources(session, wanted, page, *in_states)
     items = [_without(resource, hidden) for resource in part.items]
     return Part(items=items, more=part.more)
 
@@ -147,6 +157,19 @@ def get_resource(runtime: Runtime, resource_id: int, *, private: bool) -> Resour
             raise NotFound(f"There is no resource {resource_id}")
         extra = resources.definitions(session, resource.type)
     return _without(resource, _hidden(extra, private))
+
+
+def find_shown(
+    session: Session, resource_ids: Collection[int], *, private: bool
+) -> dict[int, Resource]:
+    """Return those of the resources that exist, by id.
+
+    Without ``private``, their private properties are left out.
+    """
+    found = resources.find_some(session, resource_ids)
+    types = {resource.type for resource in found.values()}
+    hidden = _hidden(resources.definitions(session, *types), private)
+    return {id_: _without(resource, hidden) for id_, resource in found.items()}
 
 
 def _check_names(

@@ -28,6 +28,7 @@ from climate.plugins.base import (
     Turn,
     WholeNumber,
     run_all,
+    titled,
 )
 from climate.plugins.hosts.audit import AuditedCloud, find_drifts
 from climate.plugins.loader import load_cloud
@@ -94,12 +95,32 @@ class HostCloud(AuditedCloud, Protocol):
 class HostSchema(RequestSchema):
     """The parameters of a reservation of hosts."""
 
-    min = WholeNumber(required=True)
-    max = WholeNumber(required=True)
-    hypervisor_properties = Expression(required=True, allow_none=True)
-    resource_properties = Expression(required=True, allow_none=True)
+    min = WholeNumber(
+        required=True,
+        metadata=titled("Hosts, at least", minimum=1, maximum=MAX_HOSTS),
+    )
+    max = WholeNumber(
+        required=True,
+        metadata=titled("Hosts, at most", minimum=1, maximum=MAX_HOSTS),
+    )
+    hypervisor_properties = Expression(
+        required=True,
+        allow_none=True,
+        metadata=titled("Hardware", "Property expression that every host must match."),
+    )
+    resource_properties = Expression(
+        required=True,
+        allow_none=True,
+        metadata=titled("Other properties", "A second expression that every host must match."),
+    )
     before_end = fields.String(
-        load_default="default", allow_none=True, validate=validate.OneOf(BEFORE_END)
+        load_default="default",
+        allow_none=True,
+        validate=validate.OneOf(BEFORE_END),
+        metadata=titled(
+            "Before the end",
+            "snapshot: save an image of each server; default: what the operator configured.",
+        ),
     )
 
     @validates_schema
@@ -129,6 +150,8 @@ class HostPlugin(ResourcePlugin):
     """The plug-in for whole physical hosts."""
 
     resource_type: ClassVar[str] = HOST
+    title: ClassVar[str] = "Hosts"
+    description: ClassVar[str] = "Whole physical hosts for your project alone."
     schema: ClassVar[type[RequestSchema]] = HostSchema
     unit: ClassVar[Mapping[str, Any]] = {"min": 1, "max": 1}
     #: The properties of every host; a HostCloud can add others.

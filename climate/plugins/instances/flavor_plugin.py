@@ -14,7 +14,7 @@ from marshmallow import fields, post_load, validate
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.matching.extra_specs import read
 from climate.core.matching.requirement import Requirement
-from climate.plugins.base import Requester, RequestSchema, WholeNumber
+from climate.plugins.base import Requester, RequestSchema, WholeNumber, titled
 from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.instances.cloud import Flavor, Size
 from climate.plugins.instances.plugin import MAX_INSTANCES, Affinity, InstancePlugin
@@ -36,13 +36,31 @@ class FlavorSchema(LifeCycleSchema):
     flavor. If a request contains them, they are ignored.
     """
 
-    flavor_id = fields.String(required=True, validate=validate.Length(1, 255))
-    amount = WholeNumber(required=True, validate=validate.Range(1, MAX_INSTANCES))
-    affinity = Affinity(load_default=None, allow_none=True)
-    vcpus = fields.Integer(load_default=None, allow_none=True)
-    memory_mb = fields.Integer(load_default=None, allow_none=True)
-    disk_gb = fields.Integer(load_default=None, allow_none=True)
-    resource_properties = fields.String(load_default=None, allow_none=True)
+    flavor_id = fields.String(
+        required=True,
+        validate=validate.Length(1, 255),
+        metadata=titled("Flavor", "Id of a flavor of your project."),
+    )
+    amount = WholeNumber(
+        required=True, validate=validate.Range(1, MAX_INSTANCES), metadata=titled("Instances")
+    )
+    affinity = Affinity(
+        load_default=None,
+        allow_none=True,
+        metadata=titled("Placement", "Only null: anywhere.", enum=[None]),
+    )
+    vcpus = fields.Integer(
+        load_default=None, allow_none=True, metadata=titled("VCPUs", readOnly=True)
+    )
+    memory_mb = fields.Integer(
+        load_default=None, allow_none=True, metadata=titled("Memory, MiB", readOnly=True)
+    )
+    disk_gb = fields.Integer(
+        load_default=None, allow_none=True, metadata=titled("Disk, GiB", readOnly=True)
+    )
+    resource_properties = fields.String(
+        load_default=None, allow_none=True, metadata=titled("Data of the flavor", readOnly=True)
+    )
 
     @post_load
     def _no_affinity(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
@@ -55,6 +73,8 @@ class FlavorPlugin(InstancePlugin):
     """The plug-in for instances of an existing flavor."""
 
     resource_type: ClassVar[str] = "flavor:instance"
+    title: ClassVar[str] = "Instances of a flavor"
+    description: ClassVar[str] = "Room on hosts for instances of a flavor that exists."
     schema: ClassVar[type[RequestSchema]] = FlavorSchema
     unit: ClassVar[Mapping[str, Any]] = {"amount": 1}
     fixed: ClassVar[frozenset[str]] = frozenset(

@@ -28,6 +28,7 @@ from climate.plugins.base import (
     Turn,
     WholeNumber,
     run_all,
+    titled,
 )
 from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.instances.audit import find_drifts
@@ -48,6 +49,15 @@ _LAYOUTS: Mapping[bool | None, Layout] = {
 class Affinity(fields.Field[bool]):
     """A field: instances on one host (True), on different hosts (False), or anywhere (None)."""
 
+    def __init__(self, **kwargs: Any) -> None:
+        form = titled(
+            "Placement",
+            "true: all on one host; false: each on another host; null: anywhere.",
+            type="boolean",
+            enum=[True, False, None],
+        )
+        super().__init__(**{**kwargs, "metadata": {**form, **kwargs.get("metadata", {})}})
+
     _WORDS: ClassVar[Mapping[str, bool | None]] = {
         **dict.fromkeys(("", "none"), None),
         **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True),
@@ -65,12 +75,24 @@ class Affinity(fields.Field[bool]):
 class InstanceSchema(LifeCycleSchema):
     """The parameters of a reservation of instances."""
 
-    amount = WholeNumber(required=True)
-    vcpus = WholeNumber(required=True)
-    memory_mb = WholeNumber(required=True)
-    disk_gb = WholeNumber(required=True)
+    amount = WholeNumber(
+        required=True, metadata=titled("Instances", minimum=1, maximum=MAX_INSTANCES)
+    )
+    vcpus = WholeNumber(
+        required=True, metadata=titled("VCPUs of an instance", minimum=0, maximum=_MOST)
+    )
+    memory_mb = WholeNumber(
+        required=True, metadata=titled("Memory of an instance, MiB", minimum=0, maximum=_MOST)
+    )
+    disk_gb = WholeNumber(
+        required=True, metadata=titled("Disk of an instance, GiB", minimum=0, maximum=_MOST)
+    )
     affinity = Affinity(required=True, allow_none=True)
-    resource_properties = Expression(required=True, allow_none=True)
+    resource_properties = Expression(
+        required=True,
+        allow_none=True,
+        metadata=titled("Hosts", "Property expression that the hosts of the instances match."),
+    )
 
     @validates_schema
     def _sizes(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -92,8 +114,12 @@ class InstancePlugin(ResourcePlugin):
     """The plug-in for instances of a size that the user chooses."""
 
     resource_type: ClassVar[str] = "virtual:instance"
+    title: ClassVar[str] = "Instances"
+    description: ClassVar[str] = "Room on hosts for instances of a size that you choose."
+    booked_type: ClassVar[str | None] = HostPlugin.resource_type
     schema: ClassVar[type[RequestSchema]] = InstanceSchema
     unit: ClassVar[Mapping[str, Any]] = {"amount": 1, "vcpus": 1, "memory_mb": 0, "disk_gb": 0}
+    resources_type: ClassVar[str | None] = HostPlugin.resource_type
     resizes: ClassVar[bool] = False
     native_properties: frozenset[str] = frozenset()
 

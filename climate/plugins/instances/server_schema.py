@@ -18,7 +18,7 @@ from marshmallow import (
     validates_schema,
 )
 
-from climate.plugins.base import CREATE, DELETE, NOTHING, DefaultingSchema
+from climate.plugins.base import CREATE, DELETE, NOTHING, DefaultingSchema, titled
 
 SNAPSHOT = "snapshot"
 # Limits the start of a reservation: each server requires a request to Nova. Users can boot more
@@ -41,6 +41,16 @@ _KEEP = (
 
 class Networks(fields.Field[Any]):
     """A field for networks: ``auto``, ``none``, or a list such as ``[{"uuid": "..."}]``."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        network = {
+            "type": "object",
+            "properties": {"uuid": {"type": "string"}},
+            "required": ["uuid"],
+        }
+        networks = {"type": "array", "minItems": 1, "maxItems": _MOST_NETWORKS, "items": network}
+        form = titled("Networks", anyOf=[{"enum": ["auto", "none"]}, networks])
+        super().__init__(**{**kwargs, "metadata": {**form, **kwargs.get("metadata", {})}})
 
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> Any:  # noqa: ANN401
         if value in ("auto", "none"):
@@ -86,7 +96,7 @@ class SecurityGroupSchema(Schema):
 
         unknown = RAISE
 
-    name = fields.String(required=True, validate=_TEXT)
+    name = fields.String(required=True, validate=_TEXT, metadata=titled("Name"))
 
 
 class ServerSchema(Schema):
@@ -97,20 +107,30 @@ class ServerSchema(Schema):
 
         unknown = RAISE
 
-    name = fields.String(validate=validate.Length(1, 200))
-    imageRef = fields.String(required=True, validate=_TEXT)  # noqa: N815 - Nova's name
+    name = fields.String(validate=validate.Length(1, 200), metadata=titled("Name"))
+    imageRef = fields.String(  # noqa: N815 - Nova's name
+        required=True, validate=_TEXT, metadata=titled("Image", "Id of an image.")
+    )
     networks = Networks(load_default="auto")
-    key_name = fields.String(validate=_TEXT)
-    user_data = fields.String(validate=[validate.Length(max=_MOST_USER_DATA), _is_base64])
+    key_name = fields.String(
+        validate=_TEXT, metadata=titled("Key pair", "Name of your SSH key pair.")
+    )
+    user_data = fields.String(
+        validate=[validate.Length(max=_MOST_USER_DATA), _is_base64],
+        metadata=titled("User data", "For cloud-init, in base64.", format="byte", writeOnly=True),
+    )
     security_groups = fields.List(
-        fields.Nested(SecurityGroupSchema), validate=validate.Length(1, 32)
+        fields.Nested(SecurityGroupSchema),
+        validate=validate.Length(1, 32),
+        metadata=titled("Security groups"),
     )
     metadata = fields.Dict(
         keys=fields.String(),
         values=fields.String(),
         validate=[validate.Length(max=64), _own_metadata],
+        metadata=titled("Metadata"),
     )
-    config_drive = fields.Boolean()
+    config_drive = fields.Boolean(metadata=titled("Config drive"))
 
 
 def _on_end(word: str) -> None:
@@ -124,10 +144,27 @@ class LifeCycleSchema(DefaultingSchema):
     """What climate does at the start and at the end of a reservation of instances."""
 
     on_start = fields.String(
-        load_default=NOTHING, allow_none=True, validate=validate.OneOf([CREATE, NOTHING])
+        load_default=NOTHING,
+        allow_none=True,
+        validate=validate.OneOf([CREATE, NOTHING]),
+        metadata=titled("At the start", "create: climate boots a server in each instance."),
     )
-    on_end = fields.String(load_default=DELETE, allow_none=True, validate=_on_end)
-    server = fields.Nested(ServerSchema, load_default=None, allow_none=True)
+    on_end = fields.String(
+        load_default=DELETE,
+        allow_none=True,
+        validate=_on_end,
+        metadata=titled(
+            "At the end",
+            "snapshot: climate saves an image of each server before it deletes the servers.",
+            enum=[DELETE, SNAPSHOT, None],
+        ),
+    )
+    server = fields.Nested(
+        ServerSchema,
+        load_default=None,
+        allow_none=True,
+        metadata=titled("Server", "Required with on_start create; without it not allowed."),
+    )
 
     @validates_schema
     def _servers(self, data: dict[str, Any], **_kwargs: Any) -> None:

@@ -27,6 +27,7 @@ from climate.plugins.base import (
     HeldReservation,
     ResourcePlugin,
     run_all,
+    titled,
 )
 
 
@@ -162,10 +163,16 @@ class EndpointSchema(DefaultingSchema):
     """The parameters of a reservation that state what climate does at its start and end."""
 
     on_start = fields.String(
-        load_default=CREATE, allow_none=True, validate=validate.OneOf([CREATE, NOTHING])
+        load_default=CREATE,
+        allow_none=True,
+        validate=validate.OneOf([CREATE, NOTHING]),
+        metadata=titled("At the start", "nothing: you create it yourself."),
     )
     on_end = fields.String(
-        load_default=DELETE, allow_none=True, validate=validate.OneOf([DELETE, KEEP])
+        load_default=DELETE,
+        allow_none=True,
+        validate=validate.OneOf([DELETE, KEEP]),
+        metadata=titled("At the end", "keep: your project keeps it after the lease."),
     )
 
 

@@ -21,6 +21,7 @@ from climate.plugins.base import (
     RequestSchema,
     Turn,
     WholeNumber,
+    titled,
 )
 from climate.plugins.loader import load_cloud
 from climate.plugins.networking.addressing import Subnet
@@ -40,6 +41,10 @@ class FloatingipCloud(EndpointCloud, Protocol):
 class Addresses(fields.Field[list[str]]):
     """A field for a list of IPv4 addresses as text, without duplicates; "" is the empty list."""
 
+    def __init__(self, **kwargs: Any) -> None:
+        form = {"type": "array", "items": {"type": "string", "format": "ipv4"}}
+        super().__init__(**{**kwargs, "metadata": {**form, **kwargs.get("metadata", {})}})
+
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> list[str]:  # noqa: ANN401
         if value == "":
             return []
@@ -51,9 +56,21 @@ class Addresses(fields.Field[list[str]]):
 class FloatingipSchema(EndpointSchema):
     """The parameters of a reservation of floating IPs."""
 
-    network_id = fields.String(required=True, validate=validate.Length(1, 255))
-    amount = WholeNumber(load_default=1, validate=validate.Range(1, MAX_FLOATINGIPS))
-    required_floatingips = Addresses(load_default=list, allow_none=True)
+    network_id = fields.String(
+        required=True,
+        validate=validate.Length(1, 255),
+        metadata=titled("External network", "Id of the network."),
+    )
+    amount = WholeNumber(
+        load_default=1,
+        validate=validate.Range(1, MAX_FLOATINGIPS),
+        metadata=titled("Floating IPs"),
+    )
+    required_floatingips = Addresses(
+        load_default=list,
+        allow_none=True,
+        metadata=titled("Required addresses", "These addresses are among the floating IPs."),
+    )
 
     @validates_schema
     def _enough(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -65,6 +82,8 @@ class FloatingipPlugin(EndpointPlugin):
     """Reserves addresses of external networks, and creates floating IPs with them."""
 
     resource_type: ClassVar[str] = "virtual:floatingip"
+    title: ClassVar[str] = "Floating IPs"
+    description: ClassVar[str] = "Addresses of an external network for your project."
     schema: ClassVar[type[RequestSchema]] = FloatingipSchema
     unit: ClassVar[Mapping[str, Any]] = {"amount": 1}
     details_key: ClassVar[str] = "floatingips"

@@ -16,7 +16,7 @@ from climate.core.lease.model import Resource
 from climate.core.matching import expression
 from climate.core.matching.query import both
 from climate.core.matching.requirement import Requirement
-from climate.plugins.base import DiscoveredResource, Expression, RequestSchema, Turn
+from climate.plugins.base import DiscoveredResource, Expression, RequestSchema, Turn, titled
 from climate.plugins.loader import load_cloud
 from climate.plugins.networking.addressing import Segment
 from climate.plugins.networking.base import EndpointCloud, EndpointPlugin, EndpointSchema
@@ -32,18 +32,33 @@ class NetworkCloud(EndpointCloud, Protocol):
 class NetworkSchema(EndpointSchema):
     """The parameters of a reservation of a network."""
 
-    network_name = fields.String(required=True, validate=validate.Length(1, 255))
-    network_description = fields.String(
-        load_default="", allow_none=True, validate=validate.Length(max=150)
+    network_name = fields.String(
+        required=True, validate=validate.Length(1, 255), metadata=titled("Name of the network")
     )
-    network_properties = Expression(load_default="", allow_none=True)
-    resource_properties = Expression(load_default="", allow_none=True)
+    network_description = fields.String(
+        load_default="",
+        allow_none=True,
+        validate=validate.Length(max=150),
+        metadata=titled("Description"),
+    )
+    network_properties = Expression(
+        load_default="",
+        allow_none=True,
+        metadata=titled("Segment", "Property expression that the segment must match."),
+    )
+    resource_properties = Expression(
+        load_default="",
+        allow_none=True,
+        metadata=titled("Other properties", "A second expression that the segment must match."),
+    )
 
 
 class NetworkPlugin(EndpointPlugin):
     """Reserves segments (VLANs and so on), and creates a network of the project on each."""
 
     resource_type: ClassVar[str] = "virtual:network"
+    title: ClassVar[str] = "Networks"
+    description: ClassVar[str] = "A network of your project on a segment of its own."
     schema: ClassVar[type[RequestSchema]] = NetworkSchema
     unit: ClassVar[Mapping[str, Any]] = {"network_name": "network"}
     details_key: ClassVar[str] = "networks"

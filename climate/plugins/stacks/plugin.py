@@ -86,6 +86,9 @@ class StackPlugin(ResourcePlugin):
     """Reserves the contents of Heat stacks, and deploys the stacks at the start."""
 
     resource_type: ClassVar[str] = "virtual:stack"
+    title: ClassVar[str] = "Stacks"
+    description: ClassVar[str] = "All that a Heat template needs, deployed at the start."
+    booked_type: ClassVar[str | None] = ""
     schema: ClassVar[type[RequestSchema]] = StackSchema
     fixed: ClassVar[frozenset[str]] = frozenset({"stack_id", "stack_name", "on_start"})
     needs_preparation: ClassVar[bool] = True

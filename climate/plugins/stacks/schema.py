@@ -5,7 +5,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, post_load, validate, validates_schema
 
-from climate.plugins.base import CREATE, DELETE, KEEP, NOTHING, RequestSchema
+from climate.plugins.base import CREATE, DELETE, KEEP, NOTHING, RequestSchema, titled
 from climate.plugins.stacks.document import InvalidTemplate, parse_environment, parse_template
 from climate.plugins.stacks.template import Source
 
@@ -23,6 +23,10 @@ _NAME = validate.Regexp(
 
 class _Document(fields.Field[dict[str, Any]]):
     """A field for a JSON object, or for its YAML as text."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        form = {"type": ["object", "string"], "format": "yaml"}
+        super().__init__(**{**kwargs, "metadata": {**form, **kwargs.get("metadata", {})}})
 
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> dict[str, Any]:  # noqa: ANN401
         if isinstance(value, Mapping):
@@ -51,20 +55,66 @@ class StackSchema(RequestSchema):
     ``look_up`` sets ``reserves``. For an existing stack, it also sets the keys of its source.
     """
 
-    template = _Template(load_default=None, allow_none=True)
-    files = fields.Dict(keys=fields.String(), values=fields.String(), load_default=dict)
-    parameters = fields.Dict(keys=fields.String(), load_default=dict)
-    environment = _Document(load_default=dict)
-    stack_name = fields.String(load_default=None, allow_none=True, validate=_NAME)
-    stack_id = fields.String(load_default=None, allow_none=True, validate=validate.Length(1, 64))
+    template = _Template(
+        load_default=None,
+        allow_none=True,
+        metadata=titled(
+            "Template",
+            "A Heat template. Required, unless stack_id names an existing stack.",
+            writeOnly=True,
+        ),
+    )
+    files = fields.Dict(
+        keys=fields.String(),
+        values=fields.String(),
+        load_default=dict,
+        metadata=titled("Files", "The files that the template uses, by name.", writeOnly=True),
+    )
+    parameters = fields.Dict(
+        keys=fields.String(),
+        load_default=dict,
+        metadata=titled("Parameters", "Values of the template's parameters.", writeOnly=True),
+    )
+    environment = _Document(
+        load_default=dict, metadata=titled("Environment", "A Heat environment.", writeOnly=True)
+    )
+    stack_name = fields.String(
+        load_default=None,
+        allow_none=True,
+        validate=_NAME,
+        metadata=titled("Name of the stack", "Not allowed with stack_id."),
+    )
+    stack_id = fields.String(
+        load_default=None,
+        allow_none=True,
+        validate=validate.Length(1, 64),
+        metadata=titled("Existing stack", "Id of a stack of your project, instead of a template."),
+    )
     volume_type = fields.String(
-        load_default=None, allow_none=True, validate=validate.Length(1, 255)
+        load_default=None,
+        allow_none=True,
+        validate=validate.Length(1, 255),
+        metadata=titled("Volume type", "For volumes whose type the template does not name."),
     )
-    on_start = fields.String(load_default=CREATE, validate=validate.OneOf([CREATE, NOTHING]))
+    on_start = fields.String(
+        load_default=CREATE,
+        validate=validate.OneOf([CREATE, NOTHING]),
+        metadata=titled("At the start", "nothing: you create the stack yourself."),
+    )
     on_end = fields.String(
-        load_default=None, allow_none=True, validate=validate.OneOf([DELETE, SUSPEND, KEEP])
+        load_default=None,
+        allow_none=True,
+        validate=validate.OneOf([DELETE, SUSPEND, KEEP]),
+        metadata=titled(
+            "At the end", "Default: delete a stack that climate created, suspend any other."
+        ),
     )
-    reserves = fields.Dict(keys=fields.String(), load_default=None, allow_none=True)
+    reserves = fields.Dict(
+        keys=fields.String(),
+        load_default=None,
+        allow_none=True,
+        metadata=titled("Contents of the stack", readOnly=True),
+    )
 
     @validates_schema
     def _which(self, data: dict[str, Any], **_kwargs: Any) -> None:

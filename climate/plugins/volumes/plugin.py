@@ -33,6 +33,7 @@ from climate.plugins.base import (
     ResourcePlugin,
     Turn,
     WholeNumber,
+    titled,
 )
 from climate.plugins.loader import load_cloud
 from climate.plugins.volumes import lifecycle
@@ -69,21 +70,51 @@ def _known_end(value: str) -> None:
 class VolumeSchema(DefaultingSchema):
     """The parameters of a reservation of volumes; ``look_up`` sets ``volume_type_id``."""
 
-    volume_type = fields.String(required=True, validate=validate.Length(1, 255))
-    volume_type_id = fields.String(load_default=None, allow_none=True)
-    amount = WholeNumber(load_default=1, validate=validate.Range(1, MAX_VOLUMES))
-    size = WholeNumber(required=True, validate=validate.Range(1, _MOST))
-    resource_properties = Expression(load_default="", allow_none=True)
-    on_start = fields.String(
-        load_default=CREATE, allow_none=True, validate=validate.OneOf([CREATE, NOTHING])
+    volume_type = fields.String(
+        required=True,
+        validate=validate.Length(1, 255),
+        metadata=titled("Volume type", "Name or id of the type."),
     )
-    on_end = fields.String(load_default=DELETE, allow_none=True, validate=_known_end)
+    volume_type_id = fields.String(
+        load_default=None, allow_none=True, metadata=titled("Id of the type", readOnly=True)
+    )
+    amount = WholeNumber(
+        load_default=1, validate=validate.Range(1, MAX_VOLUMES), metadata=titled("Volumes")
+    )
+    size = WholeNumber(
+        required=True,
+        validate=validate.Range(1, _MOST),
+        metadata=titled("Size of a volume, GiB"),
+    )
+    resource_properties = Expression(
+        load_default="",
+        allow_none=True,
+        metadata=titled("Properties", "Property expression that the volume type must match."),
+    )
+    on_start = fields.String(
+        load_default=CREATE,
+        allow_none=True,
+        validate=validate.OneOf([CREATE, NOTHING]),
+        metadata=titled("At the start", "nothing: you create the volumes yourself."),
+    )
+    on_end = fields.String(
+        load_default=DELETE,
+        allow_none=True,
+        validate=_known_end,
+        metadata=titled(
+            "At the end",
+            "keep: your project keeps the volumes after the lease.",
+            enum=[DELETE, KEEP, None],
+        ),
+    )
 
 
 class VolumePlugin(ResourcePlugin):
     """Reserves capacity for volumes of a volume type."""
 
     resource_type: ClassVar[str] = "virtual:volume"
+    title: ClassVar[str] = "Volumes"
+    description: ClassVar[str] = "Capacity for volumes of a volume type."
     schema: ClassVar[type[RequestSchema]] = VolumeSchema
     unit: ClassVar[Mapping[str, Any]] = {"amount": 1, "size": 1}
     resizes: ClassVar[bool] = False

@@ -24,7 +24,14 @@ def show(call: Call) -> Answer:
     query = validation.query(capacity_schemas.AVAILABILITY_QUERY)
     request = _request(call, query["resource_type"], query.get("params"))
     span = Window(reservations.moment(call, query.get("start", NOW)), query["end"])
+    resolution = query.get("resolution")
     try:
+        if resolution is not None:
+            least = availability.least_free(
+                call.runtime, request, span, resolution, private=call.owner.sees_private
+            )
+            body = {"units": least.units, "resolution": resolution, "steps": least.steps}
+            return capacity_schemas.AVAILABILITY.dump(body), 200
         steps = availability.free_over(call.runtime, request, span, private=call.owner.sees_private)
     except InvalidQuery as error:
         raise validation.of_parameter(error, "params") from None

@@ -2,7 +2,7 @@
 
 from marshmallow import Schema, fields, validate
 
-from climate.api.v2.http.fields import NOW, Moment, Strict
+from climate.api.v2.http.fields import NOW, Count, Moment, Strict
 from climate.api.v2.http.schemas import described
 from climate.api.v2.leases.schemas import ReservationRequest
 from climate.manager.admission.availability import MAX_REQUIREMENTS
@@ -17,9 +17,16 @@ class FreeStep(Schema):
 
 
 class Availability(Schema):
-    """The free units over time, in consecutive windows without gaps."""
+    """The free units over time, in consecutive windows without gaps.
+
+    With a resolution, ``free`` is the least of each bucket, and equal buckets are one window.
+    """
 
     steps = fields.List(fields.Nested(FreeStep))
+    resolution = fields.Integer(metadata=described("Seconds of a bucket, as requested."))
+    units = fields.Integer(
+        metadata=described("Units that match, booked or not; only with a resolution.")
+    )
 
 
 class WindowSearch(Strict):
@@ -66,6 +73,11 @@ class AvailabilityQuery(Strict):
     params = fields.String(metadata=described("Parameters of a reservation of one unit, as JSON."))
     start = Moment(words=(NOW,))
     end = Moment(required=True)
+    resolution = Count(
+        minimum=300,
+        maximum=86_400,
+        metadata=described("Seconds of a bucket: shows the least free units in each."),
+    )
 
 
 AVAILABILITY_QUERY = AvailabilityQuery()

@@ -39,16 +39,16 @@ _GROUPS = {
     "Leases": ("Windows of time with reserved resources.", {"leases", "past-leases"}),
     "Capacity": (
         "Free and booked resources over time, and limits.",
-        {"availability", "limits"},
+        {"availability", "calendar", "utilisation", "limits"},
     ),
-    "Resources": ("Resources that can be reserved.", {"resources"}),
+    "Resources": ("Resources that can be reserved.", {"resources", "resource-types"}),
     "Notifications": ("The log of changes, and webhooks.", {"notifications", "subscriptions"}),
     "Feeds": ("Calendar feeds (iCalendar) at secret addresses.", {"feeds"}),
     "Provisioning": (
         "Hosts that provisioners prepare and switch off.",
         {"preparations", "shutdowns", "readiness"},
     ),
-    "Service": ("The version and this document.", {"", "openapi.json", "docs"}),
+    "Service": ("The caller, the version, and this document.", {"", "openapi.json", "docs", "me"}),
 }
 
 
@@ -153,6 +153,8 @@ def _responses(route: Route) -> dict[str, Any]:
 def _content(body: Body) -> dict[str, Any]:
     if isinstance(body, str):
         return {body: {}}
+    if isinstance(body, list):
+        return {"application/json": {"schema": {"type": "array", "items": body[0]}}}
     schema = {"oneOf": list(body)} if isinstance(body, tuple) else body
     return {"application/json": {"schema": schema}}
 

@@ -27,14 +27,17 @@ class _Item(Protocol):
 T = TypeVar("T", bound=_Item)
 
 
-def page(query: Mapping[str, Any]) -> Page:
-    """Return the page that a query requests; raises InvalidInput for a marker of another order."""
+def page(query: Mapping[str, Any], *, numbered: bool = False) -> Page:
+    """Return the page that a query requests; raises InvalidInput for a marker of another order.
+
+    ``numbered``: the ids of the items are numbers, not texts.
+    """
     sort: str = query["sort"]
     return Page(
         sort=sort.removeprefix("-"),
         descending=sort.startswith("-"),
         limit=query["limit"],
-        after=_key(query["marker"], sort) if "marker" in query else None,
+        after=_key(query["marker"], sort, numbered=numbered) if "marker" in query else None,
     )
 
 
@@ -55,13 +58,13 @@ def following(page: Page, part: Part[T], sorts: Mapping[str, Callable[[T], Any]]
     return f"{request.root_path}{request.path}?{urlencode([*query, ('marker', marker)])}"
 
 
-def _key(marker: str, sort: str) -> tuple[Any, Any]:
+def _key(marker: str, sort: str, *, numbered: bool) -> tuple[Any, Any]:
     try:
         packed = base64.b64decode(marker + "=" * (-len(marker) % 4), b"-_", validate=True)
         marker_sort, plain, id_ = json.loads(packed)
         value = _value(plain, sort.removeprefix("-"))
         is_valid = marker_sort == sort and (
-            _is_id(id_) if isinstance(value, int) else isinstance(id_, str) and is_storable(id_)
+            _is_id(id_) if numbered else isinstance(id_, str) and is_storable(id_)
         )
     except (ValueError, TypeError, OverflowError, RecursionError):
         is_valid = False

@@ -6,7 +6,7 @@ from typing import Any
 from flask import request
 from marshmallow import Schema, ValidationError, fields
 
-from climate.api.call import Call
+from climate.api.call import Call, json_object
 from climate.api.v2.http.fields import UNKNOWN, Strict
 from climate.core.errors import InvalidDate, InvalidInput, MissingParameter, UnsupportedMediaType
 
@@ -34,12 +34,27 @@ def body(call: Call) -> dict[str, Any]:
 def json_body(call: Call) -> dict[str, Any]:
     """Return what ``body`` returns, on a route that has query parameters."""
     # A body without a Content-Type is accepted as JSON.
-    if request.mimetype and not request.is_json:
+    if request.mimetype:
+        _require_json()
+    return call.body(unique_keys=True)
+
+
+def anonymous_body() -> dict[str, Any]:
+    """Return what ``body`` returns, of a request whose caller is not known.
+
+    A Content-Type is required: a form of another site can send a body without one.
+    """
+    no_query()
+    _require_json()
+    return json_object(unique_keys=True)
+
+
+def _require_json() -> None:
+    if not request.is_json:
         raise UnsupportedMediaType(
-            f"The Content-Type of the body is {request.mimetype}: send JSON with"
+            f"The Content-Type of the body is {request.mimetype or 'absent'}: send JSON with"
             " 'Content-Type: application/json'"
         )
-    return call.body(unique_keys=True)
 
 
 def load(schema: Schema, data: Mapping[str, Any]) -> Any:  # noqa: ANN401

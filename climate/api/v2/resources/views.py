@@ -1,4 +1,7 @@
-"""``/v2/resources``: reservable resources of all types, without their lease owners."""
+"""``/v2/resources``: reservable resources of all types. Only operators see who holds them."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from flask import request
 
@@ -6,10 +9,11 @@ from climate.api.call import Answer, Call
 from climate.api.v1.schemas import capabilities
 from climate.api.v2.http import paging, validation
 from climate.api.v2.resources import schemas
-from climate.core.errors import InvalidInput, InvalidQuery, NotFound
+from climate.core.errors import InvalidDate, InvalidInput, InvalidQuery, NotFound
+from climate.core.lease.model import Resource
 from climate.core.matching import expression
-from climate.core.page import RESOURCE_SORTS, ResourceFilter
-from climate.manager.resources import registry
+from climate.core.page import BOOKING_SORTS, RESOURCE_SORTS, Page, Part, ResourceFilter
+from climate.manager.resources import holders, registry, states
 
 # Resource types with routes in v1, whose policy rules apply here, too.
 _V1_NOUNS = {
@@ -20,29 +24,41 @@ _V1_NOUNS = {
 
 
 def index(call: Call) -> Answer:
-    """List reservable resources, by type or by a property expression."""
+    """List reservable resources, by type, name, state or a property expression."""
     query = validation.query(schemas.RESOURCE_QUERY)
-    page = paging.page(query)
-    types = tuple(sorted(call.runtime.plugins))
-    if "resource_type" in query:
-        types = (call.runtime.plugin(query["resource_type"]).resource_type,)
-    private = call.may("resources:get_private")
-    try:
-        filter_ = ResourceFilter(
-            resource_types=types, query=expression.parse(query.get("properties"))
-        )
-        part = registry.find_resources(call.runtime, filter_, page, private=private)
-    except InvalidQuery as error:
-        raise validation.of_parameter(error, "properties") from None
+    page = paging.page(query, numbered=True)
+    if query["bookings"]:
+        call.require("resources:get_bookings")
+    part = _find(call, query, page)
+    described = states.describe(
+        call.runtime,
+        part.items,
+        reports=call.may("readiness:get"),
+        bookings=query["bookings"],
+    )
     following = paging.following(page, part, RESOURCE_SORTS)
-    return schemas.RESOURCE_PAGE.dump({"resources": part.items, "next": following}), 200
+    schema = schemas.BOOKED_RESOURCE_PAGE if query["bookings"] else schemas.RESOURCE_PAGE
+    return schema.dump({"resources": described, "next": following}), 200
 
 
 def show(call: Call, resource_id: str) -> Answer:
     """Show a reservable resource."""
     private = call.may("resources:get_private")
     resource = registry.get_resource(call.runtime, number(resource_id), private=private)
-    return schemas.RESOURCE.dump(resource), 200
+    return _described(call, resource), 200
+
+
+def bookings(call: Call, resource_id: str) -> Answer:
+    """List the bookings of a resource, with their leases."""
+    query = validation.query(schemas.BOOKING_QUERY)
+    start, end = query.get("start", call.asked_at), query.get("end")
+    if end is not None and end <= start:
+        text = "This must be later than start."
+        raise validation.of_parameter(InvalidDate(f"end: {text}"), "end")
+    page = paging.page(query)
+    part = holders.bookings(call.runtime, number(resource_id), start, end, page)
+    following = paging.following(page, part, BOOKING_SORTS)
+    return schemas.BOOKING_PAGE.dump({"bookings": part.items, "next": following}), 200
 
 
 def create(call: Call) -> Answer:
@@ -55,7 +71,7 @@ def create(call: Call) -> Answer:
         raise validation.placed(error, ("properties",)) from None
     created = registry.register(call.runtime, data["resource_type"], data["name"], extra=extra)
     location = f"{request.root_path}/v2/resources/{created.id}"
-    return schemas.RESOURCE.dump(created), 201, {"Location": location}
+    return _described(call, created), 201, {"Location": location}
 
 
 def delete(call: Call, resource_id: str) -> Answer:
@@ -65,6 +81,30 @@ def delete(call: Call, resource_id: str) -> Answer:
     _require(call, resource.type, "delete")
     registry.delete(call.runtime, resource.type, resource.id)
     return None, 204
+
+
+def _find(call: Call, query: Mapping[str, Any], page: Page) -> Part[Resource]:
+    types = tuple(sorted(call.runtime.plugins))
+    if "resource_type" in query:
+        types = (call.runtime.plugin(query["resource_type"]).resource_type,)
+    private = call.may("resources:get_private")
+    try:
+        wanted = ResourceFilter(
+            resource_types=types,
+            query=expression.parse(query.get("properties")),
+            name_part=query["q"],
+        )
+        return registry.find_resources(
+            call.runtime, wanted, page, private=private, states=query["state"]
+        )
+    except InvalidQuery as error:
+        raise validation.of_parameter(error, "properties") from None
+
+
+def _described(call: Call, resource: Resource) -> Any:  # noqa: ANN401 - a JSON object
+    reports = call.may("readiness:get")
+    (described,) = states.describe(call.runtime, [resource], reports=reports)
+    return schemas.RESOURCE.dump(described)
 
 
 def _require(call: Call, resource_type: str, verb: str) -> None:

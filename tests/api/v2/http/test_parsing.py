@@ -24,11 +24,11 @@ APP = Flask("test")
 INSTANT = "2030-01-15T12:00:00+00:00"
 
 
-def rejected_query(schema: Schema, query: str) -> list[str]:
+def rejected_query(schema: Schema, query: str, *, numbered: bool = False) -> list[str]:
     def parse() -> None:
         data = validation.query(schema)
         if "sort" in data:
-            paging.page(data)
+            paging.page(data, numbered=numbered)
 
     with APP.test_request_context(f"/?{query}"), pytest.raises(InvalidInput) as error:
         parse()
@@ -80,9 +80,12 @@ def test_rejects_malformed_queries_of_leases() -> None:
 
 def test_rejects_malformed_queries_of_resources_and_notifications() -> None:
     for number in (-1, 2**63, 2**80, "1", None, True, 1.5):
-        query = marker("id", number, number)
-        assert rejected_query(resource_schemas.RESOURCE_QUERY, query) == ["marker"]
-    assert rejected_query(resource_schemas.RESOURCE_QUERY, "sort=name") == ["sort"]
+        for query in (marker("id", number, number), f"sort=name&{marker('name', 'sim-1', number)}"):
+            rejected = rejected_query(resource_schemas.RESOURCE_QUERY, query, numbered=True)
+            assert rejected == ["marker"]
+    for query in ("sort=type", "state=broken", f"q={'x' * 256}", "bookings=maybe"):
+        parameter = query.partition("=")[0]
+        assert rejected_query(resource_schemas.RESOURCE_QUERY, query) == [parameter]
     for query in ("wait=61", "wait=-1", "event_type=a*b", "event_type=", "after=x", "what=1"):
         parameter = query.partition("=")[0]
         assert rejected_query(notification_schemas.NOTIFICATION_QUERY, query) == [parameter]

@@ -54,6 +54,13 @@ def test_the_answer_says_where_to_continue_and_shows_only_own_notifications(stor
         assert story.problem(403, "GET", f"{path}?project_id=lab", token="bob:office")
 
 
+def test_without_a_position_and_a_limit_the_answer_is_the_last_number(story: Story) -> None:
+    assert story.ok("GET", f"{LOG}?limit=0") == {"notifications": [], "after": 0}
+    publish(story, "first")
+    publish(story, "second")
+    assert story.ok("GET", f"{LOG}?limit=0") == {"notifications": [], "after": 2}
+
+
 class Poll:
     """A long poll in its own thread."""
 

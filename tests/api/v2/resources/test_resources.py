@@ -65,10 +65,14 @@ def test_pages_and_expressions_select_resources(lab: Story) -> None:
         ({"properties": ""}, ["sim-1", "sim-2", "sim-3", "sim-4"]),
         ({"resource_type": "physical:host", "properties": '["==", "$rack", "r2"]'}, ["sim-2"]),
         ({"properties": '["==", "$rare", "yes"]'}, ["sim-3"]),
+        ({"q": "IM-3"}, ["sim-3"]),
+        *(({"q": text}, []) for text in ("sim%", "sim_", "sim-31", "\\")),
     ]
     for query, expected in cases:
         for limit in (1, 100):
-            assert names(walk(lab, ALICE, limit=limit, **query)) == expected
+            for sort in ("id", "name"):
+                assert names(walk(lab, ALICE, limit=limit, sort=sort, **query)) == expected
+        assert names(walk(lab, ALICE, limit=1, sort="-name", **query)) == expected[::-1]
 
 
 def test_users_see_resources_without_private_properties_or_occupants(lab: Story) -> None:
@@ -83,6 +87,8 @@ def test_users_see_resources_without_private_properties_or_occupants(lab: Story)
         "resource_type": "physical:host",
         "name": "sim-1",
         "reservable": True,
+        "state": "ready",
+        "power": None,
         "properties": {},
         "created_at": "2030-01-15T12:00:00Z",
         "updated_at": None,
@@ -109,7 +115,8 @@ def test_private_properties_cannot_be_guessed_by_expressions(lab: Story) -> None
         ("resource_type=virtual:instance", "unsupported_resource_type"),
         ("properties=%5B%22x%22%5D", "invalid_query"),
         ("properties=%5B%22==%22,%22$vcpuss%22,1%5D", "invalid_query"),
-        ("sort=name", "invalid_input"),
+        ("sort=type", "invalid_input"),
+        ("state=broken", "invalid_input"),
     ]:
         assert lab.problem(400, "GET", f"{RESOURCES}?{query}")["code"] == code
 

@@ -26,15 +26,22 @@ const ROOT = document.querySelector("meta[name=climate-root]")?.content ?? "";
 let csrf = null;
 let reauthenticate = null;
 let waiting = null;
+let declined = false; // The user has closed the sign-in form; only requests of the user open it again.
 
 /** The address of `path` on this site: the service need not be mounted at the root of the site. */
 export function root(path) {
   return ROOT + path;
 }
 
-/** Set the token that state-changing requests carry: `me.csrf`. */
+/** The path below the root of the service that an address of this site names; null for others. */
+export function belowRoot(pathname) {
+  return pathname.startsWith(`${ROOT}/`) ? pathname.slice(ROOT.length) : null;
+}
+
+/** Set the token that state-changing requests carry: `csrf` of the session. */
 export function setCsrf(token) {
   csrf = token;
+  declined = false;
 }
 
 /** Set what to do when the session is over: `handler` resolves to true after a new sign-in. */
@@ -43,18 +50,19 @@ export function onUnauthenticated(handler) {
 }
 
 /**
- * Send a request; `body` is sent as JSON.
+ * Send a request; `body` is sent as JSON. A 401 opens the sign-in form, and the request is repeated
+ * after it. `background`: the page sends it, not the user; it does not open a form that was closed.
  * @param {string} method
- * @param {string} path
- * @param {{body?: *, headers?: Object<string, string>, signal?: AbortSignal}} [options]
- * @returns {Promise<{status: number, body: *, headers: Headers}>}
+ * @param {string} path below the root of the service
+ * @param {{body?: *, headers?: Object<string, string>, signal?: AbortSignal, background?: boolean}} [options]
+ * @returns {Promise<{status: number, body: *, headers: Headers}>} raises Problem, Offline or AbortError
  */
 export async function api(method, path, options = {}) {
   try {
     return await send(method, path, options);
   } catch (problem) {
     if (!(problem instanceof Problem) || path.startsWith("/console/session")) throw problem;
-    if (problem.status === 401 && (await signedInAgain())) return send(method, path, options);
+    if (problem.status === 401 && (await signedInAgain(options))) return send(method, path, options);
     if (problem.code === "cross_site_request" && (await csrfChanged())) return send(method, path, options);
     throw problem;
   }
@@ -121,16 +129,19 @@ function report(up) {
   document.dispatchEvent(new CustomEvent("connection", { detail: { up } }));
 }
 
-function signedInAgain() {
-  if (!reauthenticate) return false;
+function signedInAgain({ background = false }) {
+  if (!reauthenticate || (background && declined)) return false;
   // Several requests fail at once; one dialog serves them all.
-  waiting ??= reauthenticate().finally(() => { waiting = null; });
+  waiting ??= reauthenticate().then((done) => {
+    declined = !done;
+    return done;
+  }).finally(() => { waiting = null; });
   return waiting;
 }
 
 async function csrfChanged() {
   const { body } = await send("GET", "/console/session", {});
-  const token = body && body.me && body.me.csrf;
+  const token = body && body.csrf;
   if (!token || token === csrf) return false;
   csrf = token;
   return true;

@@ -1,13 +1,13 @@
 // Starts the console: session, navigation, and the page that the address names.
 
-import { api, onUnauthenticated, setCsrf } from "./api.js";
-import { announce, dialog, h, icon, name, replace } from "./dom.js";
+import { api, belowRoot, onUnauthenticated, root, setCsrf } from "./api.js";
+import { announce, button, dialog, h, icon, link, name, replace } from "./dom.js";
 import { accountMenu } from "./menu.js";
 import { signInForm } from "./signin.js";
 import { offsetName, setServerNow, zoneName } from "./time.js";
 
 const PAGES = [
-  [/^\/(console\/?)?$/, "calendar", () => import("./calendar/page.js")],
+  [/^\/console\/?$/, "calendar", () => import("./calendar/page.js")],
   [/^\/console\/leases\/?$/, "leases", () => import("./pages/leases.js")],
   [/^\/console\/leases\/([^/]+)$/, "leases", () => import("./pages/lease.js")],
   [/^\/console\/new$/, "new", () => import("./pages/new.js")],
@@ -20,30 +20,37 @@ const PAGES = [
 ];
 
 const main = document.getElementById("main");
-const top_ = document.getElementById("top");
+const header = document.getElementById("top");
 const tabs = document.getElementById("tabs");
 const banner = document.getElementById("banner");
 
 let session = null;
 let unmount = null;
 let visit = 0;
+let shown = null; // path and query of the page that is shown
+let signedOut = false; // the session is over and the user has closed the sign-in form
 
-/** Load the page that the address names. `focus`: move the focus to its heading. */
-async function show(focus) {
+/**
+ * Load the page that the address names.
+ * @param {boolean} focus whether the focus moves to the page
+ * @param {{keepHeader?: boolean}} [options] leave the header and its open menu as they are
+ */
+async function show(focus, { keepHeader = false } = {}) {
   const me = session.me;
-  const [match, section, load] = route(location.pathname);
+  const path = belowRoot(location.pathname);
+  const [match, section, load] = route(path);
   visit += 1;
   const mine = visit;
-  if (unmount) unmount();
-  unmount = null;
-  navigation(me, section);
+  leavePage();
+  shown = location.pathname + location.search;
+  if (!keepHeader) navigation(me, section);
   const element = h("div", { class: section });
   replace(main, element);
   if (!load) return notFound(element);
   try {
     const { mount } = await load();
     if (mine !== visit) return;
-    const context = { me, path: location.pathname, id: match[1] && decodeURIComponent(match[1]),
+    const context = { me, path, id: match[1] && decodeURIComponent(match[1]),
       params: new URLSearchParams(location.search), navigate, title };
     const leave = await mount(element, context);
     if (mine === visit) unmount = leave;
@@ -54,9 +61,14 @@ async function show(focus) {
   if (focus) main.focus({ preventScroll: true });
 }
 
+function leavePage() {
+  if (unmount) unmount();
+  unmount = null;
+}
+
 function route(path) {
   for (const [pattern, section, load] of PAGES) {
-    const match = path.match(pattern);
+    const match = path?.match(pattern);
     if (match) return [match, section, load];
   }
   return [null, "", null];
@@ -65,7 +77,7 @@ function route(path) {
 function notFound(element) {
   title("Page not found");
   replace(element, h("div", { class: "page" }, h("h1", {}, "Page not found"),
-    h("p", {}, "The console has no page at this address. ", h("a", { href: "/console/" }, "Open the calendar"), ".")));
+    h("p", {}, "The console has no page at this address. ", link("/console/", "Open the calendar"), ".")));
 }
 
 function failed(element, error) {
@@ -76,9 +88,9 @@ function failed(element, error) {
     h("button", { type: "button", class: "button", onclick: () => location.reload() }, "Reload")));
 }
 
-/** Go to a path of the console. */
+/** Go to a path of the console, below the root of the service. */
 function navigate(path, { replace: instead = false } = {}) {
-  history[instead ? "replaceState" : "pushState"](null, "", path);
+  history[instead ? "replaceState" : "pushState"](null, "", root(path));
   scrollTo(0, 0);
   return show(true);
 }
@@ -88,45 +100,49 @@ function title(text) {
   if (visit > 1) announce(text);
 }
 
-/** The pages that the policy allows: `[section, path, label, icon, less important]`. */
-function entries(me) {
-  const can = (rule) => me.allowed[rule] !== false && rule in me.allowed;
-  const operator = ["leases:get_all", "readiness:get", "events:get", "managers:get"].some(can);
+/** The pages that the policy allows: `[section, path, label, icon]`, the less important ones last. */
+export function entries(me) {
+  const can = (...rules) => rules.some((rule) => me.allowed[rule]);
   return [
-    ["calendar", "/console/", "Calendar", "calendar", can("leases:get")],
+    ["calendar", "/console/", "Calendar", "calendar", can("calendar:get", "leases:get")],
     ["leases", "/console/leases", "Leases", "list", can("leases:get")],
+    ["new", "/console/new", "Reserve", "plus", can("leases:post")],
     ["resources", "/console/resources", "Resources", "server", can("resources:get")],
     ["limits", "/console/limits", "Limits", "clock", can("limits:get")],
+    ["operations", "/console/operations/now", "Operations", "power", can("managers:get", "events:get", "utilisation:get")],
     ["subscriptions", "/console/subscriptions", "Subscriptions", "bell", can("subscriptions:get")],
-    ["feeds", "/console/feeds", "Feeds", "calendar", can("feeds:get") || can("feeds:post")],
-    ["operations", "/console/operations/now", "Operations", "power", operator],
+    ["feeds", "/console/feeds", "Feeds", "calendar", can("feeds:get", "feeds:post")],
   ].filter((entry) => entry[4]);
 }
 
 function navigation(me, section) {
   const current = (key) => (key === section ? "page" : null);
   const all = entries(me);
-  const extra = (key) => (key === "subscriptions" || key === "feeds" ? "more" : null);
-  const links = all.map(([key, path, label]) => h("a", { href: path, class: extra(key), "aria-current": current(key) }, label));
-  replace(top_, brand(), h("nav", { "aria-label": "Main" }, links),
+  const isMinor = (key) => key === "subscriptions" || key === "feeds";
+  const links = all.filter(([key]) => !isMinor(key) || key === section).map(([key, path, label]) =>
+    link(path, label, { "aria-current": current(key) }));
+  replace(header, brand(), h("nav", { "aria-label": "Main" }, links),
     h("div", { class: "who" },
       h("span", { class: "project" }, "Project ", h("b", {}, name(me.project.name || me.project.id))),
-      h("span", { class: "zone" }, `${zoneName()}, `, h("b", {}, offsetName())),
-      accountMenu(session, all, { changed: start, reload: () => show(false) })));
-  const few = all.filter(([key]) => ["calendar", "leases", "resources"].includes(key));
-  if (me.allowed["leases:post"]) few.splice(2, 0, ["new", "/console/new", "Reserve", "plus"]);
+      h("span", { class: "zone" }, zoneWords()),
+      accountMenu(session, all, { changed: start })));
+  const few = all.filter(([key]) => ["calendar", "leases", "new", "resources"].includes(key));
   replace(tabs, h("nav", { "aria-label": "Main, short" }, few.map(([key, path, label, symbol]) =>
-    h("a", { href: path, "aria-current": current(key) }, icon(symbol), label))));
+    link(path, [icon(symbol), label], { "aria-current": current(key) }))));
+}
+
+/** "Berlin, UTC+1". */
+function zoneWords() {
+  return zoneName() === "UTC" ? [h("b", {}, "UTC")] : [`${zoneName()}, `, h("b", {}, offsetName())];
 }
 
 function brand() {
-  return h("a", { class: "brand", href: "/console/" }, icon("logo"), "climate");
+  return link("/console/", [icon("logo"), "climate"], { class: "brand" });
 }
 
 /** Read the session; show the sign-in form or the page. */
 async function start() {
-  if (unmount) unmount();
-  unmount = null;
+  leavePage();
   let body;
   try {
     ({ body } = await api("GET", "/console/session"));
@@ -134,12 +150,14 @@ async function start() {
     return failed(main, error);
   }
   if (body.signed_in && body.me) return begin(body);
-  replace(top_, brand());
+  session = null;
+  visit += 1;
+  replace(header, brand());
   replace(tabs);
   showStripe(body);
   title("Sign in");
-  const form = signInForm(body, (next) => begin(next));
-  replace(main, h("div", { class: "signin" }, h("div", { class: "card" }, h("h1", {}, "Sign in"), form)));
+  replace(main, h("div", { class: "signin" }, h("div", { class: "card" }, h("h1", {}, "Sign in"), signInForm(body, begin))));
+  main.querySelector("input, button, select")?.focus();
 }
 
 function begin(next) {
@@ -150,44 +168,104 @@ function begin(next) {
 
 function adopt(next) {
   session = next;
-  setCsrf(next.me.csrf);
+  signedOut = false;
+  setCsrf(next.csrf);
   setServerNow(next.me.now);
+  showBanner();
 }
 
 function showStripe({ authentication }) {
-  const text = "This service does not check who you are. Anybody who can reach it can do everything.";
-  replace(banner, authentication === "none" ? h("p", { class: "stripe" }, text) : null);
+  const text = "This service does not check who you are. Everyone who can reach it can do everything.";
+  banner.querySelector(".stripe")?.remove();
+  if (authentication === "none") banner.prepend(h("p", { class: "stripe" }, text));
 }
 
 /** Sign in over the page. Resolves to whether the session goes on. */
-function signInAgain() {
+async function signInAgain() {
+  const { body } = await api("GET", "/console/session");
+  if (!session) return false;
+  const done = hasNewSession(body) ? adopted(body) : await signInDialog(body);
+  signedOut = !done;
+  showBanner();
+  return done;
+}
+
+/** Whether another tab has signed in. */
+function hasNewSession(body) {
+  return body.signed_in && body.me && body.csrf !== session.csrf;
+}
+
+/** Take over a session; whether it is of the same user and project, so that the page goes on. */
+function adopted(next) {
+  const { me } = session;
+  adopt(next);
+  if (me.user.id === next.me.user.id && me.project.id === next.me.project.id) return true;
+  show(true);
+  return false;
+}
+
+function signInDialog(now) {
   return new Promise((resolve) => {
     let done = false;
-    const before = session;
-    const content = h("div", { class: "stack" }, h("p", {}, "Your session has ended. Sign in to go on where you were."),
-      signInForm(before || { authentication: "keystone" }, (next) => { done = true; adopt(next); box.close(); }));
+    const finish = (next) => {
+      done = adopted(next);
+      box.close();
+    };
+    const content = h("div", { class: "stack" },
+      h("p", {}, "Your session has ended. Sign in to go on where you were."), signInForm(now, finish));
     const box = dialog({ title: "Sign in again", content, onClose: () => resolve(done) });
   });
 }
 
-function connection({ detail }) {
-  const shown = banner.querySelector(".offline");
-  if (detail.up && shown) shown.remove();
-  if (!detail.up && !shown) {
-    banner.append(h("p", { class: "offline" }, "The service does not answer. What you see may be out of date, and changes are not possible."));
+let away = false;
+
+function showBanner() {
+  banner.querySelector(".offline")?.remove();
+  if (signedOut) {
+    banner.append(h("p", { class: "offline" }, "You are signed out. What you see may be out of date. ",
+      button("Sign in", async () => { if (await signInAgain()) show(false); }, { kind: "small" })));
+  } else if (away) {
+    banner.append(h("p", { class: "offline" },
+      "The service does not answer. What you see may be out of date, and changes are not possible."));
   }
+}
+
+function connection({ detail }) {
+  if (detail.up === !away) return;
+  away = !detail.up;
+  showBanner();
+}
+
+/** The page of the console that a click on `anchor` opens here; null leaves the click to the browser. */
+function internal(anchor, event) {
+  const plainClick = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
+  if (!plainClick || event.defaultPrevented || anchor.target || anchor.hasAttribute("download")) return null;
+  if (anchor.getAttribute("href").startsWith("#")) return null;
+  const path = anchor.origin === location.origin ? belowRoot(anchor.pathname) : null;
+  return route(path)[0] ? path + anchor.search : null;
 }
 
 document.addEventListener("click", (event) => {
   const anchor = event.target.closest("a[href]");
-  const plainClick = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
-  if (!anchor || !plainClick || event.defaultPrevented || anchor.target || anchor.hasAttribute("download")) return;
-  if (anchor.origin !== location.origin || !route(anchor.pathname)[0] || anchor.getAttribute("href").startsWith("#")) return;
+  if (!anchor) return;
+  if (anchor.classList.contains("skip")) {
+    event.preventDefault();
+    main.focus();
+    return;
+  }
+  const path = session && internal(anchor, event);
+  if (!path) return;
   event.preventDefault();
-  navigate(anchor.pathname + anchor.search);
+  navigate(path);
 });
-addEventListener("popstate", () => session && show(true));
-document.addEventListener("zonechange", () => session && show(false));
+addEventListener("popstate", () => {
+  if (session && shown !== location.pathname + location.search) show(true);
+});
+document.addEventListener("zonechange", () => {
+  if (!session) return;
+  replace(header.querySelector(".zone"), zoneWords());
+  show(false, { keepHeader: true });
+});
 document.addEventListener("connection", connection);
 onUnauthenticated(signInAgain);
 start();

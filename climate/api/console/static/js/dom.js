@@ -1,5 +1,7 @@
 // Building blocks of the page. Text is only ever set as text, never parsed as markup.
 
+import { root } from "./api.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const ICONS = new URL("../icons.svg", import.meta.url).pathname;
 
@@ -20,16 +22,23 @@ export function s(tag, attributes, ...children) {
 }
 
 function fill(element, attributes, children) {
-  for (const [key, value] of Object.entries(attributes || {})) set(element, key, value);
+  const { value, ...rest } = attributes || {};
+  for (const [key, content] of Object.entries(rest)) set(element, key, content);
   element.append(...flat(children));
+  // After the children: a select has its value from its options.
+  if (value !== undefined) setValue(element, value);
   return element;
+}
+
+function setValue(element, value) {
+  if (element.localName === "option" || element.localName === "li") element.setAttribute("value", value);
+  else element.value = value ?? "";
 }
 
 function set(element, key, value) {
   if (value === null || value === undefined || value === false) return;
   if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
   else if (key === "dataset") Object.assign(element.dataset, value);
-  else if (key === "value") element.value = value;
   else element.setAttribute(key, value === true ? "" : String(value));
 }
 
@@ -94,9 +103,9 @@ export function button(label, onclick, { kind = "", ...attributes } = {}) {
   return h("button", { type: "button", class: `button ${kind}`.trim(), onclick, ...attributes }, content);
 }
 
-/** A link to a page of the console, or below the API. */
-export function link(href, label, attributes = {}) {
-  return h("a", { href, ...attributes }, label);
+/** A link to a path of this service: a page of the console, or below the API. */
+export function link(path, label, attributes = {}) {
+  return h("a", { href: root(path), ...attributes }, label);
 }
 
 /**

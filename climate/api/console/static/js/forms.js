@@ -1,6 +1,6 @@
 // Forms: labelled fields, errors beside them, and the focus on the first one.
 
-import { button, h, icon, uid } from "./dom.js";
+import { button, h, icon, plain, uid } from "./dom.js";
 
 /** A control with its label; `hint` explains it. Errors are put here by `showErrors`. */
 export function field(label, control, hint, { whole = false } = {}) {
@@ -57,26 +57,30 @@ export function filledIn(element) {
   return !first;
 }
 
-/** Put `text` below the control and bind it to it. */
+/** Put `text` below the control and bind it to it, until the user changes the control. */
 export function setError(control, text) {
+  control.addEventListener("input", () => clearError(control), { once: true });
   const id = `${control.id || (control.id = uid("field"))}-error`;
   control.setAttribute("aria-invalid", "true");
   const described = new Set((control.getAttribute("aria-describedby") || "").split(" ").filter(Boolean));
   control.setAttribute("aria-describedby", [...described.add(id)].join(" "));
   const old = document.getElementById(id);
-  if (old) old.textContent = text;
-  else (control.closest(".field") || control.parentNode).append(h("p", { class: "error", id }, text));
+  if (old) old.textContent = plain(text);
+  else (control.closest(".field") || control.parentNode).append(h("p", { class: "error", id }, plain(text)));
 }
 
 /** Remove all errors below `element`. */
 export function clearErrors(element) {
-  for (const control of element.querySelectorAll("[aria-invalid]")) {
-    control.removeAttribute("aria-invalid");
-    const rest = (control.getAttribute("aria-describedby") || "").split(" ").filter((id) => !id.endsWith("-error"));
-    if (rest.length && rest[0]) control.setAttribute("aria-describedby", rest.join(" "));
-    else control.removeAttribute("aria-describedby");
-  }
-  for (const text of element.querySelectorAll(".field .error")) text.remove();
+  for (const control of element.querySelectorAll("[aria-invalid]")) clearError(control);
+}
+
+function clearError(control) {
+  const id = `${control.id}-error`;
+  control.removeAttribute("aria-invalid");
+  const rest = (control.getAttribute("aria-describedby") || "").split(" ").filter((other) => other && other !== id);
+  if (rest.length) control.setAttribute("aria-describedby", rest.join(" "));
+  else control.removeAttribute("aria-describedby");
+  document.getElementById(id)?.remove();
 }
 
 /** Show a refusal: beside the fields that its pointers name, the rest in `place`. */
@@ -103,8 +107,8 @@ function byName(element, path) {
 export function problemNote(error, details = []) {
   const text = error.detail || "The console has failed. Reload the page.";
   if (!error.detail) console.warn(error);
-  return h("div", { class: "note bad" }, icon("refused"), h("div", {}, h("p", {}, text),
-    details.length > 1 ? h("ul", {}, details.map((line) => h("li", { class: "small" }, line))) : null));
+  return h("div", { class: "note bad" }, icon("refused"), h("div", {}, h("p", {}, plain(text)),
+    details.length > 1 ? h("ul", {}, details.map((line) => h("li", { class: "small" }, plain(line)))) : null));
 }
 
 /**

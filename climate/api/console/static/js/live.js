@@ -17,7 +17,10 @@ let running = false;
 let stop = null;
 const state = { ok: false, at: null };
 
-/** Call `callback` after each change. Returns a function that ends this. */
+/**
+ * Call `callback` after each change, with the windows that changed (`[{start, end}]`), or null if
+ * they are not known. Returns a function that ends this.
+ */
 export function onChange(callback) {
   listeners.add(callback);
   start();
@@ -40,19 +43,19 @@ document.addEventListener("visibilitychange", () => {
   }
   if (missed) {
     missed = false;
-    publish();
+    publish(null);
   }
   start();
 });
 
-function receive({ version: heard, ok, at }) {
+function receive({ version: heard, ok, at, changes = null }) {
   note(ok, at);
   if (!heard || heard === version) return;
   const first = version === null;
   version = heard;
   if (first) return;
   if (document.hidden) missed = true;
-  else publish();
+  else publish(changes);
 }
 
 function note(ok, at) {
@@ -61,8 +64,8 @@ function note(ok, at) {
   document.dispatchEvent(new CustomEvent("live", { detail: state }));
 }
 
-function publish() {
-  for (const callback of [...listeners]) callback();
+function publish(changes) {
+  for (const callback of [...listeners]) callback(changes);
 }
 
 function tell(message) {
@@ -108,8 +111,8 @@ async function follow(signal) {
 /** Ask once; returns how long to wait the next time. */
 async function once(wait, signal) {
   const query = version === null ? "" : `?after=${encodeURIComponent(version)}&wait=${wait}`;
-  const { body } = await api("GET", `/v2/calendar/changes${query}`, { signal });
-  tell({ version: body.version, ok: true, at: Date.now() });
+  const { body } = await api("GET", `/v2/calendar/changes${query}`, { signal, background: true });
+  tell({ version: body.version, ok: true, at: Date.now(), changes: body.reset ? null : body.changes });
   if (wait === 0 && query) await pause(POLL, signal);
   return wait;
 }

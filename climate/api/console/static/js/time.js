@@ -178,10 +178,16 @@ export function offset(date, timeZone = chosen) {
  */
 export function atWall(year, month, number, hour = 0, minute = 0) {
   const wall = Date.UTC(year, month - 1, number, hour, minute);
-  const day_ = 86400_000;
-  const candidates = [wall - offset(new Date(wall - day_)), wall - offset(new Date(wall + day_))];
-  const right = candidates.filter((time) => time + offset(new Date(time)) === wall);
-  return new Date(right.length ? Math.min(...right) : candidates[0]);
+  const times = candidates(wall);
+  const right = times.filter((time) => time + offset(new Date(time)) === wall);
+  return new Date(right.length ? Math.min(...right) : times[0]);
+}
+
+const DAY = 86400_000;
+
+/** The moments that a wall clock time, as if it were UTC, has by the offsets before and after it. */
+function candidates(wall) {
+  return [wall - offset(new Date(wall - DAY)), wall - offset(new Date(wall + DAY))];
 }
 
 /** Midnight in the chosen zone, `days` after the day of `date`. */
@@ -196,12 +202,36 @@ export function toInput(date) {
   return `${year}-${two(month)}-${two(number)}T${two(hour)}:${two(minute)}`;
 }
 
-/** The moment of an `<input type="datetime-local">`; null if it is empty or does not exist. */
-export function fromInput(text) {
+/**
+ * The moments of the text of an `<input type="datetime-local">` in the chosen zone: none if the text
+ * is no time or if the clocks skip it, two if the clocks repeat it.
+ * @returns {{dates: Date[], skippedTo: Date|null}} `skippedTo`: when the clocks were put forward
+ */
+export function wallMoments(text) {
   const match = text.match(/^(\d{4,})-(\d\d)-(\d\d)T(\d\d):(\d\d)/);
-  if (!match) return null;
-  const date = atWall(...match.slice(1).map(Number));
-  return toInput(date) === text.slice(0, match[0].length) ? date : null;
+  if (!match) return { dates: [], skippedTo: null };
+  const [year, month, number, hour, minute] = match.slice(1).map(Number);
+  const wall = Date.UTC(year, month - 1, number, hour, minute);
+  const times = candidates(wall).filter((time) => time + offset(new Date(time)) === wall);
+  const dates = [...new Set(times)].sort((one, other) => one - other).map((time) => new Date(time));
+  return { dates, skippedTo: dates.length ? null : shift(wall) };
+}
+
+/** The first moment after the clocks were put forward within a day of `wall`. */
+function shift(wall) {
+  let [low, high] = [wall - 2 * DAY, wall + 2 * DAY];
+  const before = offset(new Date(low));
+  while (high - low > 60_000) {
+    const middle = Math.floor((low + high) / 120_000) * 60_000;
+    if (offset(new Date(middle)) === before) low = middle;
+    else high = middle;
+  }
+  return new Date(high);
+}
+
+/** The moment of an `<input type="datetime-local">`, the first of two; null if there is none. */
+export function fromInput(text) {
+  return wallMoments(text).dates[0] || null;
 }
 
 /** ISO 8601 in UTC to the second, as the API reads it. */

@@ -1,0 +1,407 @@
+// The calendar: one canvas inside a scrolled element, and a grid for assistive technology at the same places.
+
+import { debounce, h } from "../dom.js";
+import { midnight, offset, serverNow } from "../time.js";
+import { CalendarData } from "./data.js";
+import { GridCells } from "./grid.js";
+import { anchorOf, hitAt, measure } from "./geometry.js";
+import { gapAt, leastFreeIn } from "./intervals.js";
+import { Keys } from "./keys.js";
+import { itemOfRow, itemsBetween, layOut, rowRanges } from "./layout.js";
+import { paint } from "./paint.js";
+import { palette } from "./palette.js";
+import { chunkStarts, level, nearestZoom, nominalScale, snapTo } from "./scale.js";
+
+const SCREENS = 8; // screens of time on either side that the element can scroll natively
+const REST = 120; // ms without movement until the view rests
+const LATE = 25; // ms: a frame that took longer came late
+
+/**
+ * The calendar of a resource type. Times are epoch milliseconds, UTC.
+ * Events: "viewchange" (scrolled or zoomed), "datachange" (detail {windows}), "statechange", "activate" (detail: a hit;
+ * preventDefault() stops the default action), "gridkey" (detail {event, focus}; preventDefault() takes the key),
+ * "help", "find" (keys that the page answers).
+ */
+export class CalendarView extends EventTarget {
+  /** @param {object} state {resourceType, properties, amount, duration, groupBy, q, zoom, from, whose, rowHeight, folded} */
+  constructor(state) {
+    super();
+    this.state = {
+      resourceType: "physical:host", properties: null, amount: 1, duration: 3600, groupBy: null, q: "", zoom: "week",
+      from: midnight(serverNow()).getTime(), whose: null, density: "rows", folded: new Set(), ...state,
+    };
+    this.canvas = h("canvas", { "aria-hidden": "true" });
+    this.grid = new GridCells(this);
+    this.sticky = h("div", { class: "calendar-sticky", role: "presentation" }, this.canvas, this.grid.element);
+    this.sheet = h("div", { class: "calendar-sheet", role: "presentation" }, this.sticky);
+    this.element = h("div", { class: "calendar-scroll", role: "grid", tabindex: "0", "aria-label": "Calendar" }, this.sheet);
+    this.data = new CalendarData();
+    this.overlay = null;
+    this.scale = 0;
+    this.frame = 0;
+    this.moving = false;
+    this.frames = { late: 0, all: 0, last: 0 };
+    this.rest = debounce(() => this.#rested(), REST);
+    this.keys = new Keys(this);
+    this.#listen();
+  }
+
+  #listen() {
+    this.element.addEventListener("scroll", () => this.#moved(), { passive: true });
+    this.element.addEventListener("click", (event) => this.#clicked(event));
+    this.data.addEventListener("data", () => this.#arrived());
+    this.data.addEventListener("shape", () => this.#reshape());
+    this.sizes = new ResizeObserver(() => this.#resized());
+    const recolour = () => { this.colours = null; this.invalidate(); };
+    this.ends = new AbortController();
+    const { signal } = this.ends;
+    document.addEventListener("themechange", recolour, { signal });
+    matchMedia("(forced-colors: active)").addEventListener("change", recolour, { signal });
+    matchMedia("(prefers-contrast: more)").addEventListener("change", recolour, { signal });
+    this.clock = setInterval(() => this.invalidate(), 15_000);
+  }
+
+  /** Measure and show the calendar; call after the element is in the page. */
+  start() {
+    this.sizes.observe(this.element);
+    this.#resized();
+    this.#configure();
+  }
+
+  /** Stop all work; the view cannot be used any more. */
+  destroy() {
+    this.sizes.disconnect();
+    this.ends.abort();
+    this.data.stop();
+    clearInterval(this.clock);
+    cancelAnimationFrame(this.frame);
+    this.rest.cancel();
+  }
+
+  // Geometry
+
+  #resized() {
+    const { clientWidth: width, clientHeight: height } = this.element;
+    if (!width || !height) return;
+    const from = this.scale ? this.from : this.state.from;
+    const nominal = !this.scale || Math.abs(this.scale / nominalScale(this.state.zoom, this.size.body) - 1) < 1e-6;
+    this.size = measure(this.element, this.state.density);
+    if (nominal) this.scale = nominalScale(this.state.zoom, this.size.body);
+    this.#reshape();
+    this.#place(from);
+    this.#moved();
+  }
+
+  #reshape() {
+    if (!this.size) return;
+    const { total, groups } = this.data;
+    const { row, group, top, left, body, height, width } = this.size;
+    this.layout = layOut({ total: total ?? 0, groups, folded: this.state.folded, rowHeight: row, groupHeight: group });
+    this.sheet.style.width = `${left + body * (1 + 2 * SCREENS)}px`;
+    this.sheet.style.height = `${Math.max(height, top + this.layout.height)}px`;
+    this.sticky.style.width = `${width}px`;
+    this.sticky.style.height = `${height}px`;
+    this.invalidate();
+  }
+
+  /** The time at the left edge of the time axis. */
+  get from() {
+    return this.origin + this.element.scrollLeft / this.scale;
+  }
+
+  /** The time at the right edge. */
+  get to() {
+    return this.from + this.size.body / this.scale;
+  }
+
+  // The horizontal scroll position only counts from `origin`, so the axis has no end.
+  #place(from) {
+    const middle = Math.round(this.size.body * SCREENS);
+    if (Math.abs(this.element.scrollLeft - middle) > this.size.body * (SCREENS - 2)) this.element.scrollLeft = middle;
+    this.origin = from - this.element.scrollLeft / this.scale;
+  }
+
+  /** Show `time` at the left edge. */
+  goTo(time) {
+    this.#place(time);
+    this.#moved();
+  }
+
+  /** Change px per ms so that the time at `clientX` stays where it is. */
+  setScale(scale, clientX) {
+    const { body } = this.size;
+    const limited = Math.min(nominalScale("hour", body) * 3, Math.max(nominalScale("quarter", body), scale));
+    const at = this.timeAt(clientX);
+    const zoom = nearestZoom(limited, body);
+    const x = clientX - this.element.getBoundingClientRect().left - this.size.left;
+    this.scale = limited;
+    this.#place(at - x / limited);
+    if (zoom !== this.state.zoom) this.setState({ zoom, keepScale: true });
+    else this.#moved();
+  }
+
+  /** Use a zoom level; the time at `clientX` stays where it is. */
+  zoomTo(zoom, clientX) {
+    this.setScale(nominalScale(zoom, this.size.body), clientX);
+  }
+
+  /** The time at a client x coordinate. */
+  timeAt(clientX) {
+    const x = clientX - this.element.getBoundingClientRect().left - this.size.left;
+    return Math.round(this.from + x / this.scale);
+  }
+
+  /** The client x coordinate of a time. */
+  xOf(time) {
+    return this.element.getBoundingClientRect().left + this.localX(time);
+  }
+
+  /** The x coordinate of a time within the canvas. */
+  localX(time) {
+    return this.size.left + (time - this.from) * this.scale;
+  }
+
+  /** Round a time to the snap of the zoom; `exact`: to a minute. */
+  snap(time, { exact = false } = {}) {
+    return snapTo(time, exact ? 60_000 : level(this.state.zoom).snap);
+  }
+
+  // State
+
+  /** Change parts of the state, fetch what they need and fire "statechange". */
+  setState({ keepScale = false, ...part }) {
+    const before = this.state;
+    this.state = { ...before, ...part };
+    const differs = (...keys) => keys.some((key) => JSON.stringify(before[key]) !== JSON.stringify(this.state[key]));
+    if (this.size) {
+      const from = part.from ?? this.from;
+      if (differs("zoom") && !keepScale) this.scale = nominalScale(this.state.zoom, this.size.body);
+      if (differs("density")) this.size = measure(this.element, this.state.density);
+      this.#place(from);
+      if (differs("resourceType", "properties", "groupBy", "q", "whose", "density") || this.#levelDiffers(before)) this.#configure();
+      if (differs("resourceType", "properties", "groupBy", "q", "whose", "density")) this.element.scrollTop = 0;
+      this.#reshape();
+      this.#moved();
+    }
+    this.dispatchEvent(new Event("statechange"));
+  }
+
+  #levelDiffers(before) {
+    return level(before.zoom) !== level(this.state.zoom);
+  }
+
+  #configure() {
+    const { resourceType, properties, q, groupBy, whose, zoom, density } = this.state;
+    const { resolution, chunk, band, span } = level(zoom);
+    const overview = density === "overview" ? Math.max(300, Math.ceil(span / 60_000_000) * 300) : 0;
+    const settings = { type: resourceType, properties, q, groupBy, whose, chunk, band, resolution: resolution || overview };
+    const rows = JSON.stringify([resourceType, properties, q, groupBy, whose]);
+    this.shift = offset(serverNow());
+    if (rows === this.rows) this.data.zoom(settings);
+    else this.data.reset(settings);
+    this.rows = rows;
+    this.#reshape();
+    this.#fetch();
+  }
+
+  /** Load what is in sight again. */
+  refresh() {
+    this.changed([{ start: -Infinity, end: Infinity }]);
+  }
+
+  /** Bookings changed in these windows `{start, end}`: fetch what is in sight of them. */
+  changed(windows) {
+    this.data.invalidate(windows);
+    this.#fetch();
+    this.dispatchEvent(new CustomEvent("datachange", { detail: { windows } }));
+  }
+
+  #arrived() {
+    this.invalidate();
+    this.rest();
+    this.dispatchEvent(new CustomEvent("datachange", { detail: { windows: [{ start: this.from, end: this.to }], loaded: true } }));
+  }
+
+  // Movement
+
+  #moved() {
+    if (!this.moving) {
+      this.moving = true;
+      this.frames.last = 0;
+      this.grid.element.classList.add("moving");
+      this.fetching = setInterval(() => this.#fetch(), 100);
+    }
+    this.invalidate();
+    this.rest();
+  }
+
+  #rested() {
+    clearInterval(this.fetching);
+    this.moving = false;
+    if (!this.size) return;
+    this.#place(this.from);
+    this.state.from = Math.round(this.from);
+    this.#fetch();
+    this.grid.element.classList.remove("moving");
+    this.grid.rebuild();
+    this.invalidate();
+    this.dispatchEvent(new Event("rest"));
+  }
+
+  /** The starts of the request windows in sight; the same array as long as they are the same. */
+  get windows() {
+    const { from } = this;
+    const { chunk } = level(this.state.zoom);
+    const starts = chunkStarts(from, from + this.size.body / this.scale, chunk, this.shift ?? 0);
+    const old = this.lastWindows;
+    if (old && old.length === starts.length && old[0] === starts[0] && this.lastChunk === chunk) return old;
+    this.lastChunk = chunk;
+    this.lastWindows = starts;
+    return starts;
+  }
+
+  /** The group headers and rows in sight, in order. */
+  itemsInSight() {
+    const top = this.element.scrollTop;
+    return itemsBetween(this.layout, top, top + this.size.height - this.size.top);
+  }
+
+  #fetch() {
+    if (!this.size || !this.layout) return;
+    const ranges = rowRanges(this.itemsInSight());
+    this.data.want(ranges, this.windows);
+  }
+
+  // Painting
+
+  /** Paint in the next frame. */
+  invalidate() {
+    this.frame ||= requestAnimationFrame((time) => this.#paint(time));
+  }
+
+  #paint(time) {
+    this.frame = 0;
+    if (!this.size) return;
+    this.#watchFrames(time);
+    const ratio = this.moving && this.slow ? 1 : this.size.ratio;
+    const { width, height } = this.size;
+    if (this.canvas.width !== Math.round(width * ratio) || this.canvas.height !== Math.round(height * ratio)) {
+      this.canvas.width = Math.round(width * ratio);
+      this.canvas.height = Math.round(height * ratio);
+    }
+    this.colours ??= palette(this.element);
+    const context = this.canvas.getContext("2d", { alpha: false });
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    paint(context, this);
+    if (this.moving) this.dispatchEvent(new Event("viewchange"));
+  }
+
+  // Large canvases without a GPU come late: then they are drawn at scale 1 while they move, and sharp at rest.
+  #watchFrames(time) {
+    const { frames } = this;
+    if (this.moving && frames.last) {
+      frames.all += 1;
+      if (time - frames.last > LATE) frames.late += 1;
+    }
+    frames.last = this.moving ? time : 0;
+    if (frames.all < 20) return;
+    if (!this.slow) this.slow = this.size.ratio > 1 && frames.late > 4;
+    Object.assign(frames, { all: 0, late: 0 });
+  }
+
+  /** Draw a selection, a refusal and alternatives; null removes them. */
+  setOverlay(overlay) {
+    this.overlay = overlay;
+    this.invalidate();
+  }
+
+  /** The client rectangle of what an overlay marks, as far as it is in sight. */
+  anchor(overlay) {
+    return anchorOf(this, overlay);
+  }
+
+  // Reading
+
+  /** The intervals of a row in the windows in sight. */
+  intervals(index) {
+    return this.data.intervals(index, this.windows);
+  }
+
+  /** The steps of the band in the windows in sight. */
+  bandSteps() {
+    return this.data.steps(this.windows);
+  }
+
+  /** The least number of units free at each moment from start to end, as the band shows; null if unknown. */
+  leastFree(start, end) {
+    return leastFreeIn(this.bandSteps(), start, end);
+  }
+
+  /** What lies at a client position: `{area, row, interval, edge, time}`. */
+  hit(clientX, clientY) {
+    return hitAt(this, clientX, clientY);
+  }
+
+  /** The free gap of a row around a time. */
+  gap(index, time) {
+    return gapAt(this.intervals(index), time, this.from, this.to);
+  }
+
+  /** The focus within the grid: `{area, row, interval, time}`. */
+  get focus() {
+    return this.grid.focus();
+  }
+
+  // Moving to something
+
+  /** Scroll in time so that the span can be seen. */
+  revealTime(start, end = start) {
+    const margin = 24 / this.scale;
+    if (start >= this.from + margin && end <= this.to - margin) return;
+    const width = this.size.body / this.scale;
+    if (end - start > width - 2 * margin || start < this.from + margin) this.goTo(start - margin);
+    else this.goTo(end + margin - width);
+  }
+
+  /** Scroll so that the row can be seen; returns whether it was ever loaded. */
+  revealRow(id) {
+    const index = this.data.indexOf(id);
+    const item = index === null ? null : itemOfRow(this.layout, index);
+    if (item) this.revealItem(item);
+    return Boolean(item);
+  }
+
+  /** Scroll so that a group header or row can be seen. */
+  revealItem({ y, height }) {
+    const room = this.size.height - this.size.top;
+    const { scrollTop } = this.element;
+    if (y < scrollTop) this.element.scrollTop = y;
+    else if (y + height > scrollTop + room) this.element.scrollTop = y + height - room;
+  }
+
+  /** Fold or unfold a group. */
+  toggleGroup({ name }) {
+    const folded = new Set(this.state.folded);
+    if (!folded.delete(name)) folded.add(name);
+    this.state.folded = folded;
+    this.#reshape();
+    this.#moved();
+    this.dispatchEvent(new Event("statechange"));
+  }
+
+  #clicked(event) {
+    const hit = event.target.closest("[role=gridcell], [role=rowheader]") && !event.clientX ? this.grid.hitOf(event.target)
+      : this.hit(event.clientX, event.clientY);
+    this.grid.focusHit(hit);
+    this.activate(hit);
+  }
+
+  /** Fire "activate"; unless it was taken, fold a group or load a failed block again. */
+  activate(hit) {
+    const event = new CustomEvent("activate", { detail: hit, cancelable: true });
+    if (!this.dispatchEvent(event)) return;
+    if (hit.area === "group") this.toggleGroup(hit.group);
+    if (hit.area === "row" && this.data.stateOf(hit.row.index, this.windows[0]) === "failed") this.data.retry();
+    if (hit.area === "band" && this.windows.some((start) => this.data.bandState(start) === "failed")) this.data.retry();
+  }
+}

@@ -1,0 +1,218 @@
+// What the owner does with a lease: prolong, change, end, delete. Each dialog sends If-Match.
+
+import { api } from "../api.js";
+import { announce, button, confirm, debounce, dialog, h, name, plain, replace } from "../dom.js";
+import { clearErrors, field, filledIn, problemNote } from "../forms.js";
+import { momentField } from "../moment.js";
+import { reservationFields } from "../request/reservation.js";
+import { duration, iso, moment, range, utc } from "../time.js";
+import { latestEnd } from "./extension.js";
+import { refusal } from "./refusal.js";
+import { note, when } from "./parts.js";
+import { differences } from "./words.js";
+
+const HOUR = 3600_000;
+
+/** Send a change of the lease in the state that `etag` names; raises Problem. */
+function send(view, body, etag = view.etag) {
+  return api("PATCH", `/v2/leases/${view.lease.id}`, { body, headers: { "If-Match": etag } });
+}
+
+/** Check a change of the lease as it is now; raises Problem. */
+async function dryRun(view, body, signal) {
+  return (await api("PATCH", `/v2/leases/${view.lease.id}?dry_run=true`, { body, signal })).body;
+}
+
+/**
+ * A dialog that checks a change while the user makes it, and sends it.
+ * @param {object} view of the lease page: `lease`, `etag`, `reload()`
+ * @param {{title: string, action: string, fields: Node[], read: function(): object, choose: function(object): void}} options
+ *   `read` returns the body of the PATCH, or null while it is incomplete
+ */
+function changeDialog(view, { title, action, fields, read, choose, wide = false }) {
+  const result = h("div", { class: "check-result", role: "status" });
+  const conflictNote = h("div", { role: "alert" });
+  let base = { lease: view.lease, etag: view.etag }; // the state that the user has seen
+  let aborter = new AbortController();
+  const check = debounce(async () => {
+    aborter.abort();
+    aborter = new AbortController();
+    const body = read();
+    if (!body || !Object.keys(body).length) return replace(result);
+    try {
+      replace(result, h("p", { class: "fits" }, fitText(await dryRun(view, body, aborter.signal))));
+    } catch (error) {
+      if (error.name !== "AbortError") showRefusal(error, body);
+    }
+    return null;
+  }, 300);
+  function showRefusal(error, body) {
+    const start = body.start && body.start !== "now" ? body.start : base.lease.start;
+    const window = { start: new Date(start), end: new Date(body.end || base.lease.end) };
+    const types = base.lease.reservations.map((item) => item.resource_type);
+    const pick = (alternative) => { choose(alternative); check(); };
+    replace(result, refusal(error, { ...window, types, choose: pick }));
+  }
+  async function conflict() {
+    await view.reload();
+    replace(conflictNote, changedNote(base.lease, view.lease));
+    base = { lease: view.lease, etag: view.etag };
+    check();
+  }
+  async function submit(event) {
+    event.preventDefault();
+    clearErrors(form);
+    const body = read();
+    if (!filledIn(form) || !body || yes.disabled) return;
+    if (!Object.keys(body).length) {
+      box.close();
+      return;
+    }
+    check.cancel();
+    aborter.abort();
+    yes.disabled = true;
+    try {
+      await send(view, body, base.etag);
+      box.close();
+      announce(`${title}: done.`);
+      await view.reload();
+    } catch (error) {
+      if (error.status === 412) await conflict();
+      else if (error.status) showRefusal(error, body);
+      else replace(result, problemNote(error));
+    }
+    yes.disabled = false;
+  }
+  const yes = h("button", { type: "submit", class: "button primary" }, action);
+  const form = h("form", { class: "stack", novalidate: true, onsubmit: submit, oninput: check, onchange: check },
+    fields, conflictNote, result, h("div", { class: "actions" }, yes, button("Cancel", () => box.close())));
+  const box = dialog({ title, content: form, wide, onClose: () => { check.cancel(); aborter.abort(); } });
+  form.querySelector("input:not([type=radio]), select, textarea")?.focus();
+  return { check, box };
+}
+
+/** What has changed of the lease since the user saw it. */
+function changedNote(before, after) {
+  const list = differences(before, after).map(([what, one, other]) =>
+    h("li", {}, `${what}: `, name(shown(one)), " is now ", name(shown(other)), "."));
+  return note("care", "warning", h("p", { class: "strong" }, "The lease has changed since you opened this."),
+    h("ul", {}, list), h("p", {}, "Your change is not made yet. Check it and send it again."));
+}
+
+function shown(text) {
+  return /^\d{4}-\d\d-\d\dT/.test(text) ? moment(new Date(text)) : text;
+}
+
+function fitText({ lease }) {
+  const [start, end] = [new Date(lease.start), new Date(lease.end)];
+  return `This fits: ${range(start, end)}, ${utc(start)} to ${utc(end)}.`;
+}
+
+/** Prolong: a new end, with the latest end that the service would admit. */
+export function prolong(view) {
+  const start = new Date(view.lease.end);
+  const end = momentField("New end", { date: new Date(start.getTime() + HOUR), required: true });
+  const limit = h("p", { class: "quiet", role: "status" }, "Looking for the latest end.");
+  const add = (hours) => button(`+ ${duration(hours * 3600)}`, () => set(new Date((end.read() || start).getTime() + hours * HOUR)));
+  const set = (date) => { end.set(date); control.check(); };
+  const read = () => end.read() && { end: iso(end.read()) };
+  const control = changeDialog(view, {
+    title: "Prolong the lease", action: "Prolong", read, choose: (alternative) => set(new Date(alternative.end)),
+    fields: [h("p", {}, "It ends ", when(view.lease.end)), limit, end.element,
+      h("div", { class: "actions", role: "group", "aria-label": "Add to the end" }, add(1), add(4), add(24))],
+  });
+  control.check();
+  showLatest(view, limit, set);
+}
+
+async function showLatest(view, place, set) {
+  try {
+    const found = await latestOf(view);
+    replace(place, latestWords(found), " ", found.end ? button("Take this end", () => set(found.end), { kind: "link" }) : null);
+  } catch (error) {
+    replace(place, plain(error.detail || "The latest end is not known."));
+  }
+}
+
+/** The latest end that the lease can have now; raises Problem. */
+export function latestOf(view) {
+  return latestEnd(view.lease, (end) => dryRun(view, { end: iso(end) }));
+}
+
+/** What `latestOf` found, as a sentence. */
+export function latestWords({ end, isBound, reason }) {
+  if (!end) return `It cannot be prolonged. ${plain(reason)}`;
+  return h("span", {}, isBound ? "It can be prolonged until " : "It can be prolonged until at least ", h("b", {}, moment(end)), ", ", utc(end), ".");
+}
+
+/** Change: name, dates and the amounts of the reservations. */
+export async function change(view, types) {
+  const { lease } = view;
+  const started = ["ACTIVE", "ERROR"].includes(lease.status);
+  const title = h("input", { name: "name", required: true, maxlength: 80, value: lease.name });
+  const start = momentField("Start", { date: new Date(lease.start), required: true });
+  const end = momentField("End", { date: new Date(lease.end), required: true });
+  const parts = lease.reservations.filter(({ status }) => status !== "deleted").map((reservation) => ({
+    reservation, fields: reservationFields(types, reservation.resource_type, reservation.params, { isChange: true }),
+  }));
+  const read = () => changes(lease, { name: title.value, start: started ? null : start.read(), end: end.read() }, parts);
+  const choose = (alternative) => {
+    if (!started) start.set(new Date(alternative.start));
+    end.set(new Date(alternative.end));
+    if (alternative.differs === "fewer") parts.find(({ fields }) => fields.setAmount(alternative.amount));
+  };
+  changeDialog(view, {
+    title: "Change the lease", action: "Change", read, choose, wide: true,
+    fields: [field("Name", title), h("div", { class: "fields" }, started ? null : start.element, end.element),
+      parts.map(({ fields }) => fields.element)],
+  });
+}
+
+/** The body of a PATCH with what differs from `lease`; null while a time is missing. */
+export function changes(lease, { name: title, start, end }, parts) {
+  if (!end) return null;
+  const body = {};
+  if (title !== lease.name) body.name = title;
+  const isMoved = (date, text) => date && Math.floor(date.getTime() / 60_000) !== Math.floor(Date.parse(text) / 60_000);
+  if (isMoved(start, lease.start)) body.start = iso(start);
+  if (isMoved(end, lease.end)) body.end = iso(end);
+  const reservations = parts.map(({ reservation, fields }) => ({ id: reservation.id, params: fields.changed() }))
+    .filter(({ params }) => Object.keys(params).length);
+  if (reservations.length) body.reservations = reservations;
+  return body;
+}
+
+/** End the lease now, after a question. */
+export async function endNow(view) {
+  const question = { title: "End the lease now?", action: "End now", danger: true,
+    text: h("span", {}, "climate reclaims the resources of ", name(view.lease.name), " at once. What runs on them is lost.") };
+  if (await confirm(question)) await attempt(view, () => send(view, { end: "now" }), "The lease ends.");
+}
+
+/** Delete the lease, after a question; `leave` is called when it is gone. */
+export async function remove(view, leave) {
+  const isRunning = view.lease.status === "ACTIVE";
+  const text = isRunning ? "climate reclaims its resources first. What runs on them is lost." : "This cannot be undone.";
+  const question = { title: "Delete the lease?", action: "Delete", danger: true, text };
+  if (!(await confirm(question))) return;
+  const headers = { "If-Match": view.etag };
+  await attempt(view, async () => {
+    const { status } = await api("DELETE", `/v2/leases/${view.lease.id}`, { headers });
+    announce(status === 202 ? "climate ends the lease before it deletes it." : "The lease is deleted.");
+    if (status === 204) leave();
+  });
+}
+
+/** Do something to the lease. A refusal, or what changed meanwhile, is shown above the page. */
+async function attempt(view, action, text) {
+  const before = view.lease;
+  try {
+    await action();
+    if (text) announce(text);
+    view.say(null);
+    if (view.isShown()) await view.reload();
+  } catch (error) {
+    await view.reload();
+    view.say(error.status === 412 ? changedNote(before, view.lease) : problemNote(error));
+  }
+}

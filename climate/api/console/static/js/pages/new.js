@@ -1,0 +1,263 @@
+// The form of a new lease: reservations of any enabled types, when, reminders. It checks what is
+// filled in while one types, and sends it once.
+
+import { get, requestKey } from "../api.js";
+import { announce, button, debounce, h, icon, link, plain, replace } from "../dom.js";
+import { clearErrors, field, filledIn, loading, problemNote, setError } from "../forms.js";
+import { limitMeters } from "../lease/limits.js";
+import { note } from "../lease/parts.js";
+import { typeTitle } from "../lease/words.js";
+import { onChange } from "../live.js";
+import { reservationFields, resourceTypes } from "../request/reservation.js";
+import { Checks, reserve } from "../request/result.js";
+import { reminderBody, reminderFields, windowBody, windowFields, windowTimes } from "../request/window.js";
+import { serverNow } from "../time.js";
+
+const REST = 400; // ms after the last key before the form is checked
+let draft = null; // what was filled in when the page was left
+
+/** What the address fills in: `type`, `amount`, `properties`, `start`, `end`. Pure. */
+export function fromAddress(params, types) {
+  if (![...params.keys()].length) return null;
+  const type = types.includes(params.get("type")) ? params.get("type") : defaultType(types);
+  const date = (key) => {
+    const value = new Date(params.get(key) || NaN);
+    return Number.isNaN(value.getTime()) ? null : value;
+  };
+  const [start, end] = [date("start"), date("end")];
+  const amount = Number(params.get("amount")) || null;
+  const values = type === "physical:host" ? { max: amount ?? 1, min: amount ?? 1 } : { ...(amount ? { amount } : {}) };
+  if (params.get("properties")) values.resource_properties = params.get("properties");
+  const when = start ? { start: "at", date: start, ...(end ? { until: "end", end } : {}) } : params.get("start") === "asap" ? { start: "asap" } : {};
+  return { name: params.get("name") || "", reservations: [{ type, params: values }], when, reminders: {} };
+}
+
+function defaultType(types) {
+  return types.includes("physical:host") ? "physical:host" : types[0];
+}
+
+export async function mount(element, context) {
+  context.title("Reserve");
+  if (!context.me.allowed["leases:post"]) return forbidden(element);
+  const page = h("div", { class: "page new" }, h("h1", {}, "Reserve"));
+  const body = h("div");
+  page.append(body);
+  replace(element, page);
+  let form = null;
+  await loading(body, async () => {
+    const types = await resourceTypes();
+    form = new RequestForm(context, types, fromAddress(context.params, [...types.keys()]) || draft);
+    return form.element;
+  }, "resource types");
+  form?.check();
+  return () => form?.close();
+}
+
+function forbidden(element) {
+  replace(element, h("div", { class: "page" }, h("h1", {}, "Reserve"),
+    h("p", {}, "Your role in this project may not reserve. Ask an administrator of the project for the role member.")));
+}
+
+class RequestForm {
+  constructor(context, types, start) {
+    this.context = context;
+    this.types = types;
+    this.key = null; // of the request whose outcome is not known
+    this.parts = [];
+    const { name = "", reservations = [], when = {}, reminders = {} } = start || {};
+    this.schedule = debounce(() => this.check(), REST);
+    const changed = () => this.schedule();
+    this.name = h("input", { name: "name", required: true, maxlength: 80, value: name, autocomplete: "off" });
+    this.list = h("div", { class: "stack" });
+    this.when = windowFields({ prefilled: when, mayWait: () => this.mayWait(), changed });
+    this.reminders = reminderFields({ prefilled: reminders, changed });
+    this.problem = h("div", { role: "alert" });
+    this.checks = new Checks({ choose: (...values) => this.choose(...values), take: (from, to) => this.take(from, to), refused: () => {} });
+    this.element = this.build(changed);
+    const first = reservations.length ? reservations : [{ type: defaultType([...types.keys()]), params: {} }];
+    for (const { type, params } of first) if (types.has(type)) this.add(type, params);
+    this.stop = onChange(changed);
+    this.showLimits();
+  }
+
+  build(changed) {
+    this.send = h("button", { type: "submit", class: "button primary", id: "reserve" }, "Reserve");
+    const listen = { onsubmit: (event) => this.submit(event), oninput: changed, onchange: changed };
+    this.form = h("form", { class: "columns request", novalidate: true, "aria-label": "New lease", ...listen },
+      h("div", { class: "asked" },
+        h("div", { class: "card" }, field("Name", this.name, "1 to 80 characters; it need not be unique.")),
+        this.list, this.adder(), this.when.element, this.reminders.element),
+      h("div", { class: "beside" }, this.checks.result, this.checks.windows, this.checks.limits),
+      h("div", { class: "send" }, this.problem,
+        h("div", { class: "actions" }, this.send, button("Clear the form", () => this.clear(), { kind: "quiet" }))));
+    return this.form;
+  }
+
+  adder() {
+    const names = [...this.types.keys()];
+    if (!names.length) return note("care", "warning", h("p", {}, "This service offers no resource types. Ask your operator."));
+    const select = h("select", { "aria-label": "Type of the reservation to add", value: defaultType(names), id: "add-type" },
+      names.map((type) => h("option", { value: type }, typeTitle(type))));
+    const add = button([icon("plus"), "Add a reservation"], () => this.add(select.value, {}).element.querySelector("input, select, textarea")?.focus(), { id: "add-reservation" });
+    return h("div", { class: "adder" }, select, add);
+  }
+
+  add(type, params) {
+    const fields = reservationFields(this.types, type, params, { changed: () => this.schedule() });
+    const remove = button("Remove", () => {
+      this.parts.splice(this.parts.indexOf(fields), 1);
+      fields.element.remove();
+      this.arrange();
+    }, { kind: "small", "aria-label": `Remove the reservation of ${typeTitle(type)}` });
+    fields.remove = remove;
+    fields.element.append(h("div", { class: "actions end" }, remove));
+    this.parts.push(fields);
+    this.list.append(fields.element);
+    this.arrange();
+    return fields;
+  }
+
+  /** After a reservation is added or removed. */
+  arrange() {
+    for (const part of this.parts) part.remove.hidden = this.parts.length < 2;
+    this.when.shown();
+    this.schedule();
+  }
+
+  mayWait() {
+    return this.context.me.features.provisioning && this.parts.some(({ type }) => type === "physical:host");
+  }
+
+  /** The body of the POST; null while something is missing. */
+  body() {
+    const choice = this.when.read();
+    const window = windowBody(choice);
+    if (!window || !this.parts.length) return null;
+    const times = windowTimes(choice, serverNow());
+    const reservations = this.parts.map((part) => ({ resource_type: part.type, params: part.read() }));
+    return { name: this.name.value.trim(), ...window, ...reminderBody(this.reminders.read(), times, choice.start === "asap"), reservations };
+  }
+
+  check() {
+    this.schedule.cancel();
+    const body = this.isComplete() ? this.body() : null;
+    return this.checks.run(body && { ...body, name: body.name || "check" }, windowTimes(this.when.read(), serverNow()));
+  }
+
+  /** Whether all required fields but the name are filled in. */
+  isComplete() {
+    return [...this.form.elements].every((control) => control === this.name || control.disabled || !control.willValidate || control.validity.valid);
+  }
+
+  choose(alternative, index) {
+    const part = this.parts[index];
+    if (alternative.differs === "fewer") part?.setAmount(alternative.amount);
+    else if (alternative.differs === "other") part?.set("resource_properties", "");
+    if (alternative.differs !== "fewer") this.take(new Date(alternative.start), new Date(alternative.end));
+    else this.check();
+    announce("The form has the alternative now.");
+  }
+
+  take(from, to) {
+    this.when.set(from, to);
+    this.check();
+  }
+
+  async submit(event) {
+    event.preventDefault();
+    if (this.send.disabled) return;
+    clearErrors(this.form);
+    replace(this.problem);
+    if (!filledIn(this.form)) return;
+    const body = this.body();
+    if (body) await this.post(body, requestKey());
+  }
+
+  /** Send a request with its key. While its outcome is not known, it can only be sent again. */
+  async post(body, key) {
+    this.checks.stop();
+    this.send.disabled = true;
+    this.send.textContent = "Reserving";
+    try {
+      const { lease, unknown, error } = await reserve(body, key);
+      if (unknown) return this.unknown(body, key, error);
+      draft = null;
+      this.isDone = true;
+      announce(`Reserved: ${lease.name}.`);
+      this.context.navigate(`/console/leases/${lease.id}`);
+    } catch (error) {
+      this.refused(error, body);
+    }
+    this.send.disabled = false;
+    this.send.textContent = "Reserve";
+    return null;
+  }
+
+  unknown(body, key, error) {
+    const again = button("Try again", () => { replace(this.problem); this.post(body, key); }, { kind: "primary", id: "try-again" });
+    const discard = button("Change the form", () => {
+      replace(this.problem);
+      this.send.disabled = false;
+      this.send.textContent = "Reserve";
+    });
+    this.send.textContent = "Reserve";
+    replace(this.problem, note("bad", "refused",
+      h("p", {}, h("b", {}, "It is not known whether this was reserved. "), plain(error.detail)),
+      h("p", {}, "Try again: the service carries out the same request only once. Before you change the form, look into ", link("/console/leases", "your leases"), "."),
+      h("div", { class: "actions" }, again, discard)));
+    again.focus();
+  }
+
+  refused(error, body) {
+    const located = (error.body?.errors || []).map((item) => [item, item.pointer && this.locate(item.pointer.replace(/^#\//, "").split("/"))]);
+    for (const [item, control] of located) if (control) setError(control, item.detail);
+    located.find(([, control]) => control)?.[1].focus();
+    const rest = located.filter(([, control]) => !control).map(([item]) => item.detail);
+    if (!located.length || rest.length) replace(this.problem, problemNote(error, rest));
+    if (error.code === "not_enough_resources" || error.code === "limit_exceeded") {
+      replace(this.problem, note("bad", "refused", h("p", {}, "This was not reserved: what you ask for is not free any more, or is beyond your limits. ", h("a", { href: "#check" }, "See what fits instead"), ".")));
+      this.checks.refused(error, body, windowTimes(this.when.read(), serverNow()));
+      this.checks.result.scrollIntoView({ block: "nearest" });
+    }
+  }
+
+  /** The control that a pointer of a refusal names. */
+  locate([key, index, part, ...rest]) {
+    if (key === "name") return this.name;
+    if (key === "reservations") return part === "params" ? this.parts[index]?.locate(rest) : null;
+    if (key === "events" || key === "before_end") return this.reminders.locate([key, index, part]);
+    return this.when.locate([key]);
+  }
+
+  async showLimits() {
+    if (!this.context.me.allowed["limits:get"]) return;
+    try {
+      const bars = limitMeters(await get("/v2/limits"));
+      if (bars && this.checks.limits.hidden) {
+        replace(this.checks.limits, bars);
+        this.checks.limits.hidden = false;
+      }
+    } catch {
+      // The check says what goes beyond a limit.
+    }
+  }
+
+  clear() {
+    this.isDone = true;
+    draft = null;
+    this.context.navigate("/console/new");
+  }
+
+  close() {
+    this.schedule.cancel();
+    this.checks.stop();
+    this.stop();
+    if (this.isDone) return;
+    draft = { name: this.name.value, when: this.when.read(), reminders: draftReminders(this.reminders.read()),
+      reservations: this.parts.map((part) => ({ type: part.type, params: part.read() })) };
+  }
+}
+
+function draftReminders({ before, events }) {
+  return { before, events: events.map(({ type, at }) => ({ type, date: at })) };
+}

@@ -1,0 +1,356 @@
+// Holds the state of reserving, and carries out what follows from it: overlay, card, checks, requests, announcements.
+
+import { requestKey } from "../api.js";
+import { announce, debounce } from "../dom.js";
+import { serverNow } from "../time.js";
+import { level } from "../calendar/scale.js";
+import { Acts } from "./acts.js";
+import { Bar } from "./bar.js";
+import { Card } from "./card.js";
+import { Checker } from "./checker.js";
+import { Gestures } from "./gestures.js";
+import { Handles } from "./handles.js";
+import { IDLE, isLocked, isOpen, reduce } from "./machine.js";
+import { ghostsOf, overlayOf } from "./overlay.js";
+import { placeCard } from "./place.js";
+import { changeSentence, nextName, spoken } from "./wording.js";
+import { differences, formAddress } from "./request.js";
+import { isSame, isUnchanged, overlaps } from "./selection.js";
+import { Service } from "./service.js";
+
+const ANNOUNCE = 250; // ms at rest until a selection is announced
+const NAME = "climate-last-name";
+
+/** Reserving in one calendar. */
+export class Reserve {
+  #timers = new Set();
+  #ends = new AbortController();
+  #finding = null;
+
+  constructor(view, { bar, layer, context }) {
+    this.view = view;
+    this.layer = layer;
+    this.context = context;
+    this.state = IDLE;
+    this.rows = []; // the rows of the lease that changes
+    this.touch = false;
+    this.offline = false;
+    this.service = new Service();
+    this.acts = new Acts(this);
+    this.card = new Card(this.acts.cardEvents());
+    this.bar = new Bar(this.acts.barEvents());
+    this.handles = new Handles(view, this.acts.handleEvents());
+    this.gestures = new Gestures(view, this.acts.pointerEvents());
+    this.checker = new Checker((selection, signal) => this.service.check(selection, this.type, signal), (selection, verdict) => this.#checked(selection, verdict));
+    this.say = debounce(() => this.#say(), ANNOUNCE);
+    bar.append(this.bar.element);
+    layer.append(this.card.element, ...this.handles.elements);
+    this.#listen();
+    this.bar.show(view.state);
+  }
+
+  /** The resource type of the calendar. */
+  get type() {
+    return this.view.state.resourceType;
+  }
+
+  /** Now by the server's clock, and the step of the zoom, in ms. */
+  get times() {
+    return { now: serverNow().getTime(), step: Math.min(level(this.view.state.zoom).snap, 86_400_000) };
+  }
+
+  /** Whether the policy allows `rule`. */
+  may(rule) {
+    return this.context.me.allowed?.[rule] === true;
+  }
+
+  /** End everything; what is selected is forgotten. */
+  detach() {
+    this.#ends.abort();
+    this.gestures.detach();
+    this.checker.cancel();
+    this.say.cancel();
+    for (const timer of this.#timers) clearInterval(timer);
+    this.view.setOverlay(null);
+    this.card.element.remove();
+    this.bar.element.remove();
+    for (const handle of this.handles.elements) handle.remove();
+  }
+
+  #listen() {
+    const { signal } = this.#ends;
+    const on = (name, handler) => this.view.addEventListener(name, handler, { signal });
+    on("viewchange", () => this.place());
+    on("rest", () => this.place());
+    on("datachange", (event) => this.#dataChanged(event.detail));
+    on("statechange", () => this.#viewState());
+    on("activate", (event) => this.acts.activate(event));
+    on("gridkey", (event) => this.acts.key(event));
+    on("find", () => this.bar.focusFilter());
+    addEventListener("resize", () => this.place(), { signal });
+    document.addEventListener("connection", ({ detail }) => this.#connection(detail.up), { signal });
+    const timer = setInterval(() => this.state.takenAt && this.card.tick(Date.now(), this.state.takenAt), 1000);
+    this.#timers.add(timer);
+  }
+
+  /** Carry out an event of the machine and what follows from it. */
+  dispatch(event) {
+    const before = this.state;
+    const after = reduce(before, event);
+    if (after === before) return;
+    this.state = after;
+    this.#follow(before, after);
+  }
+
+  /** Return to an earlier state: a drag was cancelled. */
+  restore(state) {
+    const before = this.state;
+    this.state = state;
+    this.#follow(before, state);
+  }
+
+  #follow(before, after) {
+    const changed = !isSame(before.selection, after.selection);
+    if (!after.selection) this.#forget();
+    else if (isOpen(after) && !after.verdict && (changed || before.verdict || before.phase === "idle")) this.#check(after.selection);
+    if (isLocked(after)) this.checker.cancel();
+    this.draw();
+    if (after.selection && (changed || before.verdict !== after.verdict)) this.say();
+    if (after.focused && after.focused !== before.focused) this.#findRows(after.focused);
+  }
+
+  #check(selection) {
+    if (isUnchanged(selection)) return this.checker.cancel();
+    return this.checker.request(selection);
+  }
+
+  /** Check the selection at once. */
+  checkNow() {
+    const { selection } = this.state;
+    if (selection && isOpen(this.state) && !isUnchanged(selection)) this.checker.request(selection, { now: true });
+  }
+
+  #forget() {
+    this.checker.cancel();
+    this.say.cancel();
+    this.rows = [];
+  }
+
+  /** Draw overlay, card and handles as the state says. */
+  draw() {
+    const { state, view } = this;
+    this.overlay = overlayOf(state, { narrow: isNarrow(), rows: this.rows });
+    view.setOverlay(state.phase === "done" && !this.waiting ? null : this.overlay);
+    const visible = state.selection && state.phase !== "drawing";
+    if (visible && state.phase !== "done" && state.selection.purpose === "new") this.card.propose(this.#proposal());
+    this.card.show(visible ? { state, type: this.type, session: this.#session() } : null);
+    this.layer.classList.toggle("has-card", Boolean(visible));
+    this.place();
+  }
+
+  #session() {
+    return { now: Date.now(), blocked: this.blocked() };
+  }
+
+  /** Why nothing can be reserved at present; "" if it can. */
+  blocked() {
+    if (!this.may("leases:post")) return "Your role does not allow reserving.";
+    return this.offline ? "The service does not answer, so reserving has to wait." : "";
+  }
+
+  /** Put card and handles beside the selection. */
+  place() {
+    const { state, overlay, layer, card } = this;
+    if (!overlay || card.element.hidden) return this.handles.place(null);
+    const box = this.view.anchor(overlay);
+    const frame = layer.getBoundingClientRect();
+    const open = state.phase === "resting" && this.touch;
+    this.handles.place(open ? box : null, frame, { hasStart: !(state.selection.purpose === "change" && state.selection.lease.start <= this.times.now) });
+    if (isNarrow()) return this.#dock();
+    const view = this.view.element.getBoundingClientRect();
+    const bounds = { left: Math.max(view.left, 8) + 8, right: Math.min(view.right, innerWidth) - 20, top: Math.max(view.top, 64), bottom: Math.min(innerHeight - 8, Math.max(view.bottom, view.top + 300)) };
+    const size = { width: card.element.offsetWidth, height: card.element.offsetHeight };
+    const avoid = ghostsOf(state).map(({ start, end }) => ({ left: this.view.xOf(start), right: this.view.xOf(end), weight: 1 }));
+    avoid.push({ left: view.left, right: view.left + this.view.size.left, weight: 0.5 });
+    const { left, top } = placeCard(size, box, bounds, { place: overlay.place, avoid });
+    card.element.style.left = `${Math.round(left - frame.left)}px`;
+    card.element.style.top = `${Math.round(top - frame.top)}px`;
+    return undefined;
+  }
+
+  #dock() {
+    this.card.element.style.left = "";
+    this.card.element.style.top = "";
+  }
+
+  #checked(selection, verdict) {
+    if (verdict.kind === "changed") return this.rebase();
+    if (verdict.code === "invalid_query") this.bar.complain(verdict.detail);
+    const watching = this.state.watching;
+    this.dispatch({ type: "checked", selection, verdict, at: Date.now() });
+    if (watching && !this.state.watching) announce(`It fits now: ${spoken(this.state.selection, verdict, this.type)}`);
+    return undefined;
+  }
+
+  #dataChanged({ windows, loaded }) {
+    if (loaded) {
+      if (this.waiting) this.#arrived();
+      const error = this.view.data?.error;
+      if (error?.code === "invalid_query") this.bar.complain(error.detail);
+      return;
+    }
+    const { selection, watching } = this.state;
+    if (!selection || !isOpen(this.state)) return;
+    if (watching || windows.some((window) => overlaps(window, selection))) this.checkNow();
+  }
+
+  #arrived() {
+    this.waiting = false;
+    if (this.state.phase === "done") this.draw();
+  }
+
+  #viewState() {
+    const { resourceType } = this.view.state;
+    if (this.shownType && this.shownType !== resourceType) this.dispatch({ type: "discard" });
+    this.shownType = resourceType;
+    this.bar.show(this.view.state);
+  }
+
+  #connection(up) {
+    if (up === !this.offline) return;
+    this.offline = !up;
+    this.bar.setBusy(false, this.blocked());
+    if (up) this.checkNow();
+  }
+
+  #say() {
+    const { selection, verdict } = this.state;
+    if (selection && isOpen(this.state)) announce(spoken(selection, verdict, this.type));
+  }
+
+  /** Send what is selected. */
+  async submit() {
+    const { state, card, type } = this;
+    const { selection } = state;
+    if (state.phase !== "resting" || this.blocked() || isUnchanged(selection)) return;
+    if (selection.purpose === "new" && !card.name) return card.complain("Give the lease a name.");
+    const request = await this.service.request(selection, type, card.name);
+    if (this.state.selection !== selection || this.state.phase !== "resting") return;
+    if (!request) return this.openForm();
+    if (request.method === "POST") request.headers = { ...request.headers, "Idempotency-Key": requestKey() };
+    await this.#send(request);
+  }
+
+  async #send(request) {
+    this.dispatch({ type: "send", request });
+    const { lease, verdict, unknown } = await this.service.send(request);
+    if (lease) return this.#done(lease);
+    this.dispatch({ type: "failed", verdict, unknown, at: Date.now() });
+    if (unknown) announce("It is not known whether the service carried this out.");
+    if (verdict.kind === "changed") await this.rebase();
+    return undefined;
+  }
+
+  #done(lease) {
+    const { selection } = this.state;
+    const { type } = this;
+    this.waiting = true;
+    this.dispatch({ type: "answered", lease });
+    if (selection.purpose === "new") {
+      remember(lease.name);
+      this.card.forgetName();
+    }
+    this.view.refresh();
+    announce(`${selection.purpose === "new" ? "Reserved" : "Changed"}: ${lease.name}, ${spoken({ ...selection, start: lease.start, end: lease.end }, null, type)}`);
+  }
+
+  /** Send again what may or may not have been carried out. */
+  async retry() {
+    const { state } = this;
+    if (state.phase !== "unknown") return this.checkNow();
+    const { request, selection } = state;
+    if (selection.purpose === "new") return this.#send(request);
+    const { lease } = await this.service.lease(selection.lease.id);
+    if (this.state !== state) return undefined;
+    if (!lease) return this.#send(request);
+    const made = lease.end === selection.end && (selection.fromNow || lease.start === selection.start);
+    this.dispatch({ type: "send", request });
+    if (made) return this.#done(lease);
+    return this.#send({ ...request, headers: lease.etag ? { "If-Match": lease.etag } : {} });
+  }
+
+  /** Read the lease that changes again; say what has changed about it. */
+  async rebase() {
+    const { selection } = this.state;
+    if (selection?.purpose !== "change") return;
+    const { lease, amount, verdict } = await this.service.lease(selection.lease.id);
+    if (this.state.selection?.lease?.id !== selection.lease.id || isLocked(this.state)) return;
+    if (!lease) {
+      this.dispatch({ type: "checked", selection: this.state.selection, verdict, at: Date.now() });
+      return;
+    }
+    const keys = selection.lease.etag ? differences(selection.lease, lease) : differences(selection.lease, lease).filter((key) => key === "start" || key === "end");
+    const note = changeSentence(selection.lease, lease, keys);
+    this.dispatch({ type: "rebased", lease, amount, note });
+    if (note) {
+      this.view.refresh();
+      announce(note);
+    }
+    this.checkNow();
+  }
+
+  /** Find the rows of the lease that changes. */
+  async findRows(id) {
+    const rows = await this.service.resourcesOf(id);
+    if (this.state.selection?.lease?.id !== id || !rows.length) return;
+    this.rows = rows;
+    this.draw();
+  }
+
+  // The alternative names no rows: a dry run of it does.
+  async #findRows(letter) {
+    const { selection, verdict } = this.state;
+    const alternative = verdict?.alternatives?.find((each) => each.letter === letter);
+    if (!alternative || alternative.rows || selection.purpose === "change") return;
+    this.#finding?.abort();
+    this.#finding = new AbortController();
+    const next = this.acts.alternative(selection, alternative);
+    try {
+      const found = await this.service.check(next, this.type, this.#finding.signal);
+      if (this.state.selection !== selection || found.kind !== "fits") return;
+      const rows = found.resources.map(({ id }) => id).slice(0, 200);
+      this.dispatch({ type: "rows", letter, rows });
+    } catch (error) {
+      if (error.name !== "AbortError") throw error;
+    }
+  }
+
+  /** Open the form with what is selected. */
+  openForm() {
+    const { selection } = this.state;
+    if (selection) this.context.navigate(formAddress(selection, { type: this.type, name: this.card.name }));
+  }
+
+  #proposal() {
+    let last = null;
+    try {
+      last = localStorage.getItem(NAME);
+    } catch {
+      // Storage is blocked: names start anew.
+    }
+    return nextName(last, this.context.me.user?.name || this.context.me.user?.id);
+  }
+}
+
+/** Whether the screen is so narrow that the card is a sheet. */
+export function isNarrow() {
+  return matchMedia("(max-width: 720px)").matches;
+}
+
+function remember(name) {
+  try {
+    localStorage.setItem(NAME, name);
+  } catch {
+    // Storage is blocked: the next name is made from the user's.
+  }
+}

@@ -1,0 +1,147 @@
+// What is selected in the calendar, as plain values. No DOM, no requests. Times are epoch milliseconds in UTC.
+
+/**
+ * @typedef {object} Selection
+ * @property {"new"|"change"} purpose a new lease, or a change of `lease`
+ * @property {"band"|"rows"} place any matching resources, or these rows
+ * @property {{id: string, name: string, index: number}[]} rows from top to bottom
+ * @property {number} start
+ * @property {number} end
+ * @property {number} anchor the end of the window that stays while the other one is dragged
+ * @property {boolean} fromNow the start is the moment of the request
+ * @property {number} amount
+ * @property {*} properties the expression that resources must match; null: any
+ * @property {object|null} lease the lease that changes: id, name, status, start, end
+ * @property {"move"|"start"|"end"|null} part what of the lease changes
+ * @property {boolean} tapped made by a tap: the next tap sets the end
+ */
+
+const MINUTE = 60_000;
+
+/** A new selection of one step, or of `length`, from `time` on. */
+export function begin({ place, rows = [], time, length, amount, properties = null, tapped = false }, { now, step }) {
+  const start = Math.max(time, minute(now));
+  return window_({
+    purpose: "new", place, rows, amount: place === "rows" ? rows.length : amount, properties, lease: null, part: null, tapped,
+    anchor: start, start, end: start + (length || step), fromNow: false,
+  }, start, start + (length || step), now);
+}
+
+/** The selection of a change of `lease`; it is where the lease is. */
+export function beginChange(lease, part, { place, rows = [], amount = rows.length, now }) {
+  const anchor = part === "end" ? lease.start : lease.end;
+  return { purpose: "change", place, rows, amount, properties: null, lease, part, tapped: false, anchor,
+    start: lease.start, end: lease.end, fromNow: lease.start <= now && !hasStarted(lease, now) };
+}
+
+/** Whether the lease has begun, so that its start cannot change. */
+export function hasStarted(lease, now) {
+  return lease.start <= now || !["PENDING", "pending"].includes(lease.status ?? "PENDING");
+}
+
+/** Whether `part` of `lease` can change at all. */
+export function canChange(lease, part, now) {
+  if (lease.end <= now || ["TERMINATED", "DELETING", "TERMINATING", "STARTING"].includes(lease.status)) return false;
+  return part === "end" || !hasStarted(lease, now);
+}
+
+/** The selection between its anchor and `time`: at least one step long. */
+export function stretched(selection, time, { now, step }) {
+  if (time >= selection.anchor) return window_(selection, selection.anchor, Math.max(time, selection.anchor + step), now);
+  return window_(selection, Math.min(time, selection.anchor - step), selection.anchor, now);
+}
+
+/** The selection with its start moved by `delta`, not before now, not within `step` of the end. */
+export function startMoved(selection, delta, { now, step }) {
+  if (isStartFixed(selection, now)) return selection;
+  const start = Math.min(Math.max(selection.start + delta, minute(now)), selection.end - Math.min(step, selection.end - selection.start));
+  return { ...window_(selection, start, selection.end, now), anchor: selection.end };
+}
+
+/** The selection with its end moved by `delta`. */
+export function endMoved(selection, delta, { now, step }) {
+  const first = Math.max(selection.start, minute(now)) + Math.min(step, selection.end - selection.start);
+  return { ...window_(selection, selection.start, Math.max(selection.end + delta, first), now), anchor: selection.start };
+}
+
+/** The selection moved as a whole; it stops at now. */
+export function moved(selection, delta, { now }) {
+  if (isStartFixed(selection, now)) return selection;
+  const start = Math.max(selection.start + delta, minute(now));
+  return { ...window_(selection, start, start + selection.end - selection.start, now), anchor: start };
+}
+
+/** The selection moved so that it starts at `start`. */
+export function movedTo(selection, start, context) {
+  return moved(selection, start - selection.start, context);
+}
+
+/** The selection from now to where it ends; if it ends before, as long as it was. */
+export function fromNow(selection, { now }) {
+  if (isStartFixed(selection, now)) return selection;
+  const start = minute(now);
+  return window_(selection, start, Math.max(selection.end, start + MINUTE), now);
+}
+
+/** The selection with another window; null if the window is impossible. */
+export function withWindow(selection, start, end, { now }) {
+  if (!Number.isFinite(start) || !Number.isFinite(end) || end <= start || end <= now) return null;
+  const first = isStartFixed(selection, now) ? selection.start : start;
+  return window_(selection, first, end, now);
+}
+
+/** The selection with another amount, from 1 on. Rows are as many as they are. */
+export function withAmount(selection, amount) {
+  if (selection.place === "rows" || selection.purpose === "change") return selection;
+  return { ...selection, amount: Math.max(1, Math.trunc(amount) || 1) };
+}
+
+/** The selection over these rows. */
+export function withRows(selection, rows) {
+  if (selection.place !== "rows" || selection.purpose === "change" || !rows.length) return selection;
+  const sorted = [...rows].sort((a, b) => a.index - b.index);
+  return { ...selection, rows: sorted, amount: sorted.length };
+}
+
+/** What an alternative of a refusal makes of the selection. */
+export function ofAlternative(selection, { differs, start, end, amount }, { now }) {
+  const next = { ...window_(selection, start, end, now), tapped: false, anchor: start };
+  if (differs === "other") return { ...next, place: "band", rows: [], properties: null, amount };
+  // Fewer of certain rows: whichever of them are free. The request names all rows and the smaller amount.
+  return differs === "fewer" ? { ...next, amount } : next;
+}
+
+/** Whether both select the same, so that a verdict about one holds for the other. */
+export function isSame(a, b) {
+  if (!a || !b) return a === b;
+  const keys = ["purpose", "place", "start", "end", "amount", "part", "fromNow"];
+  return keys.every((key) => a[key] === b[key]) && a.lease?.id === b.lease?.id
+    && a.rows.map((row) => row.id).join() === b.rows.map((row) => row.id).join()
+    && JSON.stringify(a.properties) === JSON.stringify(b.properties);
+}
+
+/** Whether the selection is where its lease is already. */
+export function isUnchanged({ purpose, start, end, lease }) {
+  return purpose === "change" && start === lease.start && end === lease.end;
+}
+
+/** Whether two windows have an instant in common. */
+export function overlaps(a, b) {
+  return a.start < b.end && b.start < a.end;
+}
+
+/** The start of the minute of `time`: the earliest start that the service takes. */
+export function minute(time) {
+  return Math.floor(time / MINUTE) * MINUTE;
+}
+
+function isStartFixed(selection, now) {
+  return selection.purpose === "change" && hasStarted(selection.lease, now);
+}
+
+function window_(selection, start, end, now) {
+  if (isStartFixed(selection, now)) return { ...selection, start: selection.lease.start, end: Math.max(end, minute(now) + MINUTE) };
+  const first = Math.max(start, minute(now));
+  // A start within this minute is past before the request is answered: such a lease starts "now".
+  return { ...selection, start: first, end: Math.max(end, first + MINUTE), fromNow: first < now + MINUTE };
+}

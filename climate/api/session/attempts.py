@@ -1,0 +1,100 @@
+"""Limits how often sign-ins may fail: by user at an address, by user, and by address.
+
+The counts are of one process. Keystone can lock users out for all processes.
+"""
+
+import ipaddress
+import math
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from climate.core.errors import SignInFailed, TooManySignIns
+
+# Seconds in which the failures count.
+PERIOD = 300.0
+# The first one bounds guesses of one password; the others bound botnets and lists of users. Many
+# users can share an address, that of a proxy.
+PER_USER_AND_ADDRESS, PER_USER, PER_ADDRESS = 10, 50, 100
+_MAX_KEYS = 10_000
+_IPV6_PREFIX = 64
+
+_Key = tuple[str, str]
+
+
+class Attempts:
+    """The failed sign-ins of the last minutes, in memory."""
+
+    def __init__(self, at_once: int) -> None:
+        """Allow ``at_once`` sign-ins at the same time: each one occupies a thread."""
+        self._failures: OrderedDict[_Key, deque[float]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(at_once)
+
+    @contextmanager
+    def attempt(self, address: str, user: str, now: float) -> Iterator[None]:
+        """Run a sign-in at ``now`` (monotonic seconds); a SignInFailed in the block counts.
+
+        Raises TooManySignIns. A sign-in under way counts as failed until it ends, so that requests
+        at the same time do not exceed a limit.
+        """
+        if not self._places.acquire(blocking=False):
+            raise TooManySignIns("Too many sign-ins are under way", {"retry_after": 1})
+        try:
+            keys = _limits(address, user)
+            self._count(keys, now)
+            try:
+                yield
+            except SignInFailed:
+                raise
+            except BaseException:
+                self._forget(keys, now)
+                raise
+            self._forget(keys, now)
+        finally:
+            self._places.release()
+
+    def _count(self, keys: dict[_Key, int], now: float) -> None:
+        with self._lock:
+            waits = [self._wait(key, limit, now) for key, limit in keys.items()]
+            if any(waits):
+                raise TooManySignIns(
+                    "Too many sign-ins failed: try again later",
+                    {"retry_after": math.ceil(max(waits))},
+                )
+            for key in keys:
+                self._failures.setdefault(key, deque()).append(now)
+                self._failures.move_to_end(key)
+            while len(self._failures) > _MAX_KEYS:
+                self._failures.popitem(last=False)
+
+    def _wait(self, key: _Key, limit: int, now: float) -> float:
+        """Return the seconds until another attempt is allowed; 0: now."""
+        failures = self._failures.get(key, deque())
+        while failures and failures[0] <= now - PERIOD:
+            failures.popleft()
+        return failures[-limit] + PERIOD - now if len(failures) >= limit else 0.0
+
+    def _forget(self, keys: dict[_Key, int], now: float) -> None:
+        with self._lock:
+            for key in keys:
+                failures = self._failures.get(key)
+                if failures and now in failures:
+                    failures.remove(now)
+
+
+def _limits(address: str, user: str) -> dict[_Key, int]:
+    place = _network(address)
+    return {(place, user): PER_USER_AND_ADDRESS, ("", user): PER_USER, (place, ""): PER_ADDRESS}
+
+
+def _network(address: str) -> str:
+    """Return the address, or the network of an IPv6 address: a client has a whole one."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if parsed.version == 4:  # noqa: PLR2004 - IPv4
+        return address
+    return str(ipaddress.ip_network((parsed, _IPV6_PREFIX), strict=False))

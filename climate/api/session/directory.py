@@ -1,0 +1,108 @@
+"""Where users come from: the interface of a directory, and the one without authentication."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from marshmallow import fields, validate
+
+from climate.api.auth import Caller
+from climate.api.session.cookie import Session, new_secret
+from climate.api.v2.http import validation
+from climate.api.v2.http.fields import Strict
+
+_MAX_ROLES = 20
+_DEFAULT_ROLES = ("member", "reader")
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project that the user can choose; ``domain`` is the id of its domain."""
+
+    id: str
+    name: str
+    domain: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A new session, and who it is; without a caller, the user must choose one of the projects."""
+
+    session: Session
+    caller: Caller | None
+    projects: Sequence[Project] = ()
+
+
+class Directory(Protocol):
+    """Signs users in. ``now`` is the arrival of the request, in UTC."""
+
+    def start(self, body: Mapping[str, Any], address: str, now: datetime) -> Outcome:
+        """Sign in with the body of a request from ``address``.
+
+        Raises InvalidInput, SignInFailed, TooManySignIns, Forbidden, IdentityUnavailable.
+        """
+
+    def change(self, session: Session, project_id: str, now: datetime) -> Outcome:
+        """Change the project; raises Forbidden, Unauthenticated, IdentityUnavailable and so on."""
+
+    def projects(self, session: Session) -> Sequence[Project]:
+        """Return the projects to which the session can change, if there is a list of them."""
+
+    def end(self, session: Session) -> None:
+        """End the session, as far as possible."""
+
+
+def short_text(**kwargs: Any) -> fields.String:
+    """Return a field for 1 to 255 characters that are not all white space."""
+    rule = validate.Regexp(r"(?=.*\S).{1,255}\Z", error="This must have 1 to 255 characters.")
+    return fields.String(validate=rule, **kwargs)
+
+
+class _Choice(Strict):
+    """Who a session without authentication acts as."""
+
+    user = short_text(required=True)
+    project = short_text(required=True)
+    roles = fields.List(
+        short_text(), load_default=_DEFAULT_ROLES, validate=validate.Length(1, _MAX_ROLES)
+    )
+
+
+_CHOICE = _Choice()
+
+
+class UncheckedDirectory:
+    """Without authentication: each user states its name, its project and its roles."""
+
+    def __init__(self, lifetime: timedelta) -> None:
+        self._lifetime = lifetime
+
+    def start(self, body: Mapping[str, Any], address: str, now: datetime) -> Outcome:  # noqa: ARG002 - as in Directory
+        """Begin a session of the user, project and roles in the body."""
+        data = validation.load(_CHOICE, body)
+        session = Session(
+            csrf=new_secret(),
+            expires_at=now + self._lifetime,
+            user=data["user"],
+            project=data["project"],
+            roles=tuple(role.strip().lower() for role in data["roles"]),
+        )
+        return Outcome(session, caller_of(session))
+
+    def change(self, session: Session, project_id: str, now: datetime) -> Outcome:  # noqa: ARG002 - as in Directory
+        """Continue the session in another project."""
+        changed = replace(session, project=project_id)
+        return Outcome(changed, caller_of(changed))
+
+    def projects(self, session: Session) -> Sequence[Project]:  # noqa: ARG002 - as in Directory
+        """Return none: the user can choose any project."""
+        return ()
+
+    def end(self, session: Session) -> None:
+        """Do nothing: the cookie is the whole session."""
+
+
+def caller_of(session: Session) -> Caller:
+    """Return the caller of a session without authentication."""
+    return Caller(session.user, session.project, session.roles, expires_at=session.expires_at)

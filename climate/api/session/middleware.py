@@ -1,0 +1,173 @@
+"""Reads the session cookie of a request, before the token is checked and the request routed.
+
+The cookie counts only on routes that need an identity, and only without a token header. So clients
+with tokens never notice a cookie.
+"""
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, Literal, cast
+
+from flask import Flask, current_app, request
+from oslo_config.cfg import ConfigOpts
+from werkzeug import Request
+from werkzeug.http import parse_cookie
+
+from climate.api import auth
+from climate.api.auth import CHECKS_TOKEN, SESSION_ERROR, Caller, Identify, path_pattern
+from climate.api.call import ARRIVED_AT
+from climate.api.session import cookie, cross_site, keys
+from climate.api.session.attempts import Attempts
+from climate.api.session.cookie import Session, UnreadableCookie
+from climate.api.session.directory import Directory, UncheckedDirectory, caller_of
+from climate.api.session.keys import Keys
+from climate.api.session.keystone import Keystone
+from climate.api.session.keystone_directory import KeystoneDirectory
+from climate.clock import Clock
+from climate.core.errors import ClimateError, CrossSiteRequest, Unauthenticated
+
+PATH = "/console/session"
+_EXTENSION = "climate.sessions"
+_SESSION = "climate.session"
+_SIGN_IN = "Your session has ended: sign in to the console again"
+_CHOOSE = "Your session has no project yet: choose one in the console"
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """What all requests with sessions share. Without ``keys``, nobody can sign in."""
+
+    authentication: Literal["none", "keystone"]
+    keys: Keys | None
+    directory: Directory
+    # Checks that this machine may serve the request, if there is no authentication.
+    check_reach: Callable[[Request], None]
+
+    @property
+    def token_headers(self) -> tuple[str, ...]:
+        """The keys in the WSGI environment of the headers that take precedence of the cookie."""
+        if self.authentication == "none":
+            return ("HTTP_X_AUTH_TOKEN",)
+        return ("HTTP_X_AUTH_TOKEN", "HTTP_X_STORAGE_TOKEN")  # keystonemiddleware reads both
+
+
+def install(
+    app: Flask, conf: ConfigOpts, clock: Clock, identify: Identify, open_paths: Collection[str]
+) -> Identify:
+    """Make ``app`` accept session cookies; ``open_paths`` are the routes without identity.
+
+    Returns the function that identifies the caller of a request. Raises Misconfigured.
+    """
+    sessions = Sessions(
+        "none" if conf.api.auth_strategy == "noauth" else "keystone",
+        keys.for_config(conf),
+        _directory(conf, clock),
+        _reach_check(conf),
+    )
+    app.extensions[_EXTENSION] = sessions
+    app.wsgi_app = _Middleware(app.wsgi_app, sessions, path_pattern(open_paths))  # type: ignore[method-assign]
+    return _by_session_or(identify)
+
+
+def _directory(conf: ConfigOpts, clock: Clock) -> Directory:
+    lifetime = timedelta(hours=conf.console.session_hours)
+    if conf.api.auth_strategy == "noauth":
+        return UncheckedDirectory(lifetime)
+    # A sign-in occupies a thread while Keystone works on it.
+    attempts = Attempts(max(1, conf.api.threads // 4))
+    return KeystoneDirectory(Keystone(conf), attempts, lifetime, clock.elapsed)
+
+
+def _reach_check(conf: ConfigOpts) -> Callable[[Request], None]:
+    if conf.api.auth_strategy == "keystone" or conf.api.serve_unauthenticated_to_the_network:
+        return lambda _: None
+    return partial(auth.check_local, conf.host)
+
+
+def current_sessions() -> Sessions:
+    """Return what ``install`` made for this application."""
+    return cast("Sessions", current_app.extensions[_EXTENSION])
+
+
+def current_session() -> Session | None:
+    """Return the session of the cookie of this request, None without one that can be read."""
+    return request.environ.get(_SESSION)
+
+
+def has_unreadable_cookie() -> bool:
+    """Return whether this request has a cookie that is no session, or an expired one."""
+    return SESSION_ERROR in request.environ
+
+
+def _by_session_or(identify: Identify) -> Identify:
+    def by_session_or_token(request: Request) -> Caller:
+        error: ClimateError | None = request.environ.get(SESSION_ERROR)
+        if error is not None:
+            raise error
+        caller = identify(request)
+        session: Session | None = request.environ.get(_SESSION)
+        if session is None:
+            return caller
+        if session.token is None:
+            return caller_of(session)
+        ends = (moment for moment in (session.expires_at, caller.expires_at) if moment is not None)
+        return replace(caller, expires_at=min(ends))
+
+    return by_session_or_token
+
+
+class _Middleware:
+    """Stores the session of a request, or the error in its cookie, in the WSGI environment."""
+
+    def __init__(
+        self, app: Callable[..., Any], sessions: Sessions, open_path: re.Pattern[str]
+    ) -> None:
+        self._app, self._sessions, self._open_path = app, sessions, open_path
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:  # noqa: ANN401 - WSGI
+        path = environ["PATH_INFO"]
+        if path == PATH or not self._open_path.fullmatch(path):
+            try:
+                self._read(environ, is_own_route=path == PATH)
+            except (Unauthenticated, CrossSiteRequest) as error:
+                environ[SESSION_ERROR] = error
+        return self._app(environ, start_response)
+
+    def _read(self, environ: dict[str, Any], *, is_own_route: bool) -> None:
+        if any(name in environ for name in self._sessions.token_headers):
+            return
+        name = cookie.name(environ["wsgi.url_scheme"], environ.get("HTTP_HOST", ""))
+        value = parse_cookie(environ).get(name)
+        if value is None:
+            if cross_site.CSRF_KEY in environ and not is_own_route:
+                raise Unauthenticated(_SIGN_IN)  # a page that outlives its session
+            return
+        session = self._decrypted(value, environ)
+        if not is_own_route:
+            if session.is_choosing:
+                raise Unauthenticated(_CHOOSE)
+            cross_site.check(environ, session.csrf)
+        environ[_SESSION] = session
+        if session.token is None:
+            return
+        if not is_own_route or environ["REQUEST_METHOD"] in cross_site.READ_METHODS:
+            environ["HTTP_X_AUTH_TOKEN"] = session.token
+            environ[CHECKS_TOKEN] = True
+
+    def _decrypted(self, value: str, environ: dict[str, Any]) -> Session:
+        if self._sessions.keys is None:
+            raise Unauthenticated(_SIGN_IN)
+        try:
+            session = cookie.decrypt(value, self._sessions.keys.fernet())
+        except UnreadableCookie:
+            raise Unauthenticated(_SIGN_IN) from None
+        has_token = bool(session.tokens)
+        if (
+            has_token != (self._sessions.authentication == "keystone")
+            or session.expires_at <= environ[ARRIVED_AT]
+        ):
+            raise Unauthenticated(_SIGN_IN)
+        return session

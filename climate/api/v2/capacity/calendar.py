@@ -1,0 +1,149 @@
+"""``/v2/calendar``: what resources are occupied by, with own leases named and others anonymous."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flask import request
+
+from climate.api.call import Answer, Call
+from climate.api.v2.capacity import calendar_schemas as schemas
+from climate.api.v2.http import validation
+from climate.api.v2.http.fields import NOW, show
+from climate.api.v2.leases.reservations import moment
+from climate.core.errors import InvalidInput, InvalidQuery, UnsupportedResourceType
+from climate.core.matching import expression
+from climate.core.matching.calendar_rows import RowFilter, VisibleLease
+from climate.core.matching.occupancy import Interval, Kind
+from climate.core.matching.quoting import is_storable
+from climate.core.window import Window
+from climate.manager.resources import calendar
+from climate.manager.resources.calendar import CalendarPage, CalendarRow, CalendarView
+
+
+def index(call: Call) -> Answer:
+    """Show what resources are occupied by, in intervals or buckets."""
+    query = validation.query(schemas.CALENDAR_QUERY)
+    if query["whose"] == "all":
+        call.require("calendar:get_all")
+    _check_resolution(query["resolution"], query["limit"])
+    window = Window(moment(call, query.get("start", NOW)), query["end"])
+    view = CalendarView(
+        filter=_filter(call, query),
+        window=window,
+        offset=query["offset"],
+        limit=query["limit"],
+        resolution=query["resolution"],
+        viewer=call.caller.project_id,
+        sees_all=query["whose"] == "all",
+        private=call.may("resources:get_private"),
+    )
+    try:
+        page = calendar.show(call.runtime, view)
+    except InvalidQuery as error:
+        named = "group_by" if "in group_by" in error.message else "properties"
+        raise validation.of_parameter(error, named) from None
+    return _tagged(_body(page, view))
+
+
+def _check_resolution(resolution: int, limit: int) -> None:
+    if 0 < resolution < schemas.MIN_RESOLUTION:
+        text = f"This must be 0, or from {schemas.MIN_RESOLUTION} to {schemas.MAX_RESOLUTION}."
+        raise validation.of_parameter(InvalidInput(text), "resolution")
+    if not resolution and limit > schemas.MAX_ROWS:
+        text = f"With intervals this must be at most {schemas.MAX_ROWS}: request a resolution."
+        raise validation.of_parameter(InvalidInput(text), "limit")
+
+
+def _filter(call: Call, query: Mapping[str, Any]) -> RowFilter:
+    """Return which resources are rows; raises InvalidInput."""
+    for name in ("q", "group_by"):
+        if not is_storable(query.get(name, "")):
+            text = "This contains a NUL or half a surrogate pair."
+            raise validation.of_parameter(InvalidInput(text), name)
+    try:
+        resource_type = calendar.type_of_rows(call.runtime, query["resource_type"])
+    except UnsupportedResourceType as error:
+        raise validation.of_parameter(error, "resource_type") from None
+    try:
+        expression_ = expression.parse(query.get("properties"))
+    except InvalidQuery as error:
+        raise validation.of_parameter(error, "properties") from None
+    return RowFilter(
+        resource_type=resource_type,
+        query=expression_,
+        part=query.get("q"),
+        group_by=query.get("group_by"),
+        by_name=query["sort"] == "name",
+    )
+
+
+def _body(page: CalendarPage, view: CalendarView) -> dict[str, Any]:
+    places = {id_: place for place, id_ in enumerate(page.leases)}
+    body: dict[str, Any] = {
+        "start": show(view.window.start),
+        "end": show(view.window.end),
+        "resolution": view.resolution,
+        "version": str(page.version),
+        "total": page.total,
+        "offset": view.offset,
+        "rows": [_row(row, places, view) for row in page.rows],
+        "leases": [_lease(lease, view.viewer) for lease in page.leases.values()],
+    }
+    if page.groups is not None:
+        body["groups"] = [
+            {
+                "name": group.name,
+                "first": group.first,
+                "rows": group.rows,
+                "free_now": group.free_now,
+            }
+            for group in page.groups
+        ]
+    return body
+
+
+def _row(row: CalendarRow, places: Mapping[str, int], view: CalendarView) -> dict[str, Any]:
+    body = {"id": str(row.id), "name": row.name, "group": row.group, "state": row.state.value}
+    if view.resolution:
+        own = "".join("1" if present else "0" for present in row.own)
+        return {**body, "b": row.digits, "own": own}
+    return {**body, "x": list(_flat(row.intervals, places))}
+
+
+def _flat(intervals: Iterable[Interval], places: Mapping[str, int]) -> Iterable[int]:
+    for interval in intervals:
+        yield interval.start
+        yield interval.end - interval.start
+        yield interval.kind.value
+        if interval.kind is Kind.OWN and interval.lease is not None:
+            yield places[interval.lease]
+        elif interval.kind is Kind.SHARED:
+            yield interval.tenths
+
+
+def _lease(lease: VisibleLease, project_id: str) -> dict[str, Any]:
+    return {
+        "id": lease.id,
+        "name": lease.name,
+        "status": lease.status,
+        "degraded": lease.degraded,
+        "start": show(lease.start),
+        "end": show(lease.end),
+        "project_id": lease.project_id,
+        "mine": lease.project_id == project_id,
+    }
+
+
+def _tagged(body: Mapping[str, Any]) -> Answer:
+    """Return the answer with its ETag, or 304 if the client has it.
+
+    The tag does not depend on the version, which grows with every notification of the service.
+    """
+    stable = json.dumps({**body, "version": ""}, sort_keys=True, separators=(",", ":"))
+    tag = hashlib.sha256(stable.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    headers = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"}
+    if request.if_none_match.contains(tag):
+        return None, 304, headers
+    return body, 200, headers

@@ -1,0 +1,60 @@
+"""The parameters of a resource type as one JSON Schema without references, for generated forms."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from apispec import APISpec
+from apispec.ext.marshmallow import MarshmallowPlugin
+from marshmallow import RAISE, Schema
+
+from climate.api.v2.http.fields import nullable_params
+
+_NAME = "params"
+_PREFIX = "#/components/schemas/"
+# Python's anchors, and those of JSON Schema (ECMA 262).
+_ANCHORS = {r"\A": "^", r"\Z": "$"}
+
+
+@lru_cache
+def of_params(schema: type[Schema]) -> dict[str, Any]:
+    """Return a plug-in's schema as JSON Schema: required parameters first, inherited ones last.
+
+    Callers must not change the result. A schema that contains itself is cut off at an object.
+    """
+    spec = APISpec("", "2", openapi_version="3.1.0", plugins=[MarshmallowPlugin()])
+    strict = schema(unknown=RAISE, partial=nullable_params(schema()))
+    spec.components.schema(_NAME, schema=strict)
+    components = spec.to_dict()["components"]["schemas"]
+    inlined: dict[str, Any] = _inlined(components[_NAME], components, ())
+    properties, required = inlined.get("properties", {}), set(inlined.get("required", ()))
+    own = set(schema().fields)
+    for base in schema.__bases__:
+        own -= set(getattr(base, "_declared_fields", ()))
+    names = sorted(properties, key=lambda name: (name not in required, name not in own))
+    return {**inlined, "properties": {name: properties[name] for name in names}}
+
+
+def _inlined(node: Any, components: Mapping[str, Any], within: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
+    """Return ``node`` with the components that it refers to; ``within`` are those around it."""
+    if isinstance(node, list):
+        return [_inlined(item, components, within) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        name = str(node["$ref"]).removeprefix(_PREFIX)
+        if name in within:
+            return {"type": "object"}
+        return _inlined(components[name], components, (*within, name))
+    return {
+        key: _ecma(value)
+        if key == "pattern" and isinstance(value, str)
+        else _inlined(value, components, within)
+        for key, value in node.items()
+    }
+
+
+def _ecma(pattern: str) -> str:
+    for python, ecma in _ANCHORS.items():
+        pattern = pattern.replace(python, ecma)
+    return pattern

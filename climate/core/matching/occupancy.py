@@ -1,0 +1,322 @@
+"""How a calendar shows what a resource is occupied by: intervals, and buckets. Pure.
+
+Times are whole seconds from the start of the calendar's window. Bookings of leases that the viewer
+may not see have no lease. They are merged where they touch, so that no edge tells two of them
+apart.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from fractions import Fraction
+from itertools import pairwise
+
+from climate.core.record import record
+
+#: The number of steps in which the taken part of a shared resource is told.
+TENTHS = 10
+# The characters of buckets: free all through, and never free.
+_FREE, _FULL = 0, 9
+_ALMOST = 1e-6
+
+
+class Kind(IntEnum):
+    """What an interval of a resource is. The numbers are part of the API."""
+
+    TAKEN = 0
+    OWN = 1
+    CLEANING = 2
+    NOT_BOOKABLE = 3
+    HELD = 4
+    PREPARING = 5
+    SHARED = 6
+
+
+@record(frozen=True, slots=True)
+class Occupied:
+    """An allocation of a resource, from ``start`` to ``end``, cleaning time included.
+
+    ``lease`` identifies the lease if the viewer may see it, and cleaning begins at ``lease_end``.
+    Without a lease, ``kind`` is what the viewer sees. ``amount`` is of ``resource_class``; without
+    a class the allocation is of the whole resource.
+    """
+
+    start: int
+    end: int
+    kind: Kind = Kind.TAKEN
+    lease: str | None = None
+    lease_end: int = 0
+    resource_class: str | None = None
+    amount: int = 0
+
+
+@record(frozen=True, slots=True)
+class Interval:
+    """An interval of a resource. ``lease`` is set for OWN, ``tenths`` for SHARED."""
+
+    start: int
+    end: int
+    kind: Kind
+    lease: str | None = None
+    tenths: int = 0
+
+
+Span = tuple[int, int]
+
+
+@record(frozen=True, slots=True)
+class Row:
+    """What is known of a resource in a window of ``length`` seconds.
+
+    ``capacity`` is by resource class. New bookings are impossible from ``unbookable_since`` on
+    (None: they are possible). The host is made ready during ``preparing``.
+    """
+
+    length: int
+    occupied: Sequence[Occupied]
+    capacity: Mapping[str, int]
+    unbookable_since: int | None = None
+    preparing: Sequence[Span] = ()
+
+
+def intervals(row: Row) -> list[Interval]:
+    """Return the intervals of a resource by start, cut to the window.
+
+    Only OWN and CLEANING intervals of shares overlap others: the SHARED intervals, which contain
+    them. NOT_BOOKABLE and PREPARING intervals are where nothing else is.
+    """
+    whole = [item for item in row.occupied if item.resource_class is None]
+    shares = [item for item in row.occupied if item.resource_class is not None]
+    found = [
+        *_merged(item for item in whole if item.lease is None),
+        *_named(row.occupied),
+        *_shared(shares, row.capacity),
+    ]
+    gaps = list(_gaps(found, row.length))
+    if row.unbookable_since is not None:
+        blocked = (row.unbookable_since, row.length)
+        found += [Interval(*span, Kind.NOT_BOOKABLE) for span in _common(gaps, blocked)]
+        gaps = list(_common(gaps, (0, row.unbookable_since)))
+    for preparing in row.preparing:
+        found += [Interval(*span, Kind.PREPARING) for span in _common(gaps, preparing)]
+    cut = (_cut(interval, row.length) for interval in found)
+    return sorted(
+        (interval for interval in cut if interval.start < interval.end),
+        key=lambda interval: (interval.start, interval.kind, interval.end, interval.lease or ""),
+    )
+
+
+def _merged(items: Iterable[Occupied]) -> Iterator[Interval]:
+    """Yield runs of anonymous bookings that touch; a run of several kinds is TAKEN."""
+    start, end, kind = 0, -1, Kind.TAKEN
+    for item in sorted(items, key=lambda item: (item.start, item.end)):
+        if item.start > end:
+            if end >= 0:
+                yield Interval(start, end, kind)
+            start, end, kind = item.start, item.end, item.kind
+        else:
+            end = max(end, item.end)
+            kind = kind if kind is item.kind else Kind.TAKEN
+    if end >= 0:
+        yield Interval(start, end, kind)
+
+
+def _named(items: Iterable[Occupied]) -> Iterator[Interval]:
+    """Yield the intervals of leases that the viewer may see, and of the cleaning after them."""
+    spans = {
+        (item.start, item.end, item.lease_end, item.lease)
+        for item in items
+        if item.lease is not None  # a share has an allocation for each resource class
+    }
+    for start, end, lease_end, lease in spans:
+        yield Interval(start, min(end, lease_end), Kind.OWN, lease)
+        yield Interval(max(start, lease_end), end, Kind.CLEANING)
+
+
+def _shared(shares: Sequence[Occupied], capacity: Mapping[str, int]) -> Iterator[Interval]:
+    """Yield how many tenths of a shared resource are taken, in steps."""
+    changes: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    for item in shares:
+        name = item.resource_class or ""
+        changes[item.start].append((name, item.amount))
+        changes[item.end].append((name, -item.amount))
+    used: dict[str, int] = defaultdict(int)
+    before: Interval | None = None
+    for start, end in pairwise(sorted(changes)):
+        for name, amount in changes[start]:
+            used[name] += amount
+        tenths = _tenths(used, capacity)
+        if before is not None and (before.end, before.tenths) == (start, tenths):
+            before = Interval(before.start, end, Kind.SHARED, tenths=tenths)
+            continue
+        if before is not None:
+            yield before
+        before = Interval(start, end, Kind.SHARED, tenths=tenths) if tenths else None
+    if before is not None:
+        yield before
+
+
+def _tenths(used: Mapping[str, int], capacity: Mapping[str, int]) -> int:
+    """Return the taken tenths of the fullest class: 10 if it is full, at least 1 if it is used."""
+    part = max((_part(amount, capacity.get(name, 0)) for name, amount in used.items()), default=0)
+    if part >= 1:
+        return TENTHS
+    return min(TENTHS - 1, -(-part.numerator * TENTHS // part.denominator)) if part else 0
+
+
+def _part(amount: int, capacity: int) -> Fraction:
+    if amount <= 0:
+        return Fraction(0)
+    return Fraction(amount, capacity) if capacity > amount else Fraction(1)
+
+
+def _gaps(found: Iterable[Interval], length: int) -> Iterator[Span]:
+    """Yield the parts of the window in which no interval is."""
+    end = 0
+    for interval in sorted(found, key=lambda interval: interval.start):
+        if interval.start > end:
+            yield end, min(interval.start, length)
+        end = max(end, interval.end)
+        if end >= length:
+            return
+    yield end, length
+
+
+def _common(spans: Iterable[Span], other: Span) -> Iterator[Span]:
+    """Yield the parts of the spans that ``other`` contains."""
+    for start, end in spans:
+        if max(start, other[0]) < min(end, other[1]):
+            yield max(start, other[0]), min(end, other[1])
+
+
+def _cut(interval: Interval, length: int) -> Interval:
+    start, end = max(interval.start, 0), min(interval.end, length)
+    return Interval(start, end, interval.kind, interval.lease, interval.tenths)
+
+
+@record(frozen=True, slots=True)
+class Bucket:
+    """What happens to a running total in a bucket.
+
+    ``total`` is the sum of its steps, ``highest`` the highest running total after one of them, and
+    ``first`` the second of the first step.
+    """
+
+    number: int
+    total: int
+    highest: int
+    first: int
+
+
+def peaks(buckets: Iterable[Bucket], length: int, resolution: int) -> list[int]:
+    """Return the highest running total of each bucket in ``length`` seconds, from 0 on."""
+    by_number = {bucket.number: bucket for bucket in buckets}
+    level = 0
+    found = []
+    for number in range(_count(length, resolution)):
+        bucket = by_number.get(number)
+        if bucket is None:
+            found.append(level)
+            continue
+        # The total from before lasts into the bucket, unless its first second has a step.
+        lasts = bucket.first > number * resolution
+        found.append(max(level, bucket.highest) if lasts else bucket.highest)
+        level += bucket.total
+    return found
+
+
+@record(frozen=True, slots=True)
+class Sums:
+    """The steps of what is occupied in one bucket of a row or of many, by resource class.
+
+    ``delta`` is the sum of the steps, ``area`` that of each step times the seconds from it to the
+    end of the bucket. The class of whole bookings is ``""``; each counts as 1. ``own`` is the sum
+    of the steps of own bookings, of which ``own_begins`` begin in the bucket.
+    """
+
+    name: str
+    resource_class: str
+    number: int
+    delta: float
+    area: float
+    own: int
+    own_begins: int
+
+
+@record(frozen=True, slots=True)
+class Filled:
+    """How much of each bucket is occupied, in seconds, and in which buckets own bookings are."""
+
+    seconds: Sequence[float]
+    own: Sequence[bool]
+
+
+def filled(sums: Iterable[Sums], length: int, resolution: int) -> dict[str, Filled]:
+    """Return how much is occupied by row: whole bookings, and the shares of the fullest class.
+
+    The result of a resource is at most the length of a bucket.
+    """
+    by_row: dict[str, dict[str, list[Sums]]] = defaultdict(lambda: defaultdict(list))
+    for item in sums:
+        by_row[item.name][item.resource_class].append(item)
+    found = {}
+    for name, by_class in by_row.items():
+        areas = {class_: _areas(items, length, resolution) for class_, items in by_class.items()}
+        empty = [0.0] * _count(length, resolution)
+        whole = areas.pop("", empty)
+        shares = map(max, zip(*areas.values(), strict=True)) if areas else empty
+        seconds = [a + b for a, b in zip(whole, shares, strict=True)]
+        own = _presence([item for items in by_class.values() for item in items], length, resolution)
+        found[name] = Filled(seconds, own)
+    return found
+
+
+def digits(seconds: Sequence[float], length: int, resolution: int, since: int | None) -> str:
+    """Return the digit of each bucket: 0 is free all through, 9 never free, else in between.
+
+    From ``since`` on (None: never) the resource cannot be booked, so it counts as occupied.
+    """
+    text = []
+    for number, occupied in enumerate(seconds):
+        start, end = number * resolution, min((number + 1) * resolution, length)
+        if since is not None and since < end:
+            occupied = min(occupied, max(0, since - start)) + end - max(since, start)  # noqa: PLW2901
+        part = occupied / (end - start)
+        # Sums of fractions are not exact.
+        is_full, is_free = part > 1 - _ALMOST, part < _ALMOST
+        digit = _FULL if is_full else _FREE if is_free else 1 + int(part * (_FULL - 1))
+        text.append(str(min(digit, _FULL if is_full else _FULL - 1)))
+    return "".join(text)
+
+
+def _areas(items: Iterable[Sums], length: int, resolution: int) -> list[float]:
+    """Return the integral of the running total over each bucket."""
+    by_number = {item.number: item for item in items}
+    level = 0.0
+    areas = []
+    for number in range(_count(length, resolution)):
+        item = by_number.get(number)
+        areas.append(level * (min((number + 1) * resolution, length) - number * resolution))
+        if item is not None:
+            areas[-1] += item.area
+            level += item.delta
+    return areas
+
+
+def _presence(items: Iterable[Sums], length: int, resolution: int) -> list[bool]:
+    """Return in which buckets own bookings are."""
+    changes: dict[int, list[Sums]] = defaultdict(list)
+    for item in items:
+        changes[item.number].append(item)
+    level = 0
+    present = []
+    for number in range(_count(length, resolution)):
+        begins = sum(item.own_begins for item in changes[number])
+        present.append(level > 0 or begins > 0)
+        level += sum(item.own for item in changes[number])
+    return present
+
+
+def _count(length: int, resolution: int) -> int:
+    """Return the number of buckets; the last one may be shorter."""
+    return -(-length // resolution)

@@ -1,0 +1,135 @@
+"""The facts that decide the state of resources, and that decision as SQL, to filter by it.
+
+``state_of`` selects exactly what ``climate.core.provisioning.host_state`` returns.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session, aliased
+
+from climate.core.provisioning.host_state import IS_OFF, HostFacts, HostReport, HostState
+from climate.core.provisioning.preparation import OPEN, PreparationState
+from climate.core.provisioning.shutdown import ShutdownState
+from climate.db.engine.types import any_of, chunks
+from climate.db.tables.leases import RESOURCES, ResourceRow
+from climate.db.tables.provisioning import PreparationRow, ReadinessRow, ShutdownRow
+
+_HOST = aliased(ResourceRow)
+_PREPARATION, _SHUTDOWN = aliased(PreparationRow), aliased(ShutdownRow)
+_COLUMNS: tuple[Any, ...] = (
+    _HOST.id,
+    _HOST.reservable,
+    ReadinessRow.set_aside,
+    ReadinessRow.set_aside_at,
+    ReadinessRow.up,
+    ReadinessRow.seen_at,
+    _PREPARATION.progress.label("preparation"),
+    _PREPARATION.needed_at,
+    _PREPARATION.ready_at,
+    _SHUTDOWN.progress.label("shutdown"),
+    _SHUTDOWN.off_at,
+)
+
+
+def find(
+    session: Session,
+    resource_ids: Collection[int],
+    *,
+    provisioning: bool,
+    lease_id: str | None = None,
+) -> dict[int, HostReport]:
+    """Return the report of each resource that exists, by id (one statement per 10,000).
+
+    With a ``lease_id``, only preparations for that lease count. Without ``provisioning``, only
+    ``reservable`` is read: climate no longer updates the other facts.
+    """
+    query = _FOR_LEASE if lease_id is not None else _ALL
+    query = query if provisioning else _RESERVABLE
+    more = {"lease_id": lease_id} if lease_id is not None and provisioning else {}
+    to_report = _report if provisioning else _plain
+    return {
+        row.id: to_report(row)
+        for ids in chunks(list(resource_ids))
+        for row in session.execute(query, {"ids": ids, **more})
+    }
+
+
+def state_of(
+    resource_id: sa.SQLColumnExpression[int], *, provisioning: bool
+) -> sa.ColumnElement[str]:
+    """Select the state of a resource of the enclosing statement, as the value of a HostState."""
+    if not provisioning:
+        state = sa.case((_HOST.reservable.is_(True), _READY), else_=_FAILING)
+        query = sa.select(state).where(_HOST.id == resource_id)
+    else:
+        query = _joined(sa.select(_STATE)).where(_HOST.id == resource_id)
+    inner = (_HOST, ReadinessRow, _PREPARATION, _SHUTDOWN)
+    return query.correlate_except(*inner).scalar_subquery()
+
+
+def in_states(states: Collection[HostState], *, provisioning: bool) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions on ResourceRow for these states; no states mean any."""
+    if not states:
+        return []
+    state = state_of(ResourceRow.id, provisioning=provisioning)
+    return [state.in_([state.value for state in states])]
+
+
+def _first(
+    row: type[PreparationRow | ShutdownRow], by: str, lease_id: sa.BindParameter[str] | None = None
+) -> sa.ScalarSelect[str]:
+    """Select the id of a host's first task that is not over, in the order of the column ``by``."""
+    task: Any = aliased(row)
+    tasks = sa.select(task.id).where(task.resource_id == _HOST.id, task.over_at.is_(None))
+    if lease_id is not None:
+        tasks = tasks.where(task.lease_id == lease_id)
+    return tasks.order_by(getattr(task, by), task.id).limit(1).correlate(_HOST).scalar_subquery()
+
+
+def _joined(query: sa.Select[Any], lease_id: sa.BindParameter[str] | None = None) -> sa.Select[Any]:
+    query = query.select_from(_HOST).outerjoin(ReadinessRow, ReadinessRow.resource_id == _HOST.id)
+    first_tasks = (
+        (_PREPARATION, _first(PreparationRow, "needed_at", lease_id)),
+        (_SHUTDOWN, _first(ShutdownRow, "wanted_at")),
+    )
+    for task, first in first_tasks:
+        query = query.outerjoin(task, sa.and_(task.resource_id == _HOST.id, task.id == first))
+    return query
+
+
+def _plain(row: Any) -> HostReport:  # noqa: ANN401 - a row of _RESERVABLE
+    return HostReport(facts=HostFacts(reservable=row.reservable))
+
+
+def _report(row: Any) -> HostReport:  # noqa: ANN401 - a row of _COLUMNS
+    facts = HostFacts(
+        reservable=row.reservable,
+        is_quarantined=row.set_aside is not None,
+        preparation=PreparationState(row.preparation) if row.preparation else None,
+        shutdown=ShutdownState(row.shutdown) if row.shutdown else None,
+        up=row.up,
+    )
+    names = ("needed_at", "ready_at", "seen_at", "off_at", "set_aside", "set_aside_at")
+    return HostReport(facts=facts, **{name: getattr(row, name) for name in names})
+
+
+_READY, _PREPARING, _OFF, _SET_ASIDE, _FAILING = (sa.literal(state.value) for state in HostState)
+_STATE = sa.case(
+    (ReadinessRow.set_aside.is_not(None), _SET_ASIDE),
+    (_HOST.reservable.is_(False), _FAILING),
+    (_PREPARATION.progress == PreparationState.FAILED.value, _FAILING),
+    (_PREPARATION.progress.in_([state.value for state in OPEN]), _PREPARING),
+    (_PREPARATION.progress == PreparationState.READY.value, _READY),
+    (_SHUTDOWN.progress == ShutdownState.WAKING.value, _PREPARING),
+    (_SHUTDOWN.progress.in_([state.value for state in IS_OFF]), _OFF),
+    (ReadinessRow.up.is_(False), _OFF),
+    else_=_READY,
+)
+# Built once: SQLAlchemy takes longer to build them than the database to run them.
+_ALL = _joined(sa.select(*_COLUMNS)).where(any_of(_HOST.id, "ids"))
+_FOR_LEASE = _joined(sa.select(*_COLUMNS), sa.bindparam("lease_id", type_=sa.String)).where(
+    any_of(_HOST.id, "ids")
+)
+_RESERVABLE = sa.select(RESOURCES.c.id, RESOURCES.c.reservable).where(any_of(RESOURCES.c.id, "ids"))

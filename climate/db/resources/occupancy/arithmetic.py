@@ -1,0 +1,113 @@
+"""Arithmetic on times that every database computes alike, and steps summed up by buckets."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+from climate.core.window import Window
+
+_DAWN = datetime(1970, 1, 1, tzinfo=UTC)
+# Parameters of all statements on windows: seconds from 1970, and the seconds of a bucket.
+ORIGIN: sa.BindParameter[int] = sa.bindparam("origin", type_=sa.BigInteger())
+LENGTH: sa.BindParameter[int] = sa.bindparam("length", type_=sa.BigInteger())
+RESOLUTION: sa.BindParameter[int] = sa.bindparam("resolution", type_=sa.BigInteger())
+
+
+class epoch(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
+    """The whole seconds from 1970 to a time, rounded down."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(epoch, "postgresql")
+def _epoch(element: epoch, compiler: SQLCompiler, **options: Any) -> str:
+    # Not extract(), whose result is numeric: sums of that take three times as long.
+    return f"floor(date_part('epoch', {compiler.process(element.clauses, **options)}))::bigint"
+
+
+@compiles(epoch, "sqlite")
+def _strftime(element: epoch, compiler: SQLCompiler, **options: Any) -> str:
+    return f"CAST(strftime('%s', {compiler.process(element.clauses, **options)}) AS INTEGER)"
+
+
+@compiles(epoch, "mysql")
+@compiles(epoch, "mariadb")
+def _timestampdiff(element: epoch, compiler: SQLCompiler, **options: Any) -> str:
+    # Not unix_timestamp(), which ends in 2106.
+    text = compiler.process(element.clauses, **options)
+    return f"TIMESTAMPDIFF(SECOND, '1970-01-01', {text})"
+
+
+class floor(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
+    """A number that is not negative, rounded down to an integer."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(floor)
+def _floor(element: floor, compiler: SQLCompiler, **options: Any) -> str:
+    text = f"floor({compiler.process(element.clauses, **options)})"
+    return compiler.process(sa.cast(sa.literal_column(text), sa.BigInteger), **options)
+
+
+@compiles(floor, "sqlite")
+def _truncated(element: floor, compiler: SQLCompiler, **options: Any) -> str:
+    return f"CAST({compiler.process(element.clauses, **options)} AS INTEGER)"
+
+
+def origin(window: Window) -> int:
+    """Return the seconds from 1970 to the start of a window."""
+    return int((window.start - _DAWN).total_seconds())
+
+
+def length(window: Window) -> int:
+    """Return the length of a window in seconds."""
+    return int((window.end - window.start).total_seconds())
+
+
+def offset(moment: sa.ColumnElement[datetime]) -> sa.ColumnElement[int]:
+    """Return the seconds from ``origin`` to a time."""
+    return epoch(moment) - ORIGIN
+
+
+def values(window: Window, resolution: int) -> dict[str, Any]:
+    """Return the parameters of a statement on a window."""
+    return {
+        "start": window.start,
+        "end": window.end,
+        "origin": origin(window),
+        "length": length(window),
+        "resolution": resolution,
+    }
+
+
+def bucketed(steps: sa.FromClause) -> sa.Select[Any]:
+    """Select the values of a ``core.matching.occupancy.Bucket`` for each bucket with steps.
+
+    ``steps`` has the columns ``at`` (a time) and ``delta``. Steps of the same time count as one:
+    what ends when another begins does not overlap it. Steps before ``origin`` count as at
+    ``origin``; none of them is negative.
+    """
+    at, delta = steps.c.at, whole(sa.func.sum(steps.c.delta)).label("delta")
+    moments = sa.select(at, delta).group_by(at).subquery("moments")
+    level = sa.func.sum(moments.c.delta).over(order_by=moments.c.at).label("level")
+    levels = sa.select(offset(moments.c.at).label("at"), moments.c.delta, level).subquery("levels")
+    clipped = sa.case((levels.c.at > 0, levels.c.at), else_=sa.literal_column("0"))
+    number = (clipped // RESOLUTION).label("number")
+    return sa.select(
+        number,
+        sa.func.sum(levels.c.delta),
+        sa.func.max(levels.c.level),
+        sa.func.min(clipped),
+    ).group_by(sa.literal_column("1"))
+
+
+def whole(total: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+    """Return a sum as an integer: PostgreSQL's and MariaDB's sums are decimal numbers."""
+    return sa.cast(total, sa.BigInteger)

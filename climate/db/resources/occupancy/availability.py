@@ -1,0 +1,168 @@
+"""The least free units of a requirement in each bucket of a window, summed up by the database."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from climate.core.matching.occupancy import Bucket
+from climate.core.matching.requirement import Layout, Requirement
+from climate.core.window import Window
+from climate.db.engine.types import any_of
+from climate.db.resources import fitting
+from climate.db.resources.occupancy import arithmetic
+from climate.db.resources.occupancy.arithmetic import bucketed
+from climate.db.resources.occupancy.bookings import END, shared, whole
+from climate.db.tables.leases import ALLOCATIONS, InventoryRow, ResourceRow
+
+_ZERO: sa.ColumnElement[int] = sa.literal_column("0")
+_ONE: sa.ColumnElement[int] = sa.literal_column("1")
+_MINUS: sa.ColumnElement[int] = sa.literal_column("-1")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """How many units match, and what bookings take of them in the buckets of a window."""
+
+    units: int
+    buckets: Sequence[Bucket]
+
+
+def taken(
+    session: Session,
+    parts: Sequence[Requirement],
+    window: Window,
+    resolution: int,
+    ids: Collection[int] | None,
+) -> Taken:
+    """Return the units of a requirement with ``parts``, and the units that are not free.
+
+    Only the resources ``ids`` count (None: all that match). ``buckets`` has at most one for each
+    ``resolution`` seconds. The layout must not be TOGETHER.
+    """
+    # Which resources are large enough is a matter of their room.
+    shapes = (fitting.shape(replace(part, amounts={})) for part in parts)
+    matching = sa.or_(*(sa.and_(*fitting.conditions(shape)) for shape in shapes))
+    rows = sa.select(ResourceRow.id).where(matching)
+    if ids is not None:
+        rows = rows.where(any_of(ResourceRow.id, ids))
+    build = _of_whole if parts[0].is_whole else _of_shares
+    units, steps = build(parts[0], rows.cte("matching"))
+    values = arithmetic.values(window, resolution)
+    count = session.scalar(units) or 0
+    found = session.execute(bucketed(steps), values)
+    return Taken(int(count), [Bucket(*map(int, row)) for row in found])
+
+
+def _of_whole(_part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.FromClause]:
+    """Select the number of resources; and when each is not free, as steps of +1 and -1."""
+    shares = shared(rows).subquery("shares")
+    # Shares of a resource overlap: of each only the part counts that no earlier one covers.
+    before = sa.func.max(shares.c.busy_until).over(
+        partition_by=shares.c.resource_id,
+        order_by=[shares.c.start_at, shares.c.busy_until],
+        rows=(None, -1),
+    )
+    parts = sa.select(shares.c.start_at, shares.c.busy_until, before.label("before"))
+    part = parts.subquery("parts")
+    uncovered = sa.case((part.c.before > part.c.start_at, part.c.before), else_=part.c.start_at)
+    is_uncovered = sa.and_(part.c.busy_until > part.c.before, part.c.before < END)
+    counts = sa.or_(part.c.before.is_(None), is_uncovered)
+    booked = sa.union_all(*whole(rows)).subquery("booked")
+    spans = sa.union_all(
+        sa.select(booked.c.start_at.label("begin"), booked.c.busy_until.label("end")),
+        sa.select(uncovered, part.c.busy_until).where(counts),
+    ).cte("spans")
+    steps = sa.union_all(
+        sa.select(spans.c.begin.label("at"), _ONE.label("delta")),
+        sa.select(spans.c.end, _MINUS).where(spans.c.end < END),
+    ).subquery("steps")
+    return sa.select(sa.func.count()).select_from(rows), steps
+
+
+def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.FromClause]:
+    """Select the number of units; and by how many fewer fit on a resource, at each change.
+
+    A whole booking never overlaps a share, so each can be counted by itself.
+    """
+    room = _room(part, rows).cte("room")
+    booked = sa.union_all(*whole(room, room.c.units)).cte("booked")
+    levels = _levels(part.amounts, room).subquery("levels")
+    left = [
+        (room.c[f"capacity_{n}"] - levels.c[f"used_{n}"]) // amount
+        for n, amount in enumerate(part.amounts.values())
+    ]
+    used = sa.select(
+        *(levels.c.resource_id, levels.c.at, room.c.units),
+        _counted(part, left).label("present"),
+    )
+    used_room = used.join(room, room.c.id == levels.c.resource_id).subquery("used_room")
+    before = sa.func.lag(used_room.c.present).over(
+        partition_by=used_room.c.resource_id, order_by=used_room.c.at
+    )
+    delta = sa.func.coalesce(before, used_room.c.units) - used_room.c.present
+    steps = sa.union_all(
+        sa.select(booked.c.start_at.label("at"), booked.c.units.label("delta")),
+        sa.select(booked.c.busy_until, -booked.c.units).where(booked.c.busy_until < END),
+        sa.select(used_room.c.at, delta),
+    ).subquery("steps")
+    return sa.select(sa.func.sum(room.c.units)), steps
+
+
+def _room(part: Requirement, rows: sa.CTE) -> sa.Select[Any]:
+    """Select the capacity of each resource by class, and the units that fit on it if empty."""
+    query = sa.select(rows.c.id)
+    capacities: list[sa.ColumnElement[int]] = []
+    for name, amount in part.amounts.items():
+        item = InventoryRow.__table__.alias()
+        is_of_class = sa.and_(item.c.resource_id == rows.c.id, item.c.resource_class == name)
+        query = query.join(item, is_of_class)
+        query = query.where(sa.or_(item.c.max_unit.is_(None), item.c.max_unit >= amount))
+        available = item.c.total - item.c.reserved
+        capacities.append(arithmetic.floor(available * item.c.allocation_ratio))
+    amounts = part.amounts.values()
+    left = [capacity // amount for capacity, amount in zip(capacities, amounts, strict=True)]
+    labelled = [capacity.label(f"capacity_{n}") for n, capacity in enumerate(capacities)]
+    return query.add_columns(*labelled, _counted(part, left).label("units"))
+
+
+def _levels(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
+    """Select the amounts in use on each resource after each change of its shares."""
+    of = ALLOCATIONS.c
+    wanted = shared(rows, of.resource_class, of.amount).where(of.resource_class.in_(list(amounts)))
+    shares = wanted.cte("shares")
+    names = [f"used_{n}" for n, _ in enumerate(amounts)]
+    used = [
+        # Sums of integers are decimal numbers on PostgreSQL and MariaDB, which is slow.
+        sa.case((shares.c.resource_class == name, sa.cast(shares.c.amount, sa.Double)), else_=0.0)
+        for name in amounts
+    ]
+    begins = [amount.label(name) for name, amount in zip(names, used, strict=True)]
+    ends = [(-amount).label(name) for name, amount in zip(names, used, strict=True)]
+    changes = sa.union_all(
+        sa.select(shares.c.resource_id, shares.c.start_at.label("at"), *begins),
+        sa.select(shares.c.resource_id, shares.c.busy_until, *ends).where(
+            shares.c.busy_until < END
+        ),
+    ).subquery("changes")
+    key = changes.c.resource_id, changes.c.at
+    sums = (sa.func.sum(changes.c[name]).label(name) for name in names)
+    moments = sa.select(*key, *sums).group_by(*key).subquery("moments")
+    of_resource, at = moments.c.resource_id, moments.c.at
+    totals = (
+        sa.func.sum(moments.c[name]).over(partition_by=of_resource, order_by=at) for name in names
+    )
+    labelled = (
+        arithmetic.whole(total).label(name) for name, total in zip(names, totals, strict=True)
+    )
+    return sa.select(of_resource, at, *labelled)
+
+
+def _counted(part: Requirement, left: Sequence[sa.ColumnElement[int]]) -> sa.ColumnElement[Any]:
+    """Return the least of the numbers, at least 0; if APART, at most 1."""
+    least = reduce(lambda a, b: sa.case((a < b, a), else_=b), left)
+    most = _ONE if part.layout is Layout.APART else least
+    return sa.case((least < 1, _ZERO), else_=most)

@@ -1,0 +1,147 @@
+"""The allocations of the resources of one page of a calendar, during its window.
+
+Leases that the viewer may not see are not read: their columns are NULL in the result.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session, aliased
+
+from climate.core.lease.lifecycle import LeaseStatus
+from climate.core.matching.calendar_rows import BookedSpan, VisibleLease
+from climate.core.provisioning.preparation import OPEN
+from climate.core.window import Window
+from climate.db.engine.types import UtcDateTime, any_of
+from climate.db.tables.leases import (
+    ALLOCATIONS,
+    LEASES,
+    AllocationRow,
+    LeaseRow,
+    ReservationRow,
+    ResourceRow,
+    columns,
+)
+from climate.db.tables.provisioning import PreparationRow
+
+START = sa.bindparam("start", type_=UtcDateTime())
+END = sa.bindparam("end", type_=UtcDateTime())
+_MORE = columns(ALLOCATIONS, "reservation_id resource_class amount")
+_IS_HELD = LeaseRow.status == LeaseStatus.CREATING.value
+_OPEN = [state.value for state in OPEN]
+
+
+def find(
+    session: Session,
+    resource_ids: Collection[int],
+    window: Window,
+    project_id: str | None,
+    limit: int,
+) -> list[BookedSpan]:
+    """Return up to ``limit`` allocations of the resources that overlap the window.
+
+    Leases of ``project_id`` (None: of all projects) are visible, except held ones.
+    """
+    if not resource_ids:
+        return []
+    is_visible: sa.ColumnElement[bool] = LeaseRow.status != LeaseStatus.CREATING.value
+    if project_id is not None:
+        is_visible = sa.and_(is_visible, LeaseRow.project_id == project_id)
+    of_page = any_of(ResourceRow.id, list(resource_ids))
+    page = sa.select(ResourceRow.id).where(of_page).cte("page")
+    item = sa.union_all(*whole(page, *_MORE), shared(page, *_MORE)).subquery("item")
+    names = {"start_at": "lease_start", "end_at": "lease_end"}
+    shown = (
+        sa.case((is_visible, column), else_=sa.null()).label(names.get(column.name, column.name))
+        for column in columns(LEASES, "id name status degraded start_at end_at project_id")
+    )
+    query = (
+        sa.select(
+            *(column for column in item.c if column.name != "reservation_id"),
+            _IS_HELD.label("is_held"),
+            item.c.reservation_id.is_(None).label("is_deleted"),
+            *shown,
+        )
+        .select_from(item)
+        .outerjoin(ReservationRow, ReservationRow.id == item.c.reservation_id)
+        .outerjoin(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
+        .limit(limit)
+    )
+    leases: dict[str, VisibleLease] = {}
+    rows = session.execute(query, {"start": window.start, "end": window.end})
+    return [_span(row, leases) for row in rows]
+
+
+def _span(row: Any, leases: dict[str, VisibleLease]) -> BookedSpan:  # noqa: ANN401 - a row
+    lease = None if row.id is None else leases.get(row.id)
+    if lease is None and row.id is not None:
+        window = row.lease_start, row.lease_end
+        state = row.name, row.status, bool(row.degraded)
+        lease = leases[row.id] = VisibleLease(row.id, *state, *window, row.project_id)
+    return BookedSpan(
+        resource_id=row.resource_id,
+        start=row.start_at,
+        end=row.busy_until,
+        resource_class=row.resource_class,
+        amount=row.amount or 0,
+        is_held=bool(row.is_held),
+        is_deleted=bool(row.is_deleted),
+        lease=lease,
+    )
+
+
+def whole(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> list[sa.Select[Any]]:
+    """Return two SELECTs of the bookings of whole resources that overlap [start, end).
+
+    ``rows`` has a column ``id``. Whole bookings of a resource never overlap. So only the last one
+    that begins by ``start`` can reach into the window, and nothing reads the past of a resource.
+    Selects resource id, start, end and ``more``; without more, an index has all of it.
+    """
+    inner = aliased(AllocationRow)
+    last = (
+        sa.select(sa.func.max(inner.start_at))
+        .where(inner.whole_id == rows.c.id, inner.start_at <= START)
+        .correlate(rows)
+        .scalar_subquery()
+    )
+    of = ALLOCATIONS.c
+    selected = of.whole_id.label("resource_id"), of.start_at, of.busy_until, *more
+    booked = sa.select(*selected).join(rows, rows.c.id == of.whole_id)
+    return [
+        booked.where(of.start_at == last, of.busy_until > START),
+        booked.where(of.start_at > START, of.start_at < END),
+    ]
+
+
+def shared(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select the shares of resources like ``whole``."""
+    of = ALLOCATIONS.c
+    return (
+        sa.select(of.resource_id, of.start_at, of.busy_until, *more)
+        .join(rows, rows.c.id == of.resource_id)
+        .where(of.resource_class.is_not(None), of.busy_until > START, of.start_at < END)
+    )
+
+
+def preparations(
+    session: Session, resource_ids: Collection[int], window: Window, project_id: str | None
+) -> dict[int, list[Window]]:
+    """Return when hosts are made ready for leases of a project (None: of all), by resource id."""
+    query = sa.select(
+        PreparationRow.resource_id, PreparationRow.wanted_at, PreparationRow.needed_at
+    ).where(
+        any_of(PreparationRow.resource_id, list(resource_ids)),
+        PreparationRow.over_at.is_(None),
+        PreparationRow.progress.in_(_OPEN),
+        PreparationRow.wanted_at < PreparationRow.needed_at,
+        PreparationRow.wanted_at < window.end,
+        PreparationRow.needed_at > window.start,
+    )
+    if project_id is not None:
+        is_own = LeaseRow.project_id == project_id
+        query = query.join(LeaseRow, sa.and_(LeaseRow.id == PreparationRow.lease_id, is_own))
+    found: dict[int, list[Window]] = {}
+    for resource_id, start, end in session.execute(query):
+        found.setdefault(resource_id, []).append(Window(start, end))
+    return found

@@ -1,0 +1,94 @@
+"""The rows of a calendar: resources in an order in which any offset can be read, and groups."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session, aliased
+
+from climate.core.matching.calendar_rows import Group, ListedRow, RowFilter
+from climate.db.engine.types import UtcDateTime, code_points
+from climate.db.resources import properties
+from climate.db.tables.leases import AllocationRow, ResourceProperty, ResourceRow
+
+_NOW = sa.bindparam("now", type_=UtcDateTime())
+_GROUP = aliased(ResourceProperty)
+
+
+def count(session: Session, wanted: RowFilter) -> int:
+    """Return the number of all rows."""
+    query = sa.select(sa.func.count()).select_from(ResourceRow).where(*_conditions(wanted))
+    return session.scalar(query) or 0
+
+
+def page(session: Session, wanted: RowFilter, offset: int, limit: int) -> list[ListedRow]:
+    """Return up to ``limit`` rows from ``offset`` on."""
+    since = sa.func.coalesce(ResourceRow.updated_at, ResourceRow.created_at, type_=UtcDateTime())
+    group = sa.null() if wanted.group_by is None else _GROUP.value
+    query = _joined(
+        wanted,
+        sa.select(ResourceRow.id, ResourceRow.external_id, ResourceRow.reservable, since, group),
+    )
+    order: list[Any] = [ResourceRow.id] if not wanted.by_name else [_by_name(), ResourceRow.id]
+    if wanted.group_by is not None:
+        order = [_GROUP.value.is_(None), _GROUP.value, *order]
+    rows = session.execute(query.order_by(*order).offset(offset).limit(limit))
+    return [ListedRow(*row) for row in rows]
+
+
+def groups(session: Session, wanted: RowFilter, now: datetime, limit: int) -> list[Group]:
+    """Return up to ``limit`` groups in the order of the rows; ``wanted.group_by`` is set."""
+    is_free = sa.and_(ResourceRow.reservable.is_(True), ~_is_occupied())
+    counts = sa.func.count(), sa.func.sum(sa.case((is_free, 1), else_=0))
+    query = _joined(wanted, sa.select(_GROUP.value, *counts)).group_by(_GROUP.value)
+    ordered = query.order_by(_GROUP.value.is_(None), _GROUP.value).limit(limit)
+    return _placed(session.execute(ordered, {"now": now}).all())
+
+
+def _placed(counted: Sequence[Any]) -> list[Group]:
+    found: list[Group] = []
+    first = 0
+    for name, rows, free_now in counted:
+        found.append(Group(name, first, rows, int(free_now)))
+        first += rows
+    return found
+
+
+def _by_name() -> sa.ColumnElement[str]:
+    return code_points(ResourceRow.external_id)
+
+
+def _conditions(wanted: RowFilter) -> list[sa.ColumnElement[bool]]:
+    conditions = [ResourceRow.type == wanted.resource_type]
+    if wanted.part is not None:
+        conditions.append(properties.contains(ResourceRow.external_id, wanted.part))
+    return [*conditions, properties.clause(wanted.query, ResourceRow.id)]
+
+
+def _joined(wanted: RowFilter, query: Any) -> Any:  # noqa: ANN401 - a SELECT
+    joined = query.select_from(ResourceRow).where(*_conditions(wanted))
+    if wanted.group_by is None:
+        return joined
+    of_resource = sa.and_(_GROUP.resource_id == ResourceRow.id, _GROUP.name == wanted.group_by)
+    return joined.outerjoin(_GROUP, of_resource)
+
+
+def _is_occupied() -> sa.ColumnElement[bool]:
+    """Return the condition that an allocation of the resource is present at ``now``."""
+    last_end = (
+        sa.select(AllocationRow.busy_until)
+        .where(AllocationRow.whole_id == ResourceRow.id, AllocationRow.start_at <= _NOW)
+        .order_by(AllocationRow.start_at.desc())
+        .limit(sa.literal_column("1"))
+        .correlate(ResourceRow)
+        .scalar_subquery()
+    )
+    share = sa.exists().where(
+        AllocationRow.resource_id == ResourceRow.id,
+        AllocationRow.busy_until > _NOW,
+        AllocationRow.start_at <= _NOW,
+        AllocationRow.resource_class.is_not(None),
+    )
+    # As in climate.db.resources.fitting: whole bookings never overlap, so the last one decides.
+    return sa.or_(sa.func.coalesce(last_end > _NOW, sa.false()), share.correlate(ResourceRow))

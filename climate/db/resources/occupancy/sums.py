@@ -1,0 +1,164 @@
+"""How much of resources is occupied in the buckets of a window, summed up by the database.
+
+The occupied part of a bucket is an integral: a booking adds its part of the resource when it begins
+and subtracts it when it ends. Two sums for each bucket are enough to compute it: of the steps, and
+of each step times the seconds that are left in the bucket.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session, aliased
+
+from climate.core.lease.lifecycle import LeaseStatus
+from climate.core.matching.occupancy import Sums
+from climate.core.window import Window
+from climate.db.engine.types import any_of
+from climate.db.resources.occupancy import arithmetic
+from climate.db.resources.occupancy.arithmetic import LENGTH, RESOLUTION, offset
+from climate.db.resources.occupancy.bookings import shared, whole
+from climate.db.tables.leases import (
+    ALLOCATIONS,
+    InventoryRow,
+    LeaseRow,
+    ReservationRow,
+    ResourceProperty,
+    ResourceRow,
+)
+
+_ZERO: sa.ColumnElement[int] = sa.literal_column("0")
+_NO_CLASS: sa.ColumnElement[Any] = sa.literal_column("''")
+_PROJECT: sa.BindParameter[str] = sa.bindparam("project_id", type_=sa.String())
+
+
+def of_resources(
+    session: Session,
+    resource_ids: Collection[int],
+    window: Window,
+    resolution: int,
+    project_id: str,
+) -> list[Sums]:
+    """Return the sums of each resource; its id, as text, is the name. Own: of ``project_id``."""
+    if not resource_ids:
+        return []
+    page = sa.select(ResourceRow.id, sa.cast(ResourceRow.id, sa.String(20)).label("name"))
+    rows = page.where(any_of(ResourceRow.id, list(resource_ids))).cte("page")
+    return _sums(session, rows, window, resolution, project_id)
+
+
+def of_types(
+    session: Session, resource_types: Collection[str], window: Window, resolution: int
+) -> list[Sums]:
+    """Return the sums of all resources of each type; the type is the name."""
+    rows = sa.select(ResourceRow.id, ResourceRow.type.label("name"))
+    typed = rows.where(ResourceRow.type.in_(resource_types)).cte("typed")
+    return _sums(session, typed, window, resolution)
+
+
+def of_values(
+    session: Session, resource_type: str, prop: str, window: Window, resolution: int
+) -> list[Sums]:
+    """Return the sums of all resources with each value of a property; without it: ``""``."""
+    rows = valued(resource_type, prop).cte("valued")
+    return _sums(session, rows, window, resolution)
+
+
+def valued(resource_type: str, prop: str) -> sa.Select[Any]:
+    """Select the id of each resource of a type, and as ``name`` its value of a property."""
+    value = aliased(ResourceProperty)
+    of_resource = sa.and_(value.resource_id == ResourceRow.id, value.name == prop)
+    selected: list[Any] = [ResourceRow.id, sa.func.coalesce(value.value, "").label("name")]
+    rows = sa.select(*selected).outerjoin(value, of_resource)
+    return rows.where(ResourceRow.type == resource_type)
+
+
+def of_projects(
+    session: Session, resource_type: str, window: Window, resolution: int
+) -> list[Sums]:
+    """Return the sums of each project's bookings; deleted leases have no project."""
+    rows = sa.select(ResourceRow.id, _NO_CLASS.label("name"))
+    typed = rows.where(ResourceRow.type == resource_type).cte("typed")
+    parts = _parts(typed, ALLOCATIONS.c.reservation_id).subquery("parts")
+    owned = (
+        sa.select(*(column for column in parts.c if column.name not in {"name", "own"}))
+        .add_columns(LeaseRow.project_id.label("name"), _ZERO.label("own"))
+        .join(ReservationRow, ReservationRow.id == parts.c.reservation_id)
+        .join(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
+    )
+    return _run(session, owned, window, resolution, {})
+
+
+def _sums(
+    session: Session, rows: sa.CTE, window: Window, resolution: int, project_id: str | None = None
+) -> list[Sums]:
+    if project_id is None:
+        parts = _parts(rows).subquery("parts")
+        return _run(session, parts.select().add_columns(_ZERO.label("own")), window, resolution, {})
+    parts = _parts(rows, ALLOCATIONS.c.reservation_id).subquery("parts")
+    is_own = sa.and_(LeaseRow.project_id == _PROJECT, LeaseRow.status != LeaseStatus.CREATING.value)
+    marked = (
+        parts.select()
+        .add_columns(sa.case((is_own, sa.literal_column("1")), else_=_ZERO).label("own"))
+        .outerjoin(ReservationRow, ReservationRow.id == parts.c.reservation_id)
+        .outerjoin(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
+    )
+    return _run(session, marked, window, resolution, {"project_id": project_id})
+
+
+def _parts(rows: sa.CTE, *more: sa.ColumnElement[Any]) -> sa.CompoundSelect[Any]:
+    """Select the bookings with the ``name`` of their row and the ``part`` that they occupy."""
+    one: sa.Label[float] = sa.literal_column("1.0").label("part")
+    item = InventoryRow.__table__.alias()
+    of = ALLOCATIONS.c
+    available = (item.c.total - item.c.reserved) * item.c.allocation_ratio
+    part = sa.case(
+        (available > of.amount, of.amount / sa.cast(available, sa.Double)), else_=1.0
+    ).label("part")
+    is_of_class = sa.and_(
+        item.c.resource_id == of.resource_id, item.c.resource_class == of.resource_class
+    )
+    name, no_class = rows.c.name.label("name"), _NO_CLASS.label("class")
+    shares = shared(rows, name, of.resource_class.label("class"), part, *more)
+    return sa.union_all(
+        *whole(rows, name, no_class, one, *more), shares.outerjoin(item, is_of_class)
+    )
+
+
+def _run(
+    session: Session,
+    parts: sa.Select[Any],
+    window: Window,
+    resolution: int,
+    values: dict[str, str],
+) -> list[Sums]:
+    item = parts.cte("item")
+    begin, end = offset(item.c.start_at), offset(item.c.busy_until)
+    clipped = sa.case((begin > 0, begin), else_=_ZERO)
+    key = item.c.name, item.c["class"]
+    steps = sa.union_all(
+        sa.select(*key, clipped.label("at"), item.c.part.label("delta"), item.c.own),
+        sa.select(*key, end, -item.c.part, -item.c.own).where(end < LENGTH),
+    ).subquery("steps")
+    number = (steps.c.at // RESOLUTION).label("number")
+    numbered = sa.select(steps, number).subquery("numbered")
+    ends_at = (numbered.c.number + 1) * RESOLUTION
+    left = sa.case((ends_at < LENGTH, ends_at), else_=LENGTH) - numbered.c.at
+    own, delta = numbered.c.own, numbered.c.delta
+    sums = (
+        sa.func.sum(delta),
+        sa.func.sum(delta * left),
+        sa.func.sum(own),
+        sa.func.sum(sa.case((own > 0, 1), else_=_ZERO)),
+    )
+    group = numbered.c.name, numbered.c["class"], numbered.c.number
+    query = sa.select(*group, *sums).group_by(*group).order_by(*group)
+    rows = session.execute(query, {**arithmetic.values(window, resolution), **values})
+    return _found(rows.all())
+
+
+def _found(rows: Sequence[Any]) -> list[Sums]:
+    return [
+        Sums(name, class_, int(number), float(delta), float(area), int(own), int(own_begins))
+        for name, class_, number, delta, area, own, own_begins in rows
+    ]

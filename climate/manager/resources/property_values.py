@@ -1,0 +1,44 @@
+"""Use case: the properties of a resource type with some of their values, to suggest filters."""
+
+from dataclasses import dataclass
+
+from climate.core.matching.query import as_number
+from climate.db.resources import property_values, resources
+from climate.manager.process.runtime import Runtime
+
+# Limits of the answer.
+_MOST_NAMES, _MOST_VALUES = 500, 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyValues:
+    """A property with some of its values, sorted: numbers if all are ``numeric``, else texts."""
+
+    name: str
+    values: list[str]
+    numeric: bool
+    private: bool
+
+
+def find(runtime: Runtime, resource_type: str, *, private: bool) -> list[PropertyValues]:
+    """Return the properties that resources of a type have, by name, with some values.
+
+    Without ``private``, private properties do not exist.
+    """
+    with runtime.database.snapshot() as session:
+        privacy = resources.privacy(session, resource_type)
+        private_names = {name for name, is_private in privacy.items() if is_private}
+        hidden = set() if private else private_names
+        found = property_values.find(session, resource_type, hidden, _MOST_NAMES, _MOST_VALUES)
+    return [
+        _described(name, values, private=name in private_names)
+        for name, values in sorted(found.items())
+    ]
+
+
+def _described(name: str, values: list[str], *, private: bool) -> PropertyValues:
+    numbers = [number for number in map(as_number, values) if number is not None]
+    numeric = bool(values) and len(numbers) == len(values)
+    if numeric:
+        values = [text for _, text in sorted(zip(numbers, values, strict=True))]
+    return PropertyValues(name=name, values=values, numeric=numeric, private=private)

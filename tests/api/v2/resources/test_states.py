@@ -1,0 +1,74 @@
+"""The state of resources in /v2/resources, the filter by it, and what operators see of power."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.conftest import MakeStory
+from tests.support.provisioners import plan, preparations, report
+from tests.support.service import Story, hosts
+
+ALICE = "alice:lab"
+
+
+@pytest.fixture
+def farm(make_story_everywhere: MakeStory) -> Story:
+    """Return a service with four hosts and provisioning."""
+    story = make_story_everywhere(provisioning__enabled=True, provisioning__prior=600.0)
+    story.register(4)
+    return story
+
+
+def states(story: Story, **query: Any) -> dict[str, str]:
+    path = f"/v2/resources?{urlencode(query, doseq=True)}"
+    found = story.ok("GET", path, token=ALICE)["resources"]
+    return {resource["name"]: resource["state"] for resource in found}
+
+
+def test_lists_and_filters_by_state(farm: Story) -> None:
+    assert set(states(farm).values()) == {"ready"}
+    farm.ok("POST", "/v2/leases", farm.asking(10, 60, reservations=[hosts(2, 2)]))
+    plan(farm)
+    task, failing = preparations(farm)
+    idle, other = sorted(states(farm, state="ready"))
+    farm.ok("PATCH", f"/v2/resources/{_id(farm, idle)}/readiness", {"set_aside": "broken fan"})
+    report(farm, failing, "accepted")
+    report(farm, failing, "failed", reason="no boot")
+    expected = {
+        task["node"]: "preparing",
+        failing["node"]: "failing",
+        idle: "set_aside",
+        other: "ready",
+    }
+    assert states(farm) == expected
+    for state in ("preparing", "failing", "set_aside", "ready", "off"):
+        chosen = {name: other for name, other in expected.items() if other == state}
+        assert states(farm, state=state) == chosen
+    two = states(farm, state=["failing", "set_aside"], sort="name", limit=1000)
+    assert two == {failing["node"]: "failing", idle: "set_aside"}
+
+
+def test_only_operators_see_the_power_of_hosts(farm: Story) -> None:
+    path = f"/v2/resources/{_id(farm, 'sim-1')}"
+    farm.ok("PATCH", f"{path}/readiness", {"set_aside": "broken fan"})
+    assert farm.ok("GET", path)["power"] == {
+        "up": None,
+        "seen_at": None,
+        "shutdown": None,
+        "off_at": None,
+        "preparation": None,
+        "needed_at": None,
+        "ready_at": None,
+        "set_aside": "broken fan",
+        "set_aside_at": farm.moment(),
+    }
+    shown = farm.ok("GET", path, token=ALICE)
+    assert (shown["state"], shown["power"]) == ("set_aside", None)
+    (listed, *_) = farm.ok("GET", "/v2/resources?q=sim-1", token=ALICE)["resources"]
+    assert listed == shown
+
+
+def _id(story: Story, name: str) -> str:
+    (found,) = story.ok("GET", f"/v2/resources?q={name}")["resources"]
+    return str(found["id"])
