@@ -98,7 +98,7 @@ class PastLeaseFilter:
 class ResourceFilter:
     """Which resources to list: those of one of these types that match ``query``.
 
-    ``name_part`` is a part of the name; upper and lower case count as equal.
+    Their name contains ``name_part``, where upper and lower case count as equal.
     """
 
     resource_types: tuple[str, ...]
