@@ -16,10 +16,11 @@ const SPANS = [
   ["past7", "Last 7 days", 7, 0, "hour"], ["past30", "Last 30 days", 30, 0, "day"],
   ["past90", "Last 90 days", 90, 0, "day"],
   ["next7", "Next 7 days", 0, 7, "hour"], ["next30", "Next 30 days", 0, 30, "day"],
-  ["around", "30 days back and ahead", 30, 30, "day"], ["year", "Last year", 364, 0, "week"],
+  ["around", "60 days around now", 30, 30, "day"], ["year", "Last year", 364, 0, "week"],
 ];
 const SECONDS = { hour: 3600, day: 86400, week: 604800 };
 const LEVELS = 5;
+const MOST_NUMBERS = 62; // columns above which days have no room for their numbers
 
 /** Show the tab. */
 export async function show(element, { me, params }) {
@@ -96,19 +97,25 @@ function draw({ start, period, series }, by) {
   const times = series[0].values.map((_, at) => new Date(Date.parse(start) + at * SECONDS[period] * 1000));
   const caption = `Utilisation in per cent, by ${by}, in periods of one ${period}`;
   return [legend(), h("div", { class: "table heat-frame", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", { class: "heat" }, h("caption", { class: "visually-hidden" }, caption), head(times, period),
+    h("table", { class: "heat" }, h("caption", { class: "visually-hidden" }, caption), head(times, period, by),
       h("tbody", {}, series.map((item) => seriesRow({ ...item, name: seriesName(item.name, by) }, times, period)))))];
 }
 
 /** Months over days or days over hours; then, for screen readers, each period. */
-function head(times, period) {
+function head(times, period, by) {
   const spans = groups(times, period).map(([words, span]) =>
     h("th", { scope: "colgroup", colspan: span, class: "span" }, words));
-  const each = times.map((date) =>
-    h("th", { scope: "col" }, h("span", { class: "visually-hidden" }, label(date, period))));
+  const isSparse = period === "day" && times.length <= MOST_NUMBERS;
+  const each = times.map((date) => h("th", { scope: "col" },
+    h("span", { class: "visually-hidden" }, label(date, period)), isSparse ? dayNumber(date, period) : null));
   return h("thead", {},
-    h("tr", {}, h("td", { class: "corner" }), spans, h("th", { scope: "col" }, "Mean")),
-    h("tr", { class: "visually-hidden-row" }, h("td"), each, h("td")));
+    h("tr", {}, h("th", { scope: "col" }, `${by[0].toUpperCase()}${by.slice(1)}, capacity`), spans,
+      h("th", { scope: "col" }, "Mean")),
+    h("tr", { class: "each" }, h("td"), each, h("td")));
+}
+
+function dayNumber(date, period) {
+  return h("span", { class: "day-number", "aria-hidden": "true" }, String(fields(middle(date, period)).day));
 }
 
 function seriesName(text, by) {
@@ -127,7 +134,7 @@ function seriesRow({ name: text, capacity, values }, times, period) {
 /** Height and colour both say how much is taken. */
 function cell(value, title) {
   const fill = h("span", { class: `level-${Math.min(LEVELS, Math.ceil(value * LEVELS))}` });
-  fill.style.height = `${Math.min(100, value * 100)}%`;
+  fill.style.height = value > 0 ? `max(2px, ${Math.min(100, value * 100)}%)` : "0";
   return h("td", { title: `${title}: ${percent(value)}` }, fill, h("b", {}, percent(value)));
 }
 
