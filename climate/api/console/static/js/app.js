@@ -109,7 +109,8 @@ export function entries(me) {
     ["new", "/console/new", "Reserve", "plus", can("leases:post")],
     ["resources", "/console/resources", "Resources", "server", can("resources:get")],
     ["limits", "/console/limits", "Limits", "clock", can("limits:get")],
-    ["operations", "/console/operations/now", "Operations", "power", can("managers:get", "events:get", "utilisation:get")],
+    ["operations", "/console/operations/now", "Operations", "power",
+      can("managers:get", "events:get", "utilisation:get")],
     ["subscriptions", "/console/subscriptions", "Subscriptions", "bell", can("subscriptions:get")],
     ["feeds", "/console/feeds", "Feeds", "calendar", can("feeds:get", "feeds:post")],
   ].filter((entry) => entry[4]);
@@ -156,7 +157,8 @@ async function start() {
   replace(tabs);
   showStripe(body);
   title("Sign in");
-  replace(main, h("div", { class: "signin" }, h("div", { class: "card" }, h("h1", {}, "Sign in"), signInForm(body, (next) => begin(next, true)))));
+  replace(main, h("div", { class: "signin" },
+    h("div", { class: "card" }, h("h1", {}, "Sign in"), signInForm(body, (next) => begin(next, true)))));
   main.querySelector("input, button, select")?.focus();
 }
 
