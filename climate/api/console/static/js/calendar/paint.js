@@ -97,10 +97,10 @@ function paintLoading(scene, item, y) {
     if (state === "ready" || (state === "loading" && data.before)) continue;
     const left = Math.max(size.left, x(start));
     const right = Math.min(size.width, x(start + data.settings.chunk));
-    context.fillStyle = state === "failed" ? colours.badSoft : colours.sunken;
+    context.fillStyle = state === "failed" ? colours.closed : colours.sunken;
     context.fillRect(left, y + size.row * 0.25, right - left, size.row * 0.5);
     if (state === "failed" && item.index % 5 === 0) {
-      text(context, "Not loaded. Select to try again.", left + 8, y + size.row / 2, scene.font(12, 500), colours.bad, right - left - 12);
+      text(context, "Not loaded. Select to try again.", left + 8, y + size.row / 2, scene.font(12, 600), colours.closedHatch, right - left - 12);
     }
     if (state === "late" && item.index % 5 === 0) text(context, "Still loading", left + 8, y + size.row / 2, scene.font(12), colours.text2, right - left - 12);
   }

@@ -34,7 +34,8 @@ export class CalendarView extends EventTarget {
     this.canvas = h("canvas", { "aria-hidden": "true" });
     this.grid = new GridCells(this);
     this.sticky = h("div", { class: "calendar-sticky", role: "presentation" }, this.canvas, this.grid.element);
-    this.sheet = h("div", { class: "calendar-sheet", role: "presentation" }, this.sticky);
+    this.rem = h("span", { class: "calendar-rem", "aria-hidden": "true" });
+    this.sheet = h("div", { class: "calendar-sheet", role: "presentation" }, this.sticky, this.rem);
     this.element = h("div", { class: "calendar-scroll", role: "grid", tabindex: "0", "aria-label": "Calendar" }, this.sheet);
     this.data = new CalendarData();
     this.overlay = null;
@@ -66,6 +67,7 @@ export class CalendarView extends EventTarget {
   /** Measure and show the calendar; call after the element is in the page. */
   start() {
     this.sizes.observe(this.element);
+    this.sizes.observe(this.rem); // The size of the text may change while that of the element does not.
     this.#resized();
     this.#configure();
   }
