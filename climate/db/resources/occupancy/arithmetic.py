@@ -1,4 +1,4 @@
-"""Arithmetic on times that every database computes alike, and steps summed up by buckets."""
+"""Arithmetic on times that is the same on every database, and sums of steps by buckets."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ RESOLUTION: sa.BindParameter[int] = sa.bindparam("resolution", type_=sa.BigInteg
 
 
 class epoch(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """The whole seconds from 1970 to a time, rounded down."""
+    """An SQL expression: the whole seconds from 1970 to a time, rounded down."""
 
     type = sa.BigInteger()
     inherit_cache = True
@@ -44,7 +44,7 @@ def _timestampdiff(element: epoch, compiler: SQLCompiler, **options: Any) -> str
 
 
 class floor(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """A number that is not negative, rounded down to an integer."""
+    """An SQL expression: a number that is not negative, rounded down to an integer."""
 
     type = sa.BigInteger()
     inherit_cache = True
@@ -72,12 +72,12 @@ def length(window: Window) -> int:
 
 
 def offset(moment: sa.ColumnElement[datetime]) -> sa.ColumnElement[int]:
-    """Return the seconds from ``origin`` to a time."""
+    """Return an SQL expression: the seconds from the parameter ``origin`` to a time."""
     return epoch(moment) - ORIGIN
 
 
 def values(window: Window, resolution: int) -> dict[str, Any]:
-    """Return the parameters of a statement on a window."""
+    """Return the values of the parameters of a statement on a window."""
     return {
         "start": window.start,
         "end": window.end,
@@ -88,11 +88,11 @@ def values(window: Window, resolution: int) -> dict[str, Any]:
 
 
 def bucketed(steps: sa.FromClause) -> sa.Select[Any]:
-    """Select the values of a ``core.matching.occupancy.Bucket`` for each bucket with steps.
+    """Build the query for the columns of a ``core.matching.occupancy.Bucket``, a row per bucket.
 
-    ``steps`` has the columns ``at`` (a time) and ``delta``. Steps of the same time count as one:
-    what ends when another begins does not overlap it. Steps before ``origin`` count as at
-    ``origin``; none of them is negative.
+    ``steps`` has the columns ``at`` (a time) and ``delta`` (a change of the running total). Steps
+    at the same time count as one, because a booking that ends when another begins does not overlap
+    it. Steps before ``origin`` count as steps at ``origin``; none of them may be negative.
     """
     at, delta = steps.c.at, whole(sa.func.sum(steps.c.delta)).label("delta")
     moments = sa.select(at, delta).group_by(at).subquery("moments")
@@ -109,5 +109,8 @@ def bucketed(steps: sa.FromClause) -> sa.Select[Any]:
 
 
 def whole(total: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
-    """Return a sum as an integer: PostgreSQL's and MariaDB's sums are decimal numbers."""
+    """Return an SQL expression: a sum as an integer.
+
+    On PostgreSQL and MariaDB, sums are decimal numbers.
+    """
     return sa.cast(total, sa.BigInteger)

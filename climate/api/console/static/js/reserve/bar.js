@@ -103,6 +103,7 @@ export class Bar {
       if (!(error instanceof FilterError)) throw error;
       return this.#invalid(this.#filter, error.message);
     }
+    if (!properties) this.#filter.value = "";
     this.#report({ amount, properties, duration: seconds });
     return true;
   }
