@@ -10,18 +10,21 @@ import { clipped, horizontal, stroke, text } from "./pen.js";
 import { ticks } from "./scale.js";
 import { typeWords } from "./words.js";
 
-/** Paint a whole frame. */
-export function paint(context, view) {
+/**
+ * Paint a frame.
+ * @param {{names: boolean, axis: boolean}} unchanged the left column, and axis with band: what the canvas shows still holds
+ */
+export function paint(context, view, unchanged) {
   const scene = sceneOf(context, view);
-  const { size, colours } = scene;
-  context.fillStyle = colours.surface;
-  context.fillRect(0, 0, size.width, size.height);
-  clipped(context, size.left, size.top, size.body, size.height - size.top, () => paintBody(scene));
-  clipped(context, size.left, size.axis, size.body, size.band, () => paintBand(scene));
-  clipped(context, size.left, 0, size.body, size.axis, () => paintAxis(scene));
-  paintNames(scene);
-  paintHeadings(scene);
-  paintNow(scene);
+  const { size } = scene;
+  clipped(scene, size.left, size.top, size.body, size.height - size.top, paintBody);
+  if (!unchanged.axis) {
+    clipped(scene, size.left, size.axis, size.body, size.band, paintBand);
+    clipped(scene, size.left, 0, size.body, size.axis, paintAxis);
+    paintNow(scene);
+  }
+  if (!unchanged.names) clipped(scene, 0, size.top, size.left, size.height - size.top, paintNames);
+  if (!unchanged.axis) paintHeadings(scene);
 }
 
 function sceneOf(context, view) {
@@ -48,7 +51,7 @@ function cachedTicks(view, now) {
   const old = view.ticks;
   const today = Math.floor((now + offset(new Date(now))) / 86_400_000);
   if (old && old.scale === scale && old.from <= from && old.to >= to && old.today === today && old.font === size.font) return old;
-  const span = to - from;
+  const span = old && old.scale !== scale ? 0 : to - from; // While zooming, each frame has ticks of its own.
   view.ticks = {
     ...ticks(from - span, to + span, scale, 42 * size.font, new Date(now)), scale, from: from - span, to: to + span, today, font: size.font,
   };
