@@ -29,12 +29,13 @@ from climate.core.matching.occupancy import (
 from climate.core.matching.query import Compare, Operand, Query
 from climate.core.provisioning.host_state import HostFacts, HostState, host_state
 from climate.core.window import Window
-from climate.db.notifications import outbox
 from climate.db.resources import capacity
 from climate.db.resources.occupancy import bookings, rows, sums
 from climate.manager.admission.availability import check_span
 from climate.manager.admission.requirements import check_names
 from climate.manager.process.runtime import Runtime
+from climate.manager.resources import calendar_changes
+from climate.manager.resources.calendar_changes import Version
 
 # Bounds the rows that one request reads and its answer.
 MAX_BOOKINGS = 20_000
@@ -97,24 +98,15 @@ class CalendarRow:
 class CalendarPage:
     """A page of a calendar.
 
-    ``version`` is the number of the last notification before the page was read. ``leases`` has the
+    ``version`` is the version of the calendar just before the page was read. ``leases`` has the
     leases that the viewer may see, by id.
     """
 
-    version: int
+    version: Version
     total: int
     groups: Sequence[Group] | None
     rows: Sequence[CalendarRow]
     leases: Mapping[str, VisibleLease]
-
-
-def type_of_rows(runtime: Runtime, resource_type: str) -> str:
-    """Return the type of the resources that reservations of ``resource_type`` occupy.
-
-    For example, reservations of instances occupy hosts. Raises UnsupportedResourceType.
-    """
-    plugin = runtime.plugin(resource_type)
-    return plugin.resources_type or plugin.resource_type
 
 
 def show(runtime: Runtime, view: CalendarView) -> CalendarPage:
@@ -127,7 +119,7 @@ def show(runtime: Runtime, view: CalendarView) -> CalendarPage:
     _check_cells(view)
     with runtime.database.snapshot() as session:
         # Read first: changes that the page may lack have higher numbers.
-        version = outbox.last_seq(session)
+        version = calendar_changes.current(session)
         _check_names(runtime, session, view)
         total, groups = _count(session, view.filter, runtime.clock.now())
         listed = rows.page(session, view.filter, view.offset, view.limit)

@@ -3,10 +3,11 @@
 from marshmallow import Schema, fields, validate
 
 from climate.api.v2.http.fields import NOW, Count, Moment, Strict
-from climate.api.v2.http.schemas import described
+from climate.api.v2.http.schemas import described, wait_seconds
 
 MAX_ROWS, MAX_BUCKET_ROWS = 200, 1_000
 MIN_RESOLUTION, MAX_RESOLUTION = 300, 86_400
+_NOT_A_VERSION = "This is no version of the calendar: take it from an earlier answer."
 
 
 class CalendarQuery(Strict):
@@ -113,4 +114,32 @@ class Calendar(Schema):
     leases = fields.List(fields.Nested(CalendarLease))
 
 
-CALENDAR_QUERY = CalendarQuery()
+class ChangesQuery(Strict):
+    """Since when, and of which calendar, to show changes."""
+
+    after = fields.String(
+        validate=validate.Regexp(r"[0-9]{1,18}(\.[0-9a-f]{8})?\Z", error=_NOT_A_VERSION),
+        metadata=described("A version from an earlier answer; without it: the present version."),
+    )
+    wait = wait_seconds()
+    resource_type = fields.String()
+
+
+class ChangedWindow(Schema):
+    """Whole days (UTC) in which something changed."""
+
+    start = Moment()
+    end = Moment()
+
+
+class Changes(Schema):
+    """The windows that changed since a version of the calendar."""
+
+    version = fields.String(metadata=described("For the next request."))
+    reset = fields.Boolean(
+        metadata=described("The version is too old: anything may have changed, so read all again.")
+    )
+    changes = fields.List(fields.Nested(ChangedWindow))
+
+
+CALENDAR_QUERY, CHANGES_QUERY = CalendarQuery(), ChangesQuery()

@@ -48,6 +48,10 @@ _GROUPS = {
         "Hosts that provisioners prepare and switch off.",
         {"preparations", "shutdowns", "readiness"},
     ),
+    "Operations": (
+        "Managers and overdue work, for operators.",
+        {"managers", "overdue-events"},
+    ),
     "Service": ("The caller, the version, and this document.", {"", "openapi.json", "docs", "me"}),
 }
 

@@ -80,10 +80,24 @@ def valued(resource_type: str, prop: str) -> sa.Select[Any]:
     return rows.where(ResourceRow.type == resource_type)
 
 
+def count_types(session: Session, resource_types: Collection[str]) -> dict[str, int]:
+    """Return the number of resources of each type that has any."""
+    query = sa.select(ResourceRow.type, sa.func.count()).group_by(ResourceRow.type)
+    rows = session.execute(query.where(ResourceRow.type.in_(resource_types)))
+    return {name: int(count) for name, count in rows}
+
+
+def count_values(session: Session, resource_type: str, prop: str, limit: int) -> dict[str, int]:
+    """Return the number of resources with each value of a property, of up to ``limit`` values."""
+    rows = valued(resource_type, prop).subquery("valued")
+    query = sa.select(rows.c.name, sa.func.count()).group_by(rows.c.name).limit(limit)
+    return {name: int(count) for name, count in session.execute(query)}
+
+
 def of_projects(
-    session: Session, resource_type: str, window: Window, resolution: int
+    session: Session, resource_type: str, window: Window, resolution: int, limit: int
 ) -> list[Sums]:
-    """Return the sums over the bookings of each project; the name is the project's id.
+    """Return the sums over the bookings of up to ``limit`` projects; the name is a project's id.
 
     Bookings of deleted leases are left out, as they have no project.
     """
@@ -96,7 +110,10 @@ def of_projects(
         .join(ReservationRow, ReservationRow.id == parts.c.reservation_id)
         .join(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
     )
-    return _run(session, owned, window, resolution, {})
+    few = owned.cte("owned")
+    names = sa.select(few.c.name).distinct().order_by(few.c.name).limit(limit).subquery("names")
+    bounded = few.select().join(names, names.c.name == few.c.name)
+    return _run(session, bounded, window, resolution, {})
 
 
 def _sums(

@@ -64,7 +64,8 @@ export function serverNow() {
 
 /**
  * The calendar fields of a moment in a zone.
- * @returns {{year: number, month: number, day: number, hour: number, minute: number, second: number, weekday: string, monthName: string}}
+ * @returns {{year: number, month: number, day: number, hour: number, minute: number, second: number, weekday: string,
+ *   monthName: string}}
  */
 export function fields(date, timeZone = chosen) {
   const parts = {};

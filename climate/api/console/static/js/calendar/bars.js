@@ -141,8 +141,28 @@ function ownBar(scene, box, interval) {
   context.fill();
   context.stroke();
   const ink = filled ? colours.accentInk : look === "over" ? colours.text2 : colours.accentText;
-  const mark = lease.degraded ? [["\u26a0\ufe0e ", 600, ink]] : [];
-  label(scene, box, [...mark, [plain(lease.name), 600, ink], [`  ${words}`, 400, ink]]);
+  const room = lease.degraded ? degradedMark(scene, box, ink) : 0;
+  label(scene, { ...box, left: Math.max(left, scene.size.left) + room, width: left + width - Math.max(left, scene.size.left) - room },
+    [[plain(lease.name), 600, ink], [`  ${words}`, 400, ink]]);
+}
+
+/** A triangle with an exclamation mark; returns the px that it takes. */
+function degradedMark({ context, size }, { left, top, width, height }, ink) {
+  const unit = size.font;
+  const x = Math.max(left, size.left) + 14 * unit;
+  if (x + 8 * unit > left + width) return 0;
+  const y = top + height / 2;
+  context.beginPath();
+  context.moveTo(x, y - 6 * unit);
+  context.lineTo(x + 6.5 * unit, y + 5 * unit);
+  context.lineTo(x - 6.5 * unit, y + 5 * unit);
+  context.closePath();
+  // The mark is left out of the triangle, so that the bar shows through.
+  context.rect(x - 0.8 * unit, y - 2.5 * unit, 1.6 * unit, 4 * unit);
+  context.rect(x - 0.8 * unit, y + 2.4 * unit, 1.6 * unit, 1.4 * unit);
+  context.fillStyle = ink;
+  context.fill("evenodd");
+  return 16 * unit;
 }
 
 // Operators who see all leases: of other projects the name, but quiet.

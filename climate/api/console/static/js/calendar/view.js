@@ -14,6 +14,7 @@ import { chunkStarts, level, nearestZoom, nominalScale, snapTo } from "./scale.j
 
 const SCREENS = 8; // screens of time on either side that the element can scroll natively
 const REST = 120; // ms without movement until the view rests
+const LATE_DATA = 1100; // ms after which the picture says that data is still loading
 const LATE = 25; // ms: a frame that took longer came late
 
 /**
@@ -42,6 +43,7 @@ export class CalendarView extends EventTarget {
     this.moving = false;
     this.frames = { late: 0, all: 0, last: 0 };
     this.rest = debounce(() => this.#rested(), REST);
+    this.late = debounce(() => this.invalidate(), LATE_DATA);
     this.keys = new Keys(this);
     this.#listen();
   }
@@ -76,6 +78,8 @@ export class CalendarView extends EventTarget {
     clearInterval(this.clock);
     cancelAnimationFrame(this.frame);
     this.rest.cancel();
+    this.late.cancel();
+    clearInterval(this.fetching);
   }
 
   // Geometry
@@ -94,9 +98,11 @@ export class CalendarView extends EventTarget {
 
   #reshape() {
     if (!this.size) return;
-    const { total, groups } = this.data;
+    const { total, groups, error } = this.data;
     const { row, group, top, left, body, height, width } = this.size;
-    this.layout = layOut({ total: total ?? 0, groups, folded: this.state.folded, rowHeight: row, groupHeight: group });
+    // Until the number of rows is known, empty ones fill the screen.
+    const expected = error ? 0 : Math.ceil((height - top) / row);
+    this.layout = layOut({ total: total ?? expected, groups, folded: this.state.folded, rowHeight: row, groupHeight: group });
     this.sheet.style.width = `${left + body * (1 + 2 * SCREENS)}px`;
     this.sheet.style.height = `${Math.max(height, top + this.layout.height)}px`;
     this.sticky.style.width = `${width}px`;
@@ -217,6 +223,7 @@ export class CalendarView extends EventTarget {
   }
 
   #arrived() {
+    if (this.data.total === null) this.#reshape();
     this.invalidate();
     this.rest();
     this.dispatchEvent(new CustomEvent("datachange", { detail: { windows: [{ start: this.from, end: this.to }], loaded: true } }));
@@ -228,9 +235,9 @@ export class CalendarView extends EventTarget {
     if (!this.moving) {
       this.moving = true;
       this.frames.last = 0;
-      this.grid.element.classList.add("moving");
       this.fetching = setInterval(() => this.#fetch(), 100);
     }
+    this.grid.element.classList.toggle("moving", !this.grid.isInPlace());
     this.invalidate();
     this.rest();
   }
@@ -242,7 +249,6 @@ export class CalendarView extends EventTarget {
     this.#place(this.from);
     this.state.from = Math.round(this.from);
     this.#fetch();
-    this.grid.element.classList.remove("moving");
     this.grid.rebuild();
     this.invalidate();
     this.dispatchEvent(new Event("rest"));
@@ -270,6 +276,7 @@ export class CalendarView extends EventTarget {
     if (!this.size || !this.layout) return;
     const ranges = rowRanges(this.itemsInSight());
     this.data.want(ranges, this.windows);
+    this.late();
   }
 
   // Painting

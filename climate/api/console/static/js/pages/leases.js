@@ -11,7 +11,8 @@ import { iso, range, serverNow } from "../time.js";
 
 const PAGE = 50;
 const STATES = {
-  current: ["Now and later", ["CREATING", "PENDING", "STARTING", "ACTIVE", "UPDATING", "TERMINATING", "DELETING", "ERROR"]],
+  current: ["Now and later",
+    ["CREATING", "PENDING", "STARTING", "ACTIVE", "UPDATING", "TERMINATING", "DELETING", "ERROR"]],
   later: ["Scheduled", ["CREATING", "PENDING"]],
   running: ["Running", ["STARTING", "ACTIVE", "UPDATING", "TERMINATING"]],
   failed: ["Failed", ["ERROR"]],
@@ -38,9 +39,10 @@ export function nextSort(column, present) {
 export async function mount(element, { me, params, navigate, title }) {
   title("Leases");
   const body = h("div", { class: "card", id: "leases" });
-  const reserve = me.allowed["leases:post"] ? link("/console/new", [icon("plus"), "Reserve"], { class: "button primary" }) : null;
+  const reserve = me.allowed["leases:post"]
+    ? link("/console/new", [icon("plus"), "Reserve"], { class: "button primary" }) : null;
   replace(element, h("div", { class: "page" },
-    h("div", { class: "title" }, h("h1", {}, "Leases"), h("div", { class: "actions" }, reserve)),
+    h("div", { class: "title inline" }, h("h1", {}, "Leases"), h("div", { class: "actions" }, reserve)),
     filters(me, params, navigate), body));
   const view = { me, params, navigate, body, before: null };
   await loading(body, () => load(view), "leases");
@@ -64,7 +66,8 @@ function filters(me, params, navigate) {
   };
   const states = Object.entries(STATES).map(([key, [text]]) => [key, text]);
   const types = [["", "All types"], ...me.resource_types.map((type) => [type, typeTitle(type)])];
-  const search = h("input", { name: "name", type: "search", value: params.get("name") || "", maxlength: 80, "aria-label": "Exact name" });
+  const search = h("input",
+    { name: "name", type: "search", value: params.get("name") || "", maxlength: 80, "aria-label": "Exact name" });
   const from = momentField("Ends after", { date: dateOf(params.get("from")) });
   const to = momentField("Starts before", { date: dateOf(params.get("to")) });
   const submit = (event) => {
@@ -76,7 +79,8 @@ function filters(me, params, navigate) {
     field("Status", select("state", states, "current")),
     me.resource_types.length > 1 ? field("Type", select("type", types, "")) : null,
     field("Name", search),
-    me.allowed["leases:get_all"] ? field("Projects", select("all", [["", "This project"], ["1", "All projects"]], "")) : null,
+    me.allowed["leases:get_all"]
+      ? field("Projects", select("all", [["", "This project"], ["1", "All projects"]], "")) : null,
     h("details", { class: "more", open: Boolean(isTimed) }, h("summary", {}, "Time"),
       h("div", { class: "filters" }, from.element, to.element)),
     h("button", { type: "submit", class: "button" }, "Apply"));
@@ -108,7 +112,8 @@ function empty({ me, params }) {
       h("p", {}, link("/console/leases", "Remove the filters")));
   }
   return h("div", { class: "empty" }, h("p", {}, "This project has no present or future leases."),
-    me.allowed["leases:post"] ? h("p", {}, link("/console/new", "Reserve resources", { class: "button primary" })) : null,
+    me.allowed["leases:post"]
+      ? h("p", {}, link("/console/new", "Reserve resources", { class: "button primary" })) : null,
     h("p", {}, link("/console/leases?state=over", "Show leases that have ended")));
 }
 
@@ -138,7 +143,8 @@ function row(lease, { params }) {
     h("td", {}, h("div", { class: "badges" }, badges(lease, now))),
     h("td", { class: "optional" }, when(start)),
     h("td", { class: "optional" }, when(end)),
-    h("td", { class: "optional" }, next ? [eventWords(next), h("small", { class: "line" }, when(next.at))] : h("span", { class: "quiet" }, "Nothing")));
+    h("td", { class: "optional" }, next ? [eventWords(next), h("small", { class: "line" }, when(next.at))]
+      : h("span", { class: "quiet" }, "Nothing")));
 }
 
 function pager({ params, navigate }, next) {

@@ -12,9 +12,16 @@ let types = null;
 
 /** The enabled resource types by name, read once. */
 export function resourceTypes() {
-  types ??= get("/v2/resource-types").then((body) => new Map((body.resource_types || body).map((type) => [type.name, type])));
+  types ??= get("/v2/resource-types").then((body) =>
+    new Map((body.resource_types || body).map((type) => [type.name, type])));
   types.catch(() => { types = null; });
   return types;
+}
+
+/** The name of a type for people: ours, or that of its plug-in. */
+export function titleOf(known, type) {
+  const title = typeTitle(type);
+  return title === type ? known.get(type)?.title || type : title;
 }
 
 const suggestions = new Map();
@@ -22,7 +29,8 @@ const suggestions = new Map();
 /** Names and values of the properties of a type: `[{name, values}]`, read once. */
 export function propertiesOf(type) {
   if (!suggestions.has(type)) {
-    const reading = get(`/v2/resource-types/${encodeURIComponent(type)}/properties`).then((body) => body.properties || body);
+    const path = `/v2/resource-types/${encodeURIComponent(type)}/properties`;
+    const reading = get(path).then((body) => body.properties || body);
     reading.catch(() => suggestions.delete(type));
     suggestions.set(type, reading);
   }
@@ -37,12 +45,16 @@ export function propertiesOf(type) {
  * @param {{isChange?: boolean, changed?: function(): void}} [options]
  */
 export function reservationFields(known, type, params = {}, { isChange = false, changed = () => {} } = {}) {
-  const unit = typeTitle(type);
-  const list = parameters(known.get(type)?.schema || { properties: {} }, { unit });
+  const { schema = { properties: {} }, description = "", fixed = [] } = known.get(type) || {};
+  const unit = titleOf(known, type);
+  const list = parameters(schema, { unit }).filter(({ key }) => !isChange || !fixed.includes(key));
   const inputs = new Map();
+  const present = (parameter) => {
+    if (parameter.key === "min" && params.min === params.max) return "";
+    return params[parameter.key] ?? (isChange ? null : first(parameter));
+  };
   const place = (parameter) => {
-    const value = parameter.key === "min" && params.min === params.max ? "" : params[parameter.key] ?? (isChange ? null : first(parameter));
-    const control = makeControl(parameter, value, type, changed);
+    const control = makeControl(parameter, present(parameter), type, changed);
     inputs.set(parameter.key, { parameter, ...control });
     return control.element;
   };
@@ -50,6 +62,7 @@ export function reservationFields(known, type, params = {}, { isChange = false, 
   const major = list.filter(isShown).map(place);
   const minor = list.filter((parameter) => !isShown(parameter) && (parameter.kind !== "filter")).map(place);
   const element = h("fieldset", { class: "group", "data-type": type }, h("legend", {}, unit),
+    description && !isChange ? h("p", { class: "hint lead" }, description) : null,
     h("div", { class: "fields" }, major),
     minor.length ? h("details", {}, h("summary", {}, "More settings"), h("div", { class: "fields" }, minor)) : null);
   const read = () => complete(Object.fromEntries([...inputs].map(([key, input]) => [key, input.read()])
@@ -115,13 +128,15 @@ function makeControl(parameter, value, type, changed) {
 function input({ key, kind, isRequired, choices, fallback, least, most }) {
   const common = { "data-param": key, required: isRequired };
   if (kind === "choice") {
-    const all = isRequired || fallback !== null || choices.some(([value]) => value === "") ? choices : [["", "As configured"], ...choices];
+    const isComplete = isRequired || fallback !== null || choices.some(([value]) => value === "");
+    const all = isComplete ? choices : [["", "As configured"], ...choices];
     return h("select", common, all.map(([value, text]) => h("option", { value }, text)));
   }
   if (kind === "flag") return h("input", { "data-param": key, type: "checkbox" });
-  if (["json", "file", "list"].includes(kind)) return h("textarea", { ...common, spellcheck: "false", rows: kind === "file" ? 10 : 3 });
-  if (kind === "integer") return h("input", { ...common, type: "number", step: 1, min: least, max: most, inputmode: "numeric" });
-  if (kind === "number") return h("input", { ...common, type: "number", step: "any", min: least, max: most });
+  const rows = kind === "file" ? 10 : 3;
+  if (["json", "file", "list"].includes(kind)) return h("textarea", { ...common, spellcheck: "false", rows });
+  const step = { integer: 1, number: "any" }[kind];
+  if (step) return h("input", { ...common, type: "number", step, min: least, max: most });
   return h("input", { ...common, type: "text", maxlength: 255, autocomplete: "off" });
 }
 
@@ -136,7 +151,8 @@ function labelled(parameter, control, changed) {
 /** A choice of a file, whose text becomes the text of the control. */
 function fileChoice({ label }, control, changed) {
   const status = h("span", { class: "hint", role: "status" });
-  const choice = h("input", { type: "file", accept: ".yaml,.yml,.json,.template,.txt,text/plain", "aria-label": `${label} from a file` });
+  const choice = h("input",
+    { type: "file", accept: ".yaml,.yml,.json,.template,.txt,text/plain", "aria-label": `${label} from a file` });
   choice.addEventListener("change", async () => {
     const [chosen] = choice.files;
     if (!chosen) return;

@@ -5,7 +5,8 @@ import { label } from "../lease/words.js";
 const FILTERS = ["resource_properties", "hypervisor_properties", "network_properties"];
 const LISTS = ["required_floatingips"];
 const FILES = ["template", "environment"];
-const FIRST = ["max", "min", "amount", "flavor_id", "network_id", "network_name", "volume_type", "size", "vcpus", "memory_mb", "disk_gb",
+const FIRST = ["max", "min", "amount", "flavor_id", "network_id", "network_name", "volume_type", "size", "vcpus",
+  "memory_mb", "disk_gb",
   "template", "stack_name", ...FILTERS];
 
 const LABELS = {
@@ -17,8 +18,10 @@ const LABELS = {
 };
 
 const HINTS = {
-  min: "Empty: as many as above.", flavor_id: "Id or name of a flavor of the cloud.", network_id: "Id of an external network.",
-  volume_type: "Name or id of a volume type.", required_floatingips: "One address a line.", stack_id: "Id of a stack of your project.",
+  min: "Empty: as many as above.", flavor_id: "Id or name of a flavor of the cloud.",
+  network_id: "Id of an external network.",
+  volume_type: "Name or id of a volume type.", required_floatingips: "One address a line.",
+  stack_id: "Id of a stack of your project.",
   template: "A HOT template, as text or from a file.", server: "A server of the compute API, as JSON.",
   parameters: "An object, as JSON.", files: "An object of names and texts, as JSON.",
 };
@@ -34,7 +37,8 @@ const CHOICES = {
  * The parameters of a schema, the important ones first.
  * @param {object} schema JSON schema of the `params` of a type
  * @param {{unit?: string}} words
- * @returns {{key: string, kind: string, label: string, hint: string, isRequired: boolean, isMinor: boolean, choices: Array, fallback: *, least: ?number, most: ?number}[]}
+ * @returns {{key: string, kind: string, label: string, hint: string, isRequired: boolean, isMinor: boolean,
+ *   choices: Array, fallback: *, least: ?number, most: ?number}[]}
  */
 export function parameters(schema, { unit = "" } = {}) {
   const required = new Set(schema.required || []);
@@ -49,7 +53,8 @@ export function parameters(schema, { unit = "" } = {}) {
       isRequired: required.has(key) && !(key === "min" && keys.includes("max")),
       isMinor: kind === "filter" ? key !== filter : !required.has(key) && !["amount", "template", "min"].includes(key),
       choices: kind === "choice" ? choicesOf(key, part) : [],
-      fallback: part.default ?? null, least: part.minimum ?? (kind === "integer" ? 0 : null), most: part.maximum ?? null,
+      fallback: part.default ?? null,
+      least: part.minimum ?? (kind === "integer" ? 0 : null), most: part.maximum ?? null,
     };
   });
   return list.sort((one, other) => rank(one.key) - rank(other.key));
