@@ -75,16 +75,17 @@ function filters(me, params, navigate) {
     event.preventDefault();
     go({ name: search.value, from: from.read() && iso(from.read()), to: to.read() && iso(to.read()) });
   };
+  const isPast = params.get("state") === "removed"; // The API filters removed leases only by project.
   const isTimed = params.get("from") || params.get("to");
   return h("form", { class: "filters", role: "search", "aria-label": "Filter leases", onsubmit: submit },
     field("Status", select("state", states, "current")),
-    me.resource_types.length > 1 ? field("Type", select("type", types, "")) : null,
-    field("Name", search),
+    !isPast && me.resource_types.length > 1 ? field("Type", select("type", types, "")) : null,
+    isPast ? null : field("Name", search),
     me.allowed["leases:get_all"]
       ? field("Projects", select("all", [["", "This project"], ["1", "All projects"]], "")) : null,
-    h("details", { class: "more", open: Boolean(isTimed) }, h("summary", {}, "Time"),
+    isPast ? null : h("details", { class: "more", open: Boolean(isTimed) }, h("summary", {}, "Time"),
       h("div", { class: "filters" }, from.element, to.element)),
-    h("button", { type: "submit", class: "button" }, "Apply"));
+    isPast ? null : h("button", { type: "submit", class: "button" }, "Apply"));
 }
 
 function dateOf(text) {
