@@ -33,8 +33,6 @@ def filled(service: Service) -> tuple[Service, str]:
     lease = _book(service, "alice:lab", HOSTILE, 0, 30, hosts=2)
     _book(service, "alice:lab", "later", 40, 60)
     _book(service, "bob:other", "theirs", 5, 50, hosts=3)
-    body = {"url": "http://127.0.0.1:9/hook", "event_types": []}
-    Service(service.port, "alice:lab").ok("POST", "/v2/subscriptions", body)
     return service, lease
 
 
