@@ -1,4 +1,4 @@
-"""Composition root: creates the parts of each process from its configuration and connects them."""
+"""Composition root: creates the objects of a process from its configuration and connects them."""
 
 import gc
 import logging
@@ -64,7 +64,10 @@ _DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """The parts of a manager process; ``periodic`` has only the parts that are enabled."""
+    """The threads and other parts of a manager process.
+
+    ``periodic`` has only the parts that are enabled.
+    """
 
     dispatcher: Dispatcher
     relay: Relay
@@ -74,15 +77,15 @@ class Manager:
     heartbeat: ManagerHeartbeat
 
     def start(self) -> None:
-        """Start all parts, in threads; raises Misconfigured."""
+        """Start all parts of the manager in threads; raises Misconfigured."""
         for part in (self.exporter, self.dispatcher, self.relay, *self.periodic, self.deliveries):
             part.start()
         self.heartbeat.start()
 
     def stop(self) -> None:
-        """Stop all parts: each finishes its work in progress, or releases it to other managers.
+        """Stop all parts; each finishes its work in progress, or releases it to other managers.
 
-        The relay of another manager publishes the notifications that remain.
+        Notifications that are not published yet remain for the relay of another manager.
         """
         for part in (self.exporter, *self.periodic):
             part.stop()
@@ -94,7 +97,7 @@ class Manager:
 
 
 def database_url(conf: ConfigOpts) -> sa.URL:
-    """Return the URL of the database; raises Misconfigured if climate does not support the URL."""
+    """Return the URL of the database; raise Misconfigured if climate does not support it."""
     try:
         url = sa.make_url(conf.database.connection)
     except sa.exc.ArgumentError as error:
@@ -113,7 +116,7 @@ def database_url(conf: ConfigOpts) -> sa.URL:
 
 
 def make_database(conf: ConfigOpts) -> Database:
-    """Return the database without connecting to it; raises Misconfigured."""
+    """Return the database; open no connection yet. Raises Misconfigured."""
     url = database_url(conf)
     try:
         return Database(url.render_as_string(hide_password=False), conf.database.pool_size)
@@ -123,7 +126,7 @@ def make_database(conf: ConfigOpts) -> Database:
 
 @contextmanager
 def open_database(conf: ConfigOpts) -> Iterator[Database]:
-    """Yield the database; close its connections after the block."""
+    """Yield the database; close its connections at the end of the block."""
     database = make_database(conf)
     try:
         yield database
@@ -132,7 +135,10 @@ def open_database(conf: ConfigOpts) -> Iterator[Database]:
 
 
 def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
-    """Return the runtime that all use cases share; raises Misconfigured, BrokenPlugin."""
+    """Return the runtime, the objects that all use cases share.
+
+    Raises Misconfigured, BrokenPlugin.
+    """
     database = make_database(conf)
     settings = config_registry.settings(conf)
     user = conf[SERVICE_USER]
@@ -161,7 +167,7 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
 
 @contextmanager
 def open_runtime(conf: ConfigOpts) -> Iterator[Runtime]:
-    """Yield the runtime that all use cases share; close its connections after the block."""
+    """Yield the runtime, the objects that all use cases share; close it at the end of the block."""
     runtime = make_runtime(conf)
     try:
         yield runtime
@@ -170,14 +176,14 @@ def open_runtime(conf: ConfigOpts) -> Iterator[Runtime]:
 
 
 def make_checked_runtime(conf: ConfigOpts) -> Runtime:
-    """Return a runtime; raises SchemaMismatch if the database has another release's schema."""
+    """Return the runtime; raise SchemaMismatch if the database has another release's schema."""
     runtime = make_runtime(conf)
     schema.check(runtime.database)
     return runtime
 
 
 def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
-    """Return a manager, not yet started."""
+    """Return the parts of a manager process; they are not started yet."""
     owner = owner_name()
     settings = runtime.settings.provisioning
     planner = [Planner(runtime, settings)] if settings else []
@@ -202,15 +208,15 @@ def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
 
 
 def make_api(conf: ConfigOpts, runtime: Runtime, manager: Manager | None = None) -> Flask:
-    """Return the WSGI application; ``manager`` is the manager in this process, if there is one."""
+    """Return the WSGI application. ``manager`` is None if this process has no manager."""
     return make_app(conf, runtime, manager.dispatcher if manager else None)
 
 
 @contextmanager
 def open_provisioner(conf: ConfigOpts) -> Iterator[Provisioner]:
-    """Yield a provisioner, not yet running; raises Misconfigured.
+    """Yield a provisioner, which is not running yet; raises Misconfigured.
 
-    Notifications wake the provisioner if a broker and ``[provisioning] topics`` are configured.
+    If a broker and ``[provisioning] topics`` are configured, notifications wake the provisioner.
     """
     settings = conf.provisioner
     tools = Tools(
@@ -250,12 +256,12 @@ def _climate(conf: ConfigOpts) -> ClimateClient:
 
 
 def settle() -> None:
-    """Tune the garbage collector for a long-running process; call it once all code is loaded.
+    """Tune the garbage collector for a long-running process; call this when all code is loaded.
 
-    Loaded objects are frozen (exempt from collections): a full collection of them would stop all
-    threads for about 100 ms, and leases would start that much later. Collections become rare:
-    reference counting frees nearly all objects, and with Python's default threshold a busy manager
-    spends a fifth of its time on collections.
+    Loaded objects are frozen (exempt from collections). Otherwise, a full collection of them would
+    stop all threads for about 100 ms, and leases would start that much later. Collections become
+    rare. Reference counting frees nearly all objects, and with Python's default threshold a busy
+    manager spends a fifth of its time on collections.
     """
     gc.collect()
     gc.freeze()
@@ -263,7 +269,7 @@ def settle() -> None:
 
 
 def stop_on_signal() -> threading.Event:
-    """Return an event that is set by SIGTERM and SIGINT, whichever thread receives them.
+    """Return an event that SIGTERM and SIGINT set, whichever thread receives the signal.
 
     Python runs signal handlers in the main thread. If the kernel delivers the signal to another
     thread, a sleeping main thread does not wake up. So a separate thread reads the wake-up
@@ -283,6 +289,6 @@ def stop_on_signal() -> threading.Event:
 def _await_signals(
     stopping: threading.Event, receiver: socket.socket, _sender: socket.socket
 ) -> None:
-    """Set ``stopping`` at each signal; the parameter ``_sender`` keeps that socket open."""
+    """Set ``stopping`` at each signal. The parameter ``_sender`` keeps its socket open."""
     while receiver.recv(1):
         stopping.set()

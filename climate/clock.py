@@ -15,33 +15,33 @@ LOG = logging.getLogger(__name__)
 
 
 class Clock(Protocol):
-    """The present time, and a monotonic timer."""
+    """Interface of clocks: the present time, and a monotonic timer."""
 
     def now(self) -> datetime:
-        """Return the present time in UTC, timezone-aware. It may jump forward or back."""
+        """Return the present time as aware UTC. It may jump forward or back."""
 
     def elapsed(self) -> float:
-        """Return the seconds since an arbitrary moment; monotonic, unlike the wall clock."""
+        """Return the seconds since an arbitrary moment. Monotonic, unlike the wall clock."""
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The clock of this machine."""
 
     def now(self) -> datetime:
-        """Return the machine's time in UTC, timezone-aware."""
+        """Return the time of this machine as aware UTC."""
         return datetime.now(UTC)
 
     def elapsed(self) -> float:
-        """Return the seconds since the machine booted, including time in suspend."""
+        """Return the seconds since the machine booted, including time in suspend mode."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class SampledClock(SystemClock):
-    """The time of a remote source, sampled at an interval and extrapolated with ``elapsed``.
+    """The time of a remote source, read at an interval, and extrapolated in between.
 
-    So all processes agree on the present, even if the clocks of their machines differ or change.
-    The error is at most the duration of one sample. While the source fails, the clock keeps
-    running; before the first sample succeeds, it returns the machine's time.
+    So all processes agree on the present time, even if the clocks of their machines differ or
+    change. The error is at most the time that one reading takes. While the source fails, the clock
+    keeps running. Until the first reading succeeds, it returns the machine's time.
     """
 
     # Seconds between two samples. A crystal drifts by less than a millisecond in this time.
@@ -50,13 +50,16 @@ class SampledClock(SystemClock):
     _SLOW = 0.25
 
     def __init__(self, read: Callable[[], datetime]) -> None:
-        """Sample with ``read``, which returns the source's time; it may be slow and may raise."""
+        """Set the function ``read``, which returns the source's time.
+
+        It may be slow and may raise.
+        """
         self._read = read
         self._ahead: timedelta | None = None
         self._sampled_at = float("-inf")
 
     def now(self) -> datetime:
-        """Return the last sample plus the time since, in UTC. Waits only for the first sample."""
+        """Return the last reading plus the time since, as aware UTC. Only the first call waits."""
         present = self.elapsed()
         if present - self._sampled_at >= self.INTERVAL:
             self._sampled_at = present
@@ -69,7 +72,7 @@ class SampledClock(SystemClock):
         return _EPOCH + self._ahead + timedelta(seconds=self.elapsed())
 
     def sample(self) -> None:
-        """Read the source and store the sample. Logs errors instead of raising them."""
+        """Read the source and store the reading. Logs errors instead of raising them."""
         began = self.elapsed()
         try:
             sample = self._read()

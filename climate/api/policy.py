@@ -1,6 +1,6 @@
-"""Authorization: oslo.policy rules with Blazar's defaults, overridable in policy.yaml.
+"""Authorization: oslo.policy rules with Blazar's defaults, which policy.yaml can override.
 
-All rules have the scope of a project: a token for a domain or for the system satisfies none.
+All rules are scoped to a project. A token for a domain or for the system satisfies none of them.
 """
 
 from collections.abc import Mapping
@@ -68,10 +68,13 @@ _TABLE = [
     ("resources:post", _ADMIN, "Make a resource reservable."),
     ("resources:delete", _ADMIN, "Remove a resource."),
     ("availability:get", _READER, "Read and search the free capacity."),
+    ("managers:get", _ADMIN, "Read which managers run, and how late they are."),
+    ("events:get", _ADMIN, "Read the overdue events of all leases, and why they wait."),
     ("calendar:get", _READER, "Read what resources are occupied by, own leases named."),
     ("calendar:get_all", _ADMIN, "Read the names and projects of all leases in the calendar."),
     ("utilisation:get", _ADMIN, "Read how much of the capacity leases use."),
     ("limits:get", _READER, "Read your limits."),
+    ("limits:get_all", _ADMIN, "Read the limits of all projects and users."),
     ("notifications:get", _READER, "Read the notifications of your project."),
     ("notifications:get_all", _ADMIN, "Read the notifications of all projects."),
     ("subscriptions:get", _MEMBER, "Read the subscriptions of your project."),
@@ -97,10 +100,10 @@ RULES = _ROLES + [
 
 
 class Policy:
-    """The policy rules: the defaults, overridden by the policy file."""
+    """The policy in effect: the default rules, overridden by those in the policy file."""
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Read the policy file that ``conf`` names, if it exists; raises Misconfigured."""
+        """Read the policy file that ``conf`` names, if it exists. Raises Misconfigured."""
         self._enforcer = policy.Enforcer(conf)
         self._enforcer.register_defaults(RULES)
         try:
@@ -114,6 +117,6 @@ class Policy:
         return bool(self._enforcer.authorize(f"climate:{rule}", target, caller.credentials()))
 
     def require(self, caller: Caller, rule: str, project_id: str) -> None:
-        """Raise Forbidden unless ``allows`` is true for the same arguments."""
+        """Raise Forbidden unless ``rule`` allows ``caller`` to act on objects of ``project_id``."""
         if not self.allows(caller, rule, project_id):
             raise Forbidden(f"Policy doesn't allow {rule} to be performed.")

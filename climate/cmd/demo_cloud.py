@@ -1,4 +1,4 @@
-"""Prepares the simulated cloud of climate-standalone: enables all plug-ins, registers hosts."""
+"""Prepares the simulated cloud of climate-standalone: enables all plug-ins and registers hosts."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -23,9 +23,10 @@ _FIRST_HOSTS = 8
 
 
 def configure_cloud(conf: ConfigOpts) -> None:
-    """Enable all plug-ins of the simulated cloud by default.
+    """Enable all plug-ins by default if the cloud is simulated.
 
-    With SQLite and without a configured journal, store the cloud's state next to the database.
+    With SQLite, and if no journal is configured, store the simulated cloud's state next to the
+    database.
     """
     if conf["physical:host"].cloud == "simulated":
         conf.set_default("plugins", _ALL_PLUGINS, group="manager")
@@ -35,7 +36,7 @@ def configure_cloud(conf: ConfigOpts) -> None:
 
 
 def register_first_hosts(conf: ConfigOpts, runtime: Runtime) -> None:
-    """Register the first eight hosts of the simulated cloud, or all if there are fewer."""
+    """Register the first eight hosts of the simulated cloud; if it has fewer, register all."""
     for number in range(1, min(_FIRST_HOSTS, conf.simulated.hosts) + 1):
         with suppress(Conflict):  # another process has registered it in the same new database
             resources.register(runtime, "physical:host", f"sim-{number}")

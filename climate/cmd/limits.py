@@ -1,4 +1,4 @@
-"""``climate-manage limits``: shows, sets and unsets the limits of projects and users."""
+"""The command ``climate-manage limits``: shows, sets and unsets limits of projects and users."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ from climate.manager.process.runtime import Runtime
 
 
 def run(runtime: Runtime, arguments: argparse.Namespace) -> None:
-    """Show, set or unset limits, and print the resulting limits; raises InvalidInput."""
+    """Show, set or unset limits, and print the limits that result; raises InvalidInput."""
     parties = [
         Party(scope, id_)
         for scope, id_ in ((Scope.PROJECT, arguments.project), (Scope.USER, arguments.user))

@@ -1,4 +1,4 @@
-"""The programs after argument parsing: configure climate, build its parts, run them."""
+"""The programs after argument parsing: configure climate, create its parts, run them."""
 
 import argparse
 import json
@@ -49,7 +49,7 @@ _DATABASE_ERRORS = (sa.exc.InterfaceError, sa.exc.OperationalError, sa.exc.Progr
 def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
     """Run the program ``parser.prog``; return its exit code.
 
-    An error whose cause the operator repairs is printed as one line.
+    If the operator can repair the cause of an error, print the error as one line.
     """
     try:
         return _PROGRAMS[parser.prog](_load_config(parser, arguments), arguments) or 0
@@ -62,7 +62,7 @@ def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
 
 
 def _load_config(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> ConfigOpts:
-    """Return the configuration; the command line overrides the files."""
+    """Return the configuration. The command line takes precedence over the files."""
     options = [f"--config-file={path}" for path in arguments.config_file]
     options += ["--debug"] if arguments.debug else []
     conf = config_registry.new()
@@ -101,7 +101,7 @@ def _standalone(conf: ConfigOpts, arguments: argparse.Namespace) -> None:
 
 
 def _prepare_to_run() -> threading.Event:
-    """Prepare the process for a long run; return the event that SIGTERM and SIGINT set."""
+    """Prepare this process for a long run; return an event that SIGTERM and SIGINT set."""
     stopping = bootstrap.stop_on_signal()
     bootstrap.settle()
     return stopping
@@ -159,7 +159,10 @@ def _manage(conf: ConfigOpts, arguments: argparse.Namespace) -> int:
 
 
 def _audit(runtime: Runtime, *, with_repair: bool) -> int:
-    """Find, and with ``with_repair`` repair, differences; print them; return the exit code."""
+    """Print the differences between cloud and leases; return the exit code.
+
+    If ``with_repair`` is set, repair those for which this is safe.
+    """
     remaining = 0
     for difference in auditing.audit(runtime):
         repaired = with_repair and _repair(runtime, difference)
@@ -169,7 +172,10 @@ def _audit(runtime: Runtime, *, with_repair: bool) -> int:
 
 
 def _encrypt_secrets(runtime: Runtime) -> int:
-    """Encrypt stored secrets; print how many are encrypted and which not; return the exit code."""
+    """Encrypt the stored secrets of webhooks; return the exit code.
+
+    Print how many are encrypted, and which could not be decrypted.
+    """
     if not runtime.settings.webhooks.secret_keys:
         raise Misconfigured("encrypt-secrets needs [notifications] webhook_secret_keys")
     count, unreadable = subscriptions.encrypt_secrets(

@@ -1,4 +1,4 @@
-"""climate-status: checks whether the installation is ready for this release, before it starts.
+"""The program climate-status: checks whether the installation is ready for this release.
 
 ``climate-status upgrade check`` has the same exit codes as in all OpenStack services: 0 if all
 checks pass, 1 if there are warnings, 2 if a program would not start or not work.

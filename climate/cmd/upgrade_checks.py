@@ -33,7 +33,10 @@ Check = Callable[[ConfigOpts], Result]
 
 
 def check_database(conf: ConfigOpts) -> Result:
-    """Check that the database answers and has this release's schema; warn of an earlier schema."""
+    """Check that the database answers and has the schema of this release.
+
+    An earlier schema causes a warning.
+    """
     with bootstrap.open_database(conf) as database:
         try:
             revision = schema.current(database)
@@ -48,10 +51,10 @@ def check_database(conf: ConfigOpts) -> Result:
 
 
 def check_clock(conf: ConfigOpts) -> Result:
-    """Check the difference between this machine's clock and the database's.
+    """Check the difference between the clocks of this machine and of the database.
 
-    Warn from one second on, and fail from ``claim_timeout`` on. The duration of the query is
-    subtracted from the difference.
+    From one second on, it causes a warning, and from ``claim_timeout`` on a failure. The duration
+    of the query is subtracted from the difference.
     """
     try:
         with bootstrap.open_database(conf) as database:
@@ -67,7 +70,7 @@ def check_clock(conf: ConfigOpts) -> Result:
 
 
 def _skew(database: Database) -> tuple[float, float]:
-    """Return the seconds that this machine is ahead of the database, and the query's duration."""
+    """Return how many seconds this machine is ahead of the database, and the query's duration."""
     with database.read() as session:
         session.execute(sa.select(1))  # excludes the time to connect
         started = time.monotonic()
@@ -84,7 +87,7 @@ _TIME = {
 
 
 def check_managers(conf: ConfigOpts) -> Result:
-    """List the managers that are alive; an empty list is normal before the programs start."""
+    """List the managers that are alive. Before the programs start, there are none."""
     try:
         with bootstrap.open_database(conf) as database, database.read() as session:
             alive = managers.alive(session, present(database))
@@ -94,7 +97,7 @@ def check_managers(conf: ConfigOpts) -> Result:
 
 
 def check_plugins(conf: ConfigOpts) -> Result:
-    """Check that plug-ins, filters and weighers load, without a request to a cloud."""
+    """Check that plug-ins, filters and weighers can be loaded; send no request to a cloud."""
     try:
         with bootstrap.open_database(conf) as database:
             load_plugins(conf, conf.manager.plugins, AdvisoryLocks(database).hold, SystemClock())
@@ -105,9 +108,9 @@ def check_plugins(conf: ConfigOpts) -> Result:
 
 
 def check_broker(conf: ConfigOpts) -> Result:
-    """Check that the configured broker, or the first of several, accepts a connection.
+    """Check that the configured broker accepts a connection; of several, check the first.
 
-    Only RabbitMQ and other AMQP brokers are checked; others cause a warning.
+    Only RabbitMQ and other AMQP brokers are checked. Other kinds cause a warning.
     """
     url = conf.notifications.transport_url
     if not url:
@@ -140,7 +143,10 @@ def check_configuration(conf: ConfigOpts) -> Result:
 
 
 def _unknown(conf: ConfigOpts) -> Iterator[str]:
-    """Yield a warning for each unknown option in the files: misspelt, moved or removed."""
+    """Yield a warning for each option in the files that climate does not know.
+
+    It may be misspelt, moved or removed.
+    """
     for path in conf.config_file or []:
         sections: dict[str, Any] = {}
         cfg.ConfigParser(path, sections).parse()
@@ -196,12 +202,12 @@ CHECKS: list[tuple[str, Check]] = [
 
 
 def for_config(conf: ConfigOpts) -> tuple[tuple[str, Callable[..., Result]], ...]:
-    """Return (name, function) of each check, as oslo.upgradecheck expects them."""
+    """Return the name and the function of each check, in the form of oslo.upgradecheck."""
     return tuple((name, lambda _, check=check: _run(check, conf)) for name, check in CHECKS)
 
 
 def _run(check: Check, conf: ConfigOpts) -> Result:
-    """Run a check and return its result; a configuration error counts as FAILURE."""
+    """Run a check and return its result; an error in the configuration is a failure."""
     try:
         return check(conf)
     except (Misconfigured, cfg.Error) as error:

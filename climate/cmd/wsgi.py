@@ -1,4 +1,4 @@
-"""The WSGI callable for other servers: ``gunicorn climate.cmd.wsgi:application``.
+"""The WSGI callable for other HTTP servers: ``gunicorn climate.cmd.wsgi:application``.
 
 It reads the same configuration as climate-api, but no command line: the files that oslo.config
 finds, or environment variables. Each worker process must import this module itself, because

@@ -1,4 +1,4 @@
-"""The options of climate.conf: a module for each group of related sections.
+"""The options of climate.conf, with a module for each group of related sections.
 
 ``registry`` collects all options, reads the configuration and returns the settings.
 """

@@ -1,4 +1,4 @@
-"""The options of the limits that climate itself enforces, and of an external service for limits."""
+"""The options of climate's own limits, and of an external service that enforces limits."""
 
 from datetime import timedelta
 
@@ -84,7 +84,7 @@ ENFORCEMENT: list[cfg.Opt] = [
 
 
 def rules(conf: cfg.ConfigOpts) -> Rules:
-    """Return the default limits, the rolling period and the exemptions in the configuration."""
+    """Return the default limits, the period for host-hours and the exemptions, as configured."""
     limits = conf.limits
     return Rules(
         enabled=limits.enabled,

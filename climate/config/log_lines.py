@@ -1,4 +1,4 @@
-"""Log lines without control characters, so that no request forges a line or steers a terminal."""
+"""Removes control characters from log lines, so that no request forges a line or moves a cursor."""
 
 import logging
 import re
@@ -13,7 +13,7 @@ _CONTROL_BUT_COLOUR = re.compile(rf"(?!\x1b\[[0-9;]*m){_CONTROL.pattern}")
 
 
 def escape_control_characters(conf: ConfigOpts) -> None:
-    """Make all plain log lines escape control characters. JSON log lines do so already."""
+    """Let all plain log lines escape control characters. JSON log lines already do so."""
     if conf.use_json:
         return
     formatter = EscapingFormatter(
@@ -25,10 +25,13 @@ def escape_control_characters(conf: ConfigOpts) -> None:
 
 
 class EscapingFormatter(ContextFormatter):
-    """Escapes control characters in a line, its context and each line of its stack trace."""
+    """A formatter that escapes control characters in log lines and their stack traces."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the escaped log line. Lines of a stack trace have a prefix and stay separate."""
+        """Return the escaped log line.
+
+        Lines of a stack trace stay separate lines, with a prefix.
+        """
         text, trace = super().format(record), record.exc_text
         if not trace:
             return self._escape(text)

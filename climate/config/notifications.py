@@ -1,4 +1,4 @@
-"""The options of notifications: the broker, the retention of the log, and webhooks."""
+"""The options of notifications: broker, retention of the log, webhooks and calendar feeds."""
 
 import base64
 import ipaddress
@@ -107,13 +107,13 @@ _KEY_BYTES = 32
 
 
 def retention(conf: cfg.ConfigOpts) -> timedelta | None:
-    """Return how long climate keeps published notifications; None: forever."""
+    """Return how long climate keeps published notifications (None: forever)."""
     days = conf.notifications.kept_days
     return timedelta(days=days) if days else None
 
 
 def webhook_rules(conf: cfg.ConfigOpts) -> WebhookRules:
-    """Return the rules for webhooks in the configuration.
+    """Return the rules for webhooks, as configured.
 
     Raises ValueError, with a message for the operator.
     """
@@ -136,7 +136,10 @@ def webhook_rules(conf: cfg.ConfigOpts) -> WebhookRules:
 
 
 def _fernet_key(text: str) -> str:
-    """Return ``text`` if it is a Fernet key; raises ValueError, whose message has no key."""
+    """Return ``text`` if it is a Fernet key, else raise ValueError.
+
+    The message does not contain the key.
+    """
     try:
         is_valid = len(base64.b64decode(text, altchars=b"-_", validate=True)) == _KEY_BYTES
     except ValueError:

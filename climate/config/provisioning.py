@@ -1,4 +1,4 @@
-"""The options of provisioning: what managers request, and how climate-provisioner works."""
+"""The options of provisioning: which hosts managers prepare, and how climate-provisioner works."""
 
 from datetime import timedelta
 
@@ -151,7 +151,7 @@ PROVISIONER: list[cfg.Opt] = [
 
 
 def provisioning(conf: cfg.ConfigOpts) -> Provisioning | None:
-    """Return the settings of managers for provisioning; None if it is disabled.
+    """Return the settings of provisioning for managers; None if it is disabled.
 
     Raises ValueError, with a message for the operator.
     """

@@ -1,4 +1,4 @@
-"""All options of climate by section: registers the options, reads them, returns the settings."""
+"""All options of climate by section. Registers the options, reads them and returns the settings."""
 
 import logging
 import sys
@@ -126,11 +126,14 @@ GROUPS: dict[str, list[cfg.Opt]] = {
 
 
 class Misconfigured(RuntimeError):
-    """The configuration is impossible or unsafe; the program exits with the error's message."""
+    """Raised if the configuration is impossible or unsafe.
+
+    The program prints the message and exits.
+    """
 
 
 def library_options() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return keystoneauth's options for the service user and for each service, by section."""
+    """Return the options of keystoneauth, for the service user and for each service, by section."""
     connection = loading.get_session_conf_options()
     cfg.set_defaults(connection, timeout=60)
     user = (SERVICE_USER, [*loading.get_auth_common_conf_options(), *connection])
@@ -138,13 +141,13 @@ def library_options() -> list[tuple[str, list[cfg.Opt]]]:
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return all options as pairs of a section and its options, for oslo-config-generator."""
+    """Return all options by section, in the form that oslo-config-generator expects."""
     user = loading.get_auth_plugin_conf_options("password")
     return [*GROUPS.items(), *library_options(), (SERVICE_USER, user), (TOKEN_CHECKER, user)]
 
 
 def set_library_defaults() -> None:
-    """Replace defaults of library options by climate's; oslo-config-generator calls this, too."""
+    """Replace some defaults of library options by climate's. oslo-config-generator calls this."""
     quiet = [*log.get_default_log_levels(), "apscheduler=ERROR", "alembic=WARNING"]
     log.set_defaults(default_log_levels=quiet)
     for _, options in auth_token.AUTH_TOKEN_OPTS:
@@ -152,7 +155,7 @@ def set_library_defaults() -> None:
 
 
 def new() -> cfg.ConfigOpts:
-    """Return a configuration with all options registered; no file has been read."""
+    """Return a configuration in which all options are registered; it has read no file yet."""
     conf = cfg.ConfigOpts()
     log.register_options(conf)
     register(conf)
@@ -160,7 +163,7 @@ def new() -> cfg.ConfigOpts:
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register all options in ``conf``, except those of oslo.log, which callers register."""
+    """Register all options in ``conf``, except those of oslo.log, which the caller registers."""
     set_library_defaults()
     for group, options in (*GROUPS.items(), *library_options()):
         conf.register_opts(options, group=None if group == "DEFAULT" else group)
@@ -172,7 +175,7 @@ def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None
     """Read the command line and configuration files into ``conf``, and configure logging.
 
     Without ``--config-file``, oslo.config reads ``climate.conf`` in its default folders. Raises
-    cfg.Error for any invalid value, and Misconfigured if the log cannot be opened.
+    cfg.Error for an invalid value, and Misconfigured if the log cannot be opened.
     """
     conf(args=sys.argv[1:] if arguments is None else arguments, project="climate", prog=prog)
     check_values(conf)
@@ -188,14 +191,14 @@ def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None
 
 
 def check_values(conf: cfg.ConfigOpts) -> None:
-    """Raise cfg.Error for an invalid value of any option, even if no program reads the option."""
+    """Raise cfg.Error if an option has an invalid value, even if no program reads the option."""
     for group, options in (*GROUPS.items(), *library_options()):
         for option in options:
             getattr(conf if group == "DEFAULT" else conf[group], option.dest)
 
 
 def settings(conf: cfg.ConfigOpts) -> Settings:
-    """Return the settings of use cases and managers; raises Misconfigured."""
+    """Return the settings for use cases and managers; raises Misconfigured."""
     try:
         webhooks, provisioned = webhook_rules(conf), provisioning(conf)
     except ValueError as error:

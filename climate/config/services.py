@@ -1,4 +1,4 @@
-"""The options for connections to OpenStack services: a subset of keystoneauth's options."""
+"""The options for connections to OpenStack services, a subset of keystoneauth's options."""
 
 from oslo_config import cfg, types
 
@@ -14,7 +14,7 @@ SERVICES = {
 
 
 def service_options() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return pairs of a section and its options, a pair for each OpenStack service."""
+    """Return the options of each OpenStack service by section."""
     return [(group, _options(service_type)) for group, service_type in SERVICES.items()]
 
 

@@ -35,7 +35,7 @@ class MissingParameter(InvalidInput, code="missing_parameter"):
 
 
 class SessionTooLarge(InvalidInput, code="session_too_large"):
-    """The session does not fit into a cookie."""
+    """The session of the web console does not fit into a cookie."""
 
 
 class InvalidDate(InvalidInput, code="invalid_date"):
@@ -63,11 +63,11 @@ class Unauthenticated(ClimateError, code="unauthenticated", status=401):
 
 
 class SignInFailed(ClimateError, code="sign_in_failed", status=401):
-    """Keystone did not accept what the user signed in with."""
+    """Keystone did not accept the credentials of a user who signs in."""
 
 
 class TooManySignIns(ClimateError, code="too_many_sign_ins", status=429):
-    """Too many sign-ins failed, or are under way."""
+    """Too many sign-ins have failed, or are in progress."""
 
 
 class SignInUnavailable(ClimateError, code="sign_in_unavailable", status=503):
@@ -94,7 +94,7 @@ class ForeignOrigin(Forbidden, code="foreign_origin"):
 
 
 class CrossSiteRequest(Forbidden, code="cross_site_request"):
-    """A request with a session came, or may have come, from a page of another site."""
+    """A page of another site has, or may have, sent a request with the session of a user."""
 
 
 class NotFound(ClimateError, code="not_found", status=404):

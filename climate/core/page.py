@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from climate.core.lease.history import PastLease
 from climate.core.lease.holding import Booking, LeaseResource
 from climate.core.lease.model import Lease, Resource
+from climate.core.lease.overdue import OverdueEvent
 from climate.core.matching.query import Query
 from climate.core.notifications.feed import Feed
 from climate.core.notifications.subscription import Subscription
@@ -37,6 +38,7 @@ RESOURCE_SORTS: Sorts[Resource] = {
 BOOKING_SORTS: Sorts[Booking] = {"start": lambda booking: booking.start}
 PREPARATION_SORTS: Sorts[Preparation] = {"needed": lambda task: task.needed_at}
 SHUTDOWN_SORTS: Sorts[Shutdown] = {"wanted": lambda task: task.wanted_at}
+OVERDUE_SORTS: Sorts[OverdueEvent] = {"due": lambda event: event.due_at}
 FEED_SORTS: Sorts[Feed] = {"created": lambda item: item.created_at}
 SUBSCRIPTION_SORTS: Sorts[Subscription] = {"created": lambda item: item.created_at}
 
@@ -96,7 +98,7 @@ class PastLeaseFilter:
 class ResourceFilter:
     """Which resources to list: those of one of these types that match ``query``.
 
-    ``name_part`` is a part of the name; upper and lower case count as equal.
+    Their name contains ``name_part``, where upper and lower case count as equal.
     """
 
     resource_types: tuple[str, ...]

@@ -3,7 +3,9 @@
 Windows that touch do not overlap. So one lease can end at 09:00:00, and the next can start then.
 """
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 from climate.core.errors import InvalidDate
 from climate.core.record import record
@@ -39,6 +41,30 @@ class Window:
         previous lease is over. The cleaning after a new lease must also fit before the next start.
         """
         return Window(self.start, later(self.end, cleaning))
+
+
+def merged(windows: Iterable[Window], most: int) -> list[Window]:
+    """Return at most ``most`` windows, in order, that contain all of the given ones.
+
+    Windows that overlap or touch are one; then the smallest gaps are closed.
+    """
+    joined: list[Window] = []
+    for window in sorted(windows, key=lambda window: window.start):
+        if joined and window.start <= joined[-1].end:
+            joined[-1] = Window(joined[-1].start, max(joined[-1].end, window.end))
+        else:
+            joined.append(window)
+    gaps = sorted(later.start - earlier.end for earlier, later in pairwise(joined))
+    if len(joined) <= most:
+        return joined
+    closed = gaps[len(joined) - most - 1]
+    result = joined[:1]
+    for window in joined[1:]:
+        if window.start - result[-1].end <= closed:
+            result[-1] = Window(result[-1].start, window.end)
+        else:
+            result.append(window)
+    return result
 
 
 def minute_of(moment: datetime) -> datetime:

@@ -35,6 +35,10 @@ class Heartbeat:
     beat_at: datetime
     loops: Mapping[str, Mapping[str, float]]
 
+    def is_alive(self, now: datetime) -> bool:
+        """Return whether the heartbeat is recent."""
+        return self.beat_at >= now - FRESH
+
     def stalled(self, now: datetime) -> dict[str, float]:
         """Return the seconds since the last good run of each loop that has stalled, by name."""
         since = (now - self.beat_at).total_seconds()
@@ -66,6 +70,12 @@ def remove(session: Session, manager_id: str) -> None:
 def alive(session: Session, now: datetime) -> list[Heartbeat]:
     """Return the last heartbeats of the managers that are alive, sorted by id."""
     query = sa.select(ManagerRow).where(ManagerRow.beat_at >= now - FRESH).order_by(ManagerRow.id)
+    return [record(Heartbeat, row) for row in session.scalars(query)]
+
+
+def known(session: Session) -> list[Heartbeat]:
+    """Return the last heartbeats of all managers whose row was not removed yet, by id."""
+    query = sa.select(ManagerRow).order_by(ManagerRow.id)
     return [record(Heartbeat, row) for row in session.scalars(query)]
 
 

@@ -1,4 +1,4 @@
-"""Transport of notifications: publish them with oslo.messaging, listen, and send webhooks.
+"""Transport of notifications: publish them with oslo.messaging, listen to them, send webhooks.
 
 Only this folder imports oslo.messaging.
 """

@@ -1,4 +1,4 @@
-"""Emitters: publish notifications to a broker with oslo.messaging, or only to the log."""
+"""Emitters, which publish notifications to a broker with oslo.messaging, or only to the log."""
 
 import contextlib
 import logging
@@ -19,7 +19,7 @@ _HEARTBEAT = 10
 
 
 def node_topic(node: str) -> str:
-    """Return the notification topic of a node.
+    """Return the topic on which notifications about a node are published.
 
     Every character except ASCII letters, digits and ``-`` is escaped: a dot becomes ``_2e``.
     """
@@ -35,11 +35,11 @@ def _escaped(char: str) -> str:
 
 
 class BrokenTransport(RuntimeError):
-    """The URL of the broker cannot be used."""
+    """Raised if the URL of the broker cannot be used."""
 
 
 def open_transport(conf: ConfigOpts, url: str) -> Any:  # noqa: ANN401 - oslo.messaging is untyped
-    """Return a transport to the broker without connecting; raises BrokenTransport."""
+    """Return a transport to the broker; it connects later. Raises BrokenTransport."""
     try:
         transport = oslo_messaging.get_notification_transport(conf, url=url)
     except (oslo_messaging.MessagingException, ValueError) as error:
@@ -50,10 +50,13 @@ def open_transport(conf: ConfigOpts, url: str) -> Any:  # noqa: ANN401 - oslo.me
 
 
 class LogEmitter:
-    """Emitter for an installation without a broker, whose listeners read notifications by HTTP."""
+    """The emitter of an installation without a broker: it writes notifications to the log.
+
+    Listeners then read notifications by HTTP.
+    """
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
-        """Log the notification as one line."""
+        """Write the notification to the log as one line."""
         with log_context.about(notification.lease_id):
             LOG.info(
                 "%s lease=%s seq=%s starts_in=%s",
@@ -68,20 +71,24 @@ class LogEmitter:
 
 
 class MessagingEmitter:
-    """Emitter that publishes to ``<topic>.info`` and waits for the broker's confirmation."""
+    """The emitter that publishes to the topic ``<topic>.info`` of a broker.
+
+    It waits for the broker's confirmation.
+    """
 
     def __init__(self, conf: ConfigOpts, transport_url: str) -> None:
-        """Prepare a transport, which connects later; read topics and publisher from ``conf``."""
+        """Prepare a transport, which connects later. ``conf`` has the topics and the publisher."""
         self._transport = open_transport(conf, transport_url)
         self._topics: list[str] = conf.notifications.topics
         self._publisher_id: str = conf.notifications.publisher_id
         self._has_node_topics: bool = conf.provisioning.topics
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
-        """Send a message in the 2.0 envelope to each topic, without oslo.messaging's Notifier.
+        """Send the notification to each topic, in the envelope 2.0 of oslo.messaging.
 
-        The Notifier only logs failures, and uses a new message id for each attempt. The relay needs
-        the error and a constant id. Raises MessageDeliveryFailure and other oslo.messaging errors.
+        This does not use oslo.messaging's Notifier. The Notifier only logs failures, and uses a new
+        message id for each attempt. The relay needs the error and a constant id. Raises
+        MessageDeliveryFailure and other errors of oslo.messaging.
         """
         message = {
             "message_id": notification.message_id,
@@ -99,7 +106,10 @@ class MessagingEmitter:
             )
 
     def _topics_of(self, notification: Notification, payload: Mapping[str, Any]) -> list[str]:
-        """Return the topics of a notification; a node notification has its node's topic or none."""
+        """Return the topics of a notification.
+
+        A notification about a node is published on the node's topic only, or not at all.
+        """
         if not notification.event_type.startswith("node."):
             return self._topics
         return [node_topic(payload["node"])] if self._has_node_topics else []
@@ -110,6 +120,9 @@ class MessagingEmitter:
 
 
 def for_config(conf: ConfigOpts) -> LogEmitter | MessagingEmitter:
-    """Return the emitter for ``[notifications] transport_url``; a LogEmitter if it is not set."""
+    """Return the emitter for the option ``[notifications] transport_url``.
+
+    If the option is not set, it is a LogEmitter.
+    """
     url = conf.notifications.transport_url
     return MessagingEmitter(conf, url) if url else LogEmitter()

@@ -1,8 +1,8 @@
-"""Listen to climate's notifications: an example for authors of listeners.
+"""Listens to climate's notifications. It is also an example for authors of listeners.
 
 ``from_broker`` subscribes with oslo.messaging. ``from_http`` reads ``GET /v2/notifications`` from a
-position: it needs no broker, and misses nothing that was published while it was stopped, as long as
-climate keeps those notifications.
+position on. It needs no broker, and misses nothing that was published while it was stopped, as long
+as climate keeps those notifications.
 """
 
 import logging
@@ -31,7 +31,7 @@ _PERMANENT = frozenset(range(400, 500)) - {408, 429}
 
 
 class Refused(RuntimeError):
-    """The service rejected the request for notifications, and a retry would not help."""
+    """Raised if the service rejects the request for notifications and a retry would not help."""
 
 
 @contextmanager
@@ -44,9 +44,10 @@ def from_broker(
 ) -> Iterator[None]:
     """Call ``handler`` in a thread for each notification, in order, until the block ends.
 
-    A ``pool`` is a durable queue: the listeners of a pool share its messages, and the queue keeps
-    messages while no listener is connected. Without a ``pool``, the listener has its own queue,
-    which is removed when the block ends. Waits for a broker that is not available.
+    A ``pool`` is a durable queue. The listeners of a pool share its messages, and the queue keeps
+    messages while no listener is connected. If ``pool`` is None, the listener has a queue of its
+    own, which is removed when the block ends. If the broker is not available, the function waits
+    for it.
     """
     transport = open_transport(conf, transport_url)
     queue = pool or f"climate-listen-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -73,7 +74,7 @@ def from_broker(
 
 
 def _remove(transport: Any, queue: str) -> None:  # noqa: ANN401 - oslo.messaging is untyped
-    """Remove a queue without further listeners: it would grow without limit."""
+    """Remove a queue that has no listeners any more, as it would grow without limit."""
     try:
         # oslo.messaging has no method for this, and no option to let the broker do it.
         with (
@@ -92,7 +93,7 @@ def from_http(
 
     ``url`` is the root of the service. Each request waits for notifications (long polling). If the
     service does not answer, or has too many waiting requests, the generator retries after growing
-    pauses. Raises Refused if the service rejects the request, for example because the next
+    pauses. If the service rejects the request, it raises Refused, for example because the next
     notifications were removed.
     """
     session = requests.Session()
@@ -111,7 +112,10 @@ def from_http(
 
 
 def _read(session: requests.Session, url: str, after: int | None) -> dict[str, Any] | None:
-    """Return the next page of notifications; None if a retry may help. Raises Refused."""
+    """Return the next page of notifications; None if there was an error and a retry may help.
+
+    Raises Refused if it would not help.
+    """
     params = {"wait": _WAIT} | ({} if after is None else {"after": after})
     try:
         response = session.get(url, params=params, timeout=_TIMEOUT)

@@ -1,7 +1,7 @@
-"""Encryption at rest of the secrets of webhooks, with keys of the operator.
+"""Encryption of the stored secrets of webhooks, with keys of the operator.
 
-A stored secret is in clear, or ``fernet:`` and a Fernet token. climate can read both
-forms at any time, so the operator can introduce and rotate keys while the service runs.
+A stored secret is in clear, or it is ``fernet:`` and a Fernet token. climate can read both forms at
+any time, so the operator can introduce and rotate keys while the service runs.
 https://github.com/fernet/spec
 """
 
@@ -14,7 +14,7 @@ _ENCRYPTED = "fernet:"
 
 
 class UnreadableSecret(Exception):
-    """None of the keys decrypts a stored secret."""
+    """Raised if none of the operator's keys decrypts a stored secret."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -24,14 +24,17 @@ class UnreadableSecret(Exception):
 
 
 def encrypt(secret: str, keys: Sequence[str]) -> str:
-    """Return a secret as climate stores it: encrypted with the first key, in clear without keys."""
+    """Return a secret in the form in which climate stores it.
+
+    It is encrypted with the first key. Without keys, it is in clear.
+    """
     if not keys:
         return secret
     return _ENCRYPTED + Fernet(keys[0]).encrypt(secret.encode()).decode()
 
 
 def decrypt(stored: str, keys: Sequence[str]) -> str:
-    """Return a stored secret in clear; raises UnreadableSecret if no key decrypts it."""
+    """Return a stored secret in clear; raise UnreadableSecret if no key decrypts it."""
     if not stored.startswith(_ENCRYPTED):
         return stored
     for key in keys:

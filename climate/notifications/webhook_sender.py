@@ -1,8 +1,8 @@
-"""Webhook sender: posts a notification as a signed CloudEvent to a checked address.
+"""Webhook sender: posts a notification as a signed CloudEvent to an allowed address.
 
 The sender resolves the receiver's host name, checks each address, and connects to an address that
-passed the check. So a later change of the name in DNS (DNS rebinding) has no effect. The sender
-follows no redirects and uses no proxies. Of the response it evaluates only the status and
+has passed the check. So a later change of the name in DNS (DNS rebinding) has no effect. The sender
+follows no redirects and uses no proxies. Of the response, it reads only the status and
 ``Retry-After``.
 """
 
@@ -44,19 +44,20 @@ _ESSENCE = ("seq", "message_id", "lease_id", "project_id", "name", "status", "st
 
 
 class WebhookPoster:
-    """Sends notifications to the receivers of subscriptions. Safe to share between threads."""
+    """Sends notifications to the receivers of webhook subscriptions. Thread-safe."""
 
     def __init__(self, rules: WebhookRules, source: str, cafile: str | None = None) -> None:
-        """Prepare a sender; ``source`` is the ``source`` attribute of its CloudEvents.
+        """Prepare a sender. ``source`` is the attribute of this name in its CloudEvents.
 
-        ``cafile`` verifies the certificates of receivers (None: the system's authorities).
+        ``cafile`` has the authorities for the certificates of receivers (None: those of the
+        system).
         """
         self._rules = rules
         self._source = source
         self._tls = ssl.create_default_context(cafile=cafile)
 
     def post(self, delivery: Delivery, payload: Mapping[str, Any]) -> Outcome:
-        """Send a notification; return the outcome, also if sending fails."""
+        """Send a notification; return the outcome, which is a success or a failure."""
         body = event_body(delivery.notification, payload, self._source, self._rules.largest)
         headers = {
             "Content-Type": "application/cloudevents+json; charset=UTF-8",
@@ -84,7 +85,7 @@ class WebhookPoster:
         )
 
     def _send(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
-        """Post ``body``; return the status and Retry-After.
+        """Post ``body`` to ``url``; return the status and the header Retry-After of the response.
 
         Raises InvalidInput, OSError, ValueError, HTTPException.
         """
@@ -102,7 +103,10 @@ class WebhookPoster:
 
     @contextmanager
     def _connected(self, host: str, port: int, *, secure: bool) -> Iterator[socket.socket]:
-        """Yield a connection to a checked address; a timer cuts it at the time-out."""
+        """Yield a connection to an address of the host that is allowed.
+
+        A timer closes it at the time-out.
+        """
         deadline = time.monotonic() + self._rules.timeout
         with closing(self._connect(host, port, deadline)) as plain:
             connected = plain
@@ -142,7 +146,7 @@ class WebhookPoster:
         raise failure
 
     def _why(self, error: Exception) -> str:
-        """Return the reason of a failure, as the owner of the subscription reads it."""
+        """Return the reason of a failure in words for the owner of the subscription."""
         if isinstance(error, InvalidInput):
             return error.message
         if isinstance(error, TimeoutError):
@@ -159,11 +163,12 @@ class WebhookPoster:
 def event_body(
     notification: Notification, payload: Mapping[str, Any], source: str, largest: int
 ) -> bytes:
-    """Return a CloudEvent 1.0 as JSON, in structured mode, so that the signature covers all of it.
+    """Return a notification as a CloudEvent 1.0 in JSON.
 
-    ``sequence`` (a CloudEvents extension) is padded because receivers compare it as text. If the
-    event would have more than ``largest`` bytes, its data contains only the essential keys of the
-    payload, and ``"shortened": true``.
+    It is in structured mode, so that the signature covers all of it. ``sequence`` (a CloudEvents
+    extension) is padded with zeros, because receivers compare it as text. If the event would have
+    more than ``largest`` bytes, its data have only the essential keys of the payload, and
+    ``"shortened": true``.
     """
     event = {
         "specversion": "1.0",
@@ -183,7 +188,7 @@ def event_body(
 
 
 def signature(delivery: Delivery, secret: str, body: bytes) -> dict[str, str]:
-    """Return the headers with which a receiver verifies the sender, as in Standard Webhooks.
+    """Return the headers by which a receiver verifies the sender, as in Standard Webhooks.
 
     https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
     """
@@ -198,7 +203,7 @@ def signature(delivery: Delivery, secret: str, body: bytes) -> dict[str, str]:
 
 
 def for_config(conf: ConfigOpts, rules: WebhookRules) -> WebhookPoster:
-    """Return the webhook sender; raises Misconfigured."""
+    """Return the webhook sender for the configuration; raises Misconfigured."""
     options = conf.notifications
     try:
         return WebhookPoster(rules, options.publisher_id, options.webhook_cafile)
@@ -211,7 +216,7 @@ def _packed(event: Mapping[str, Any]) -> bytes:
 
 
 def _seconds(retry_after: str) -> float:
-    """Return the pause that a receiver requests; 0 for dates and invalid values."""
+    """Return the pause that a receiver requests in seconds; 0 for dates and invalid values."""
     return float(retry_after) if re.fullmatch(r"\d{1,9}", retry_after, re.ASCII) else 0.0
 
 

@@ -1,1 +1,1 @@
-"""Metrics and the context of log lines."""
+"""Metrics, and the ids that log lines contain (request, user, project, event, lease)."""

@@ -1,7 +1,8 @@
-"""Context of log lines: the request, user, project, event and lease that a thread works on.
+"""Context of log lines: the request, user, project, event and lease on which a thread works.
 
 The code sets the context when a request or an event begins. oslo.log adds it to each line of the
-thread until the context is cleared: as fields of JSON logs, else in brackets before the text.
+thread until the context is cleared. It is in fields of JSON logs, and in brackets before the text
+of other logs.
 """
 
 import re
@@ -20,7 +21,7 @@ _LEASE_ID = re.compile(r"[0-9a-f-]{36}")
 
 
 class LogContext(RequestContext):
-    """The ids that log lines of the thread contain. A new object replaces the thread's context."""
+    """The ids that the log lines of a thread contain. A new object replaces the old context."""
 
     def __init__(self, request_id: str = "", lease_id: str | None = None, **fields: Any) -> None:
         """Replace the context of this thread; without arguments, the new context is empty."""
@@ -29,19 +30,19 @@ class LogContext(RequestContext):
         self.event_id: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all ids, by the names that they have in JSON logs."""
+        """Return all ids, under the names that they have in JSON logs."""
         ids = {"lease_id": self.resource_uuid, "event_id": self.event_id}
         return {**super().to_dict(), **ids}
 
 
 def begin_request(request_id: str, global_id: str | None) -> None:
-    """Set the context of a new request, whose caller is not authenticated yet."""
+    """Set the context of log lines for a new request, whose caller is not authenticated yet."""
     valid_id = global_id if global_id and _GLOBAL_ID.fullmatch(global_id) else None
     LogContext(request_id, global_request_id=valid_id)
 
 
 def identified(user_id: str, project_id: str, lease_id: str | None) -> None:
-    """Add the authenticated caller and the lease in the URL to the current request's context."""
+    """Add the authenticated caller, and the lease in the URL, to the context of log lines."""
     context = get_current()
     if isinstance(context, LogContext):
         context.user_id, context.project_id = user_id, project_id
@@ -50,22 +51,23 @@ def identified(user_id: str, project_id: str, lease_id: str | None) -> None:
 
 
 def about_lease(lease_id: str) -> None:
-    """Add the lease that the current request creates to its context."""
+    """Add the lease that the current request creates to the context of log lines."""
     context = get_current()
     if isinstance(context, LogContext):
         context.resource_uuid = lease_id
 
 
 def forget() -> None:
-    """Clear the context of this thread."""
+    """Clear the context of log lines of this thread."""
     LogContext()
 
 
 @contextmanager
 def about(lease_id: str | None, event_id: str | None = None) -> Iterator[None]:
-    """Replace the context within the block by this lease and event; restore it afterwards.
+    """Set the context of log lines to this lease and event within the block.
 
-    The request id is ``event-ID`` if there is an event.
+    Afterwards, the previous context is restored. If there is an event, the request id is
+    ``event-ID``.
     """
     before = get_current()
     context = LogContext(f"event-{event_id}" if event_id else "", lease_id)

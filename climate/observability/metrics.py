@@ -1,9 +1,9 @@
-"""Prometheus metrics of a process: their definitions, and methods that record them.
+"""Prometheus metrics of a process: their definitions, and methods that record values.
 
 Label values come from bounded sets: event kinds, resource types, hardware classes, error codes,
 route templates. A name that a user chose is never a label value. Times are in seconds. Each runtime
-has one ``Metrics`` with its own registry. With PROMETHEUS_MULTIPROC_DIR set, processes that share
-the directory export combined metrics (prometheus-client's multiprocess mode).
+has one ``Metrics`` with its own registry. If PROMETHEUS_MULTIPROC_DIR is set, the processes that
+share this directory export combined metrics (prometheus-client's multiprocess mode).
 """
 
 import os
@@ -96,7 +96,7 @@ T = TypeVar("T")
 
 
 class Metrics:
-    """The metrics of one process."""
+    """The metrics of one process, with a method for each kind of measurement."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -117,48 +117,54 @@ class Metrics:
         self._call = lru_cache(maxsize=None)(self._calls.labels)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Record an HTTP request and its duration; ``route`` is a template, never a path."""
+        """Record an HTTP request and its duration. ``route`` is a template, never a path."""
         bounded = method if method in _METHODS else "other"
         self._requests.labels(bounded, route, str(status)).observe(seconds)
 
     def admission(self, request: str, outcome: str) -> None:
-        """Count a request to create or change a lease, by "admitted" or the code of its error."""
+        """Count a request to create or change a lease.
+
+        ``outcome`` is "admitted" or the code of its error.
+        """
         self._admissions.labels(request, outcome).inc()
 
     def conflict(self, reason: str) -> None:
-        """Count a transaction that runs again after a conflict."""
+        """Count a database transaction that runs again after a conflict."""
         self._conflicts.labels(reason).inc()
 
     def event(self, kind: str, outcome: str) -> None:
-        """Count an event by ``outcome``: claimed, done, retried or failed."""
+        """Count an event of a lease by ``outcome``: claimed, done, retried or failed."""
         self._event(label(kind), outcome).inc()
 
     def tried(self, kind: str, late: timedelta) -> None:
-        """Record how long after its due time an event was first attempted."""
+        """Record how long after its due time the first attempt of an event began."""
         self._late(label(kind)).observe(max(0.0, late.total_seconds()))
 
     def done(self, kind: str, late: timedelta) -> None:
-        """Count an event that is done.
+        """Count an event of a lease that is done.
 
-        For a start, also record how long after its start the lease became active.
+        If it is a start, also record how long after its start date the lease became active.
         """
         self.event(kind, "done")
         if kind == START:
             self._readiness.observe(max(0.0, late.total_seconds()))
 
     def started(self, hardware: str, outcome: str) -> None:
-        """Count a lease start by whether its hosts of the class ``hardware`` were ready in time."""
+        """Count the start of a lease with hosts of the class ``hardware``.
+
+        ``outcome`` states whether these hosts were ready in time.
+        """
         self._starts.labels(hardware, outcome).inc()
 
     def host_ready(self, hardware: str, early: float) -> None:
-        """Record how many seconds early (negative: late) a host became ready for its lease."""
+        """Record how many seconds before it was needed a host became ready (negative: late)."""
         self._early.labels(hardware).observe(early)
 
     @contextmanager
     def call(self, resource_type: str, action: str, waiting: type[Exception]) -> Iterator[None]:
-        """Measure the plug-in call in the block.
+        """Return a context that measures the plug-in call in its block.
 
-        The plug-in raises ``waiting`` if climate is to call it again later.
+        ``waiting`` is the exception that the plug-in raises if climate is to call it again later.
         """
         began, outcome = time.monotonic(), "failed"
         try:
@@ -172,16 +178,16 @@ class Metrics:
             calls.observe(time.monotonic() - began)
 
     def invariant(self, number: int, *, broken: bool) -> None:
-        """Set the gauge that says whether the invariant with this number is broken."""
+        """Set the metric that states whether the invariant with this number is broken."""
         self._broken.labels(str(number)).set(broken)
 
     def exposition(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(_exposed(self.registry))
 
 
 class HasMetrics(Protocol):
-    """The only part of a runtime that ``counted`` needs."""
+    """Interface of the first argument of functions that ``counted`` decorates."""
 
     @property
     def metrics(self) -> Metrics:
@@ -194,10 +200,10 @@ R = TypeVar("R", bound=HasMetrics)
 def counted(
     request: str,
 ) -> Callable[[Callable[Concatenate[R, P], T]], Callable[Concatenate[R, P], T]]:
-    """Return a decorator of use cases that admit leases: it counts their outcomes.
+    """Return a decorator that counts the outcomes of a use case which admits leases.
 
-    ``request`` is the value of the metric's label. An error with ``is_retried`` is not counted,
-    because the caller tries again.
+    ``request`` is the value of the metric's label. If an error has the attribute ``is_retried``, it
+    is not counted, because the caller tries again.
     """
 
     def decorate(use_case: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
@@ -218,12 +224,12 @@ def counted(
 
 
 def label(kind: str) -> str:
-    """Return the label of an event kind: the kind if it is climate's, else "user"."""
+    """Return the label for a kind of event: the kind if climate defines it, else "user"."""
     return kind if kind in OWN_KINDS else "user"
 
 
 def is_shared() -> bool:
-    """Return whether processes export combined metrics; ``state`` then adds no gauges."""
+    """Return whether several processes export combined metrics."""
     return "PROMETHEUS_MULTIPROC_DIR" in os.environ
 
 
@@ -264,9 +270,9 @@ class Exporter:
 
 
 def state(registry: CollectorRegistry, name: str, text: str, read: Callable[[], Any]) -> None:
-    """Add a gauge whose value ``read`` returns whenever Prometheus reads the metrics.
+    """Add a metric whose value ``read`` returns whenever Prometheus reads the metrics.
 
-    Does nothing if processes share metrics.
+    Does nothing if several processes export combined metrics.
     """
     if not is_shared():
         Gauge(name, text, registry=registry).set_function(read)

@@ -21,18 +21,16 @@ marked "Idempotent" must succeed without further effect if their work is already
 """
 
 import abc
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
 
-from marshmallow import EXCLUDE, Schema, fields, missing, post_load
+from marshmallow import EXCLUDE, Schema, missing, post_load
 
-from climate.core.errors import Conflict, InvalidQuery
+from climate.core.errors import Conflict
 from climate.core.lease.model import Granted, Inventory, Lease, Reservation, Resource
-from climate.core.matching.extra_specs import read
 from climate.core.matching.requirement import Requirement
 
 # ``with turn("name"):`` holds the advisory lock of this name. At most one thread of all climate
@@ -123,10 +121,7 @@ class HeldReservation:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedState:
-    """The state that the cloud should have for one resource type, according to the database.
-
-    An audit compares it with the cloud.
-    """
+    """The state that the cloud should have for one resource type; an audit compares both."""
 
     #: The registered resources of the type.
     registered: Sequence[Resource]
@@ -144,11 +139,9 @@ class ExpectedState:
 
     @property
     def known(self) -> set[str]:
-        """The ids of reservations whose objects the cloud may have.
+        """The ids of reservations whose objects the cloud may have, for instance running ones.
 
-        These are the ids in ``running``, ``changing`` and ``elsewhere``. Objects of other
-        reservations are leftovers, except those that ``prepare`` created for reservations in
-        ``awaited``.
+        Objects of others are leftovers, except what ``prepare`` created for those in ``awaited``.
         """
         running = {held.reservation.id for held in self.running}
         return running.union(self.changing, self.elsewhere)
@@ -157,8 +150,8 @@ class ExpectedState:
 class NotYet(Exception):
     """Raised if the cloud has not finished; the message states what the call waits for.
 
-    The manager repeats the call after about a second. It counts no failure until ten minutes after
-    the first call.
+    The manager calls again after about a second. Ten minutes after the first call it counts a
+    failure.
     """
 
 
@@ -186,8 +179,7 @@ class DefaultingSchema(RequestSchema):
 class ResourcePlugin(abc.ABC):
     """A resource type: validates requests, hands resources over to projects and reclaims them.
 
-    In all methods, ``params`` are the parameters that ``schema`` has validated and ``look_up`` has
-    completed.
+    ``params`` are always parameters that ``schema`` has validated and ``look_up`` has completed.
     """
 
     #: The name of the type in requests, such as ``physical:host``.
@@ -223,6 +215,11 @@ class ResourcePlugin(abc.ABC):
     #: Whether climate calls ``look_up`` and ``members`` also when a user changes a reservation.
     #: Otherwise it calls them only for new reservations.
     looks_up_changes: ClassVar[bool] = False
+
+    @property
+    def type_of_resources(self) -> str:
+        """The type of the resources that reservations of this type are on."""
+        return self.resources_type or self.resource_type
 
     def look_up(self, params: Mapping[str, Any], _requester: Requester) -> Mapping[str, Any]:
         """Return ``params``, completed with the cloud's data about the objects that they name.
@@ -264,18 +261,15 @@ class ResourcePlugin(abc.ABC):
     def discard(  # noqa: B027 - optional: most types prepare nothing
         self, lease: Lease, reservation: Reservation
     ) -> None:
-        """Delete the objects that ``prepare`` created for a lease that was not confirmed.
-
-        Idempotent.
+        """Delete what ``prepare`` created for a lease that was not confirmed. Idempotent.
 
         ``prepare`` may have failed halfway, or climate may not have called it.
         """
 
     def preview_details(self, _reservation_id: str) -> Mapping[str, Any]:
-        """Return the details that users see until ``start`` returns others. Pure.
+        """Return details known before ``start``, such as a derived id; users see them till then.
 
-        They contain what is known before ``start``, such as an id that is derived from the
-        reservation's id.
+        Pure.
         """
         return {}
 
@@ -318,10 +312,7 @@ class ResourcePlugin(abc.ABC):
     def before_end(  # noqa: B027 - optional: most types have nothing to do
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> None:
-        """Do what the user has requested for the time shortly before the end. Idempotent.
-
-        For instance, save images of the servers.
-        """
+        """Do what the user wants done shortly before the end, such as save images. Idempotent."""
 
     def enroll(self, external_id: str) -> None:  # noqa: B027 - optional
         """Close a registered resource, such as a host, so that no project can use it. Idempotent.
@@ -332,10 +323,7 @@ class ResourcePlugin(abc.ABC):
         """
 
     def withdraw(self, external_id: str) -> None:  # noqa: B027 - optional
-        """Open a resource to all projects again, because its registration ends. Idempotent.
-
-        No reservation has the resource.
-        """
+        """Open a resource, which no reservation has, to all projects again. Idempotent."""
 
     def disable_service(self, external_id: str) -> None:
         """Prevent new servers on a free host that climate is about to power off. Idempotent.
@@ -371,10 +359,7 @@ class ResourcePlugin(abc.ABC):
 
     @abc.abstractmethod
     def inventory(self) -> Iterable[DiscoveredResource]:
-        """Return all resources of this type in the cloud that an operator can register.
-
-        The result includes resources that are registered already, or not usable at present.
-        """
+        """Return all resources in the cloud that an operator can register or has registered."""
 
     def refresh(self, _registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
         """Return the present state of at least the registered resources, by default of all.
@@ -412,57 +397,3 @@ def run_all(*steps: Callable[[], object]) -> None:
 #: Values of the request parameters ``on_start`` (first line) and ``on_end`` (second line).
 CREATE, NOTHING = "create", "nothing"
 DELETE, KEEP = "delete", "keep"
-
-
-def titled(title: str, description: str = "", **more: Any) -> dict[str, Any]:
-    """Return the metadata of a field, from which clients generate forms.
-
-    ``more`` are keywords of JSON Schema: ``minimum``, ``maximum`` or ``enum`` for rules that are no
-    validators of the field, ``readOnly`` for values that ``look_up`` sets, ``writeOnly`` for values
-    that no answer contains because they may be secret.
-    """
-    return {"title": title, **({"description": description} if description else {}), **more}
-
-
-class WholeNumber(fields.Integer):
-    """A field for an integer >= 0 in decimal text, or any integer as a JSON number.
-
-    Command lines send text, such as ``"1"``. Rejects ``1.5`` and booleans.
-    """
-
-    def _validated(self, value: Any) -> int:  # noqa: ANN401 - marshmallow's signature
-        if isinstance(value, bool | float):
-            raise self.make_error("invalid", input=value)
-        if isinstance(value, str) and not value.strip().isdecimal():
-            raise self.make_error("invalid", input=value)
-        return super()._validated(value)
-
-
-#: Bytes of the text of an expression: climate stores it with the lease.
-MAX_EXPRESSION = 64 * 1024
-
-
-class Expression(fields.Field[str]):
-    """A field for a property expression or extra specs, as text or JSON. Its output is text."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        form = {"type": ["string", "array", "object"], "format": "property-expression"}
-        super().__init__(**{**kwargs, "metadata": {**form, **kwargs.get("metadata", {})}})
-
-    def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> str:  # noqa: ANN401
-        if value is None:
-            return ""
-        text = value if isinstance(value, str) else json.dumps(value)
-        try:
-            _check_length(text)
-            read(value)
-        except InvalidQuery as error:
-            raise InvalidQuery(f"{error.message} (in {self.name})") from None
-        return text
-
-
-def _check_length(text: str) -> None:
-    if (length := len(text.encode())) > MAX_EXPRESSION:
-        raise InvalidQuery(
-            f"An expression has at most {MAX_EXPRESSION} bytes, this one has {length}"
-        )

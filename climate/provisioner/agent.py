@@ -1,7 +1,8 @@
-"""The provisioner: polls climate's API for tasks, and runs those whose node is in its nodes file.
+"""The provisioner's main loop: it polls climate's API for tasks and runs them.
 
-It runs a bounded number of tasks, each in a thread. Several provisioners can have the same nodes:
-a claim in climate's database gives each task to a single provisioner.
+It runs only tasks whose node is in its nodes file, each in a thread, and a limited number at a
+time. Several provisioners can have the same nodes: a claim in climate's database gives each task to
+only one provisioner.
 """
 
 import logging
@@ -30,7 +31,7 @@ _GRACE = 30.0
 
 
 class Provisioner:
-    """Polls for tasks and runs them in threads."""
+    """Polls climate for tasks (preparations and shutdowns), and runs them in threads."""
 
     def __init__(
         self,
@@ -40,9 +41,9 @@ class Provisioner:
         claim_timeout: int,
         shutdown_pause: float,
     ) -> None:
-        """Read ``file``. Raises InvalidNodeConfig.
+        """Read the nodes file ``file``. Raises InvalidNodeConfig.
 
-        Polls for shutdowns are at least ``shutdown_pause`` seconds apart.
+        Queries for shutdowns are at least ``shutdown_pause`` seconds apart.
         """
         self._tools = tools
         self._file = file
@@ -58,9 +59,10 @@ class Provisioner:
         self.nodes = self._read()
 
     def run(self, stopping: threading.Event, pause: float) -> None:
-        """Poll and run tasks until ``stopping`` is set, then release the claims of running tasks.
+        """Poll and run tasks until ``stopping`` is set; then release the claims of running tasks.
 
-        ``pause`` is the time between two polls in seconds; the time of a long poll counts.
+        ``pause`` is the time between two polls in seconds. The time of a long poll counts towards
+        it.
         """
         LOG.info("%s provisions %s node(s)", self._owner, len(self.nodes))
         self._stopping = stopping  # so that tasks stop even during a long poll
@@ -78,9 +80,10 @@ class Provisioner:
             thread.join(max(until - time.monotonic(), 0.0))
 
     def poll(self) -> float:
-        """Start waiting tasks as long as workers are free. Raises ApiUnavailable.
+        """Query climate for tasks, and start them as long as workers are free.
 
-        Return the seconds of a long poll without tasks, or 0 if there were any.
+        Returns the seconds that a long poll waited in vain, or 0 if there were tasks. Raises
+        ApiUnavailable.
         """
         self.nodes = self._reread()
         self._running = {id_: thread for id_, thread in self._running.items() if thread.is_alive()}
@@ -92,7 +95,7 @@ class Provisioner:
         return 0.0 if self._start_tasks(PREPARATIONS, _LONG_POLL) else time.monotonic() - now
 
     def _start_tasks(self, noun: str, wait: int = 0) -> bool:
-        """Start tasks while workers are free; return whether climate listed any."""
+        """Start tasks while workers are free; return whether climate listed any tasks."""
         is_idle = True
         for task in self._tools.climate.claimable(noun, wait):
             is_idle = False
@@ -103,7 +106,7 @@ class Provisioner:
         return not is_idle
 
     def _wait(self, seconds: float) -> None:
-        """Wait for up to ``seconds``, or until ``wake`` or ``_stopping`` is set."""
+        """Wait up to ``seconds``, or until ``wake`` or ``_stopping`` is set."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self._stopping.is_set():
             if self.wake.wait(min(0.2, seconds)):
@@ -127,7 +130,10 @@ class Provisioner:
             LOG.exception("the task for %s failed; its claim will expire", node.name)
 
     def _reread(self) -> Mapping[str, Node]:
-        """Return the nodes; reread a changed file, and keep the old nodes if it is invalid."""
+        """Return the nodes of the nodes file; read it again if it has changed.
+
+        If the changed file is invalid, keep the previous nodes.
+        """
         try:
             return self._read() if self._file.stat().st_mtime != self._read_at else self.nodes
         except (OSError, InvalidNodeConfig) as error:

@@ -1,9 +1,12 @@
 """Checks whether a node that is powered on is usable. Each check has a timeout.
 
-A node's ``check`` is a table with a ``kind`` and its keys. ``none``: power is enough. ``tcp``:
-``host`` accepts connections at ``port``. ``http``: ``url`` answers with a status below 400.
-``command``: ``program``, a list of words, exits with 0. ``service``: climate has seen the cloud
-report the host as up since the node was powered on.
+The ``check`` of a node in the nodes file is a table with a ``kind`` and the keys of this kind:
+
+- ``none``: the node is usable if it has power.
+- ``tcp``: it is usable if ``host`` accepts connections at ``port``.
+- ``http``: it is usable if ``url`` answers with a status below 400.
+- ``command``: it is usable if ``program``, a list of words, exits with 0.
+- ``service``: it is usable if the cloud has reported it as up since it was powered on.
 """
 
 import socket
@@ -24,7 +27,7 @@ _ERRORS = 400
 
 
 def is_usable(node: Node, task: NodeTask, climate: ClimateClient, since: datetime) -> bool:
-    """Tell whether a node that was powered on at ``since`` is usable now."""
+    """Return whether a node that was powered on at ``since`` is usable now."""
     kind = node.check.get("kind", "none")
     if kind == "service":
         try:

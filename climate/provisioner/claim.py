@@ -1,4 +1,4 @@
-"""The claim on a task: renewed while the provisioner works, abandoned when it may be lost."""
+"""A provisioner's claim on a task: renewed during the work, and abandoned if it may be lost."""
 
 import logging
 import threading
@@ -15,13 +15,13 @@ _RETRY = 2.0
 
 
 class Stopped(Exception):
-    """The process stops, so the task must release its claim."""
+    """Raised if the process stops, so that the task must release its claim."""
 
 
 class Claim:
-    """The claim of one thread on a task.
+    """The claim of one thread on a task (a preparation or shutdown).
 
-    It is valid for ``seconds`` after each renewal. If climate cannot be reached for so long,
+    The claim is valid for ``seconds`` after each renewal. If climate cannot be reached for so long,
     another provisioner may have claimed the task. Then the claim counts as lost, and the thread
     changes nothing more.
     """
@@ -42,7 +42,7 @@ class Claim:
         self.attempt = 0
 
     def acquire(self) -> None:
-        """Acquire or renew the claim. Raises ClaimLost, ApiUnavailable."""
+        """Acquire the claim, or renew it. Raises ClaimLost, ApiUnavailable."""
         requested_at = time.monotonic()
         answer = self._report(state="accepted", claim_seconds=self._seconds)
         self.attempt = answer["attempt"]
@@ -60,7 +60,10 @@ class Claim:
                 return
 
     def finish(self, state: str, **values: Any) -> None:
-        """Report the result; retry until climate has it or the process stops. Raises ClaimLost."""
+        """Report the result; retry until climate has received it. Raises ClaimLost.
+
+        If the process stops, the method returns without success.
+        """
         while True:
             try:
                 self._report(state=state, **values)
@@ -72,7 +75,7 @@ class Claim:
                 return
 
     def release(self) -> None:
-        """Release the claim, or let it expire if climate cannot be reached."""
+        """Release the claim. If climate cannot be reached, let it expire."""
         try:
             self._report(state="wanted")
         except (ClaimLost, ApiUnavailable) as error:
@@ -94,9 +97,9 @@ class Claim:
 
 
 def run_claimed(claim: Claim, action: Callable[[], None]) -> None:
-    """Acquire a claim and run ``action``. Release the claim if the process stops.
+    """Acquire a claim and run ``action``. If the process stops, release the claim.
 
-    If the claim is lost or climate does not answer, log that and do nothing more.
+    If the claim is lost or climate does not answer, log this and do nothing more.
     """
     node, noun = claim.task.node, claim.task.noun
     try:

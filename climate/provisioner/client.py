@@ -1,4 +1,4 @@
-"""Client for the tasks of climate's API: list them, and report their progress."""
+"""Client for climate's API: lists the tasks of provisioners, and reports their progress."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -19,16 +19,20 @@ _LONGEST_REASON = 300
 
 
 class ApiUnavailable(Exception):
-    """The API did not answer, or answered with an error or no JSON. Retry."""
+    """Raised if the API does not answer, or answers with an error or no JSON. Retry later."""
 
 
 class ClaimLost(Exception):
-    """The task is over, or another provisioner has its claim."""
+    """Raised if the task is over, or another provisioner has claimed it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTask:
-    """A node to prepare or to shut down (``noun``), or to power on again (state ``waking``)."""
+    """A task on a node.
+
+    ``noun`` is the kind of the task: preparations or shutdowns. If the state of a shutdown is
+    ``waking``, the node is to be powered on again.
+    """
 
     id: str
     node: str
@@ -38,17 +42,17 @@ class NodeTask:
 
 
 class ClimateClient:
-    """Client for the API whose root, without a version, is ``url``. Threads can share it."""
+    """A client for climate's API. Thread-safe. ``url`` is its root, without a version."""
 
     def __init__(self, session: Session, url: str) -> None:
         self._session = session
         self._url = url.rstrip("/")
 
     def claimable(self, noun: str, wait: int = 0) -> Iterator[NodeTask]:
-        """Yield the unclaimed tasks of the collection ``noun``, most urgent first.
+        """Yield the tasks of the kind ``noun`` that can be claimed, the most urgent first.
 
-        If there are none, wait up to ``wait`` seconds, if the API has capacity for long polling.
-        Raises ApiUnavailable.
+        If there are none, wait up to ``wait`` seconds for a task, provided that the API has
+        capacity for long polling. Raises ApiUnavailable.
         """
         page = self._first(noun, wait)
         while page:
@@ -69,11 +73,17 @@ class ClimateClient:
         return self._request("GET", path)
 
     def report(self, task: NodeTask, **values: Any) -> Mapping[str, Any]:
-        """Report progress; return the task from the answer. Raises ClaimLost, ApiUnavailable."""
+        """Report the progress of a task; return the task as the API answers it.
+
+        Raises ClaimLost, ApiUnavailable.
+        """
         return dict(self._request("POST", f"/v2/{task.noun}/{task.id}/report", values))
 
     def is_up(self, resource_id: str, since: datetime) -> bool:
-        """Tell whether the cloud saw a host up at or after ``since``; raises as ``report`` does."""
+        """Return whether the cloud reported a host as up at or after ``since``.
+
+        Raises the errors of ``report``.
+        """
         readiness = self._request("GET", f"/v2/resources/{resource_id}/readiness")
         seen_at = readiness["seen_at"]
         return bool(readiness["up"]) and datetime.fromisoformat(seen_at) >= since

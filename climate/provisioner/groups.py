@@ -1,4 +1,4 @@
-"""Limits on powering on: a rack or a PDU allows only a few nodes at once."""
+"""Limits on powering on: a rack or a PDU allows only a few nodes at a time."""
 
 import threading
 import time
@@ -11,7 +11,10 @@ _RETRY = 0.2
 
 
 class Groups:
-    """Limits of this process: ``limit`` nodes per group at once, ``pause`` seconds apart."""
+    """The limits of this process on powering on the nodes of a group, such as a rack.
+
+    At most ``limit`` nodes per group power on at once, and at least ``pause`` seconds apart.
+    """
 
     def __init__(
         self, limit: int, pause: float, clock: Callable[[], float] = time.monotonic
@@ -23,9 +26,10 @@ class Groups:
 
     @contextmanager
     def slot(self, names: Collection[str], wait: Callable[[float], object]) -> Iterator[None]:
-        """Hold a slot in each of the groups; until all are free, call ``wait(seconds)`` repeatedly.
+        """Return a context that holds a slot in each of the groups ``names``.
 
-        Acquires all slots together or none, so that there is no deadlock.
+        Until all of them have a free slot, it calls ``wait(seconds)`` repeatedly. It acquires all
+        slots together, so that there is no deadlock.
         """
         while not self._take(names):
             wait(_RETRY)

@@ -37,15 +37,15 @@ BOOT_DEVICES = ("disk", "pxe", "cdrom")
 
 
 class InvalidNodeConfig(Exception):
-    """The nodes file, or a password that it names, is invalid."""
+    """Raised if the nodes file, or a password that it names, is invalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """The access data of one node.
+    """The access data of one node, from the nodes file.
 
-    ``groups`` (racks, PDUs) limit how many nodes power on at once. ``check`` configures how to find
-    out whether the node is usable. ``options`` are specific to the driver. The driver sets
+    ``groups`` (racks, PDUs) limit how many nodes power on at once. ``check`` states how to find out
+    whether the node is usable. ``options`` are specific to the driver. The driver sets
     ``boot_device`` before it powers the node on.
     """
 
@@ -62,7 +62,10 @@ class Node:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def password(self) -> str:
-        """Return the password, "" if none is configured. Raises InvalidNodeConfig if unreadable."""
+        """Return the password, or an empty text if none is configured.
+
+        Raises InvalidNodeConfig if it cannot be read.
+        """
         if self.password_env:
             if self.password_env not in os.environ:
                 raise InvalidNodeConfig(
@@ -110,7 +113,10 @@ class _NodeSchema(Schema):
 
 
 def read(path: Path) -> Mapping[str, Node]:
-    """Return the nodes of a file by name. Raises InvalidNodeConfig with all errors."""
+    """Return the nodes in a nodes file by name.
+
+    Raises InvalidNodeConfig, which lists all errors.
+    """
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Preparation of one node: power it on, wait until it is usable, report the result."""
+"""Preparation of one node: power it on, wait until it is usable, report the result to climate."""
 
 import logging
 import time
@@ -23,12 +23,12 @@ _CHECK_AGAIN = 1.0
 
 
 class NotUsable(Exception):
-    """A node is powered on, but did not become usable in time."""
+    """Raised if a node is powered on, but did not become usable in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """The dependencies of preparations and shutdowns; time limits are seconds."""
+    """The objects and time limits (in seconds) that preparations and shutdowns need."""
 
     climate: ClimateClient
     drivers: Mapping[str, PowerDriver]
@@ -39,7 +39,7 @@ class Tools:
 
 
 def prepare(tools: Tools, node: Node, claim: Claim) -> None:
-    """Get the node of a claim ready, and report the result. Raises ClaimLost, Stopped."""
+    """Get the node of a claimed task ready, and report the result. Raises ClaimLost, Stopped."""
     seconds: dict[str, float] = {}
     try:
         cold = get_ready(tools, node, claim, seconds)
@@ -52,9 +52,9 @@ def prepare(tools: Tools, node: Node, claim: Claim) -> None:
 
 
 def get_ready(tools: Tools, node: Node, claim: Claim, seconds: dict[str, float]) -> bool:
-    """Power a node on and wait until it is usable; return whether it was off.
+    """Power a node on and wait until it is usable; return whether it was off before.
 
-    Write the duration of each phase into ``seconds``. Raises PowerError, InvalidNodeConfig,
+    Writes the duration of each phase into ``seconds``. Raises PowerError, InvalidNodeConfig,
     NotUsable, ClaimLost, Stopped.
     """
     began = time.monotonic()
@@ -77,7 +77,10 @@ def get_ready(tools: Tools, node: Node, claim: Claim, seconds: dict[str, float])
 
 
 def _power_on(tools: Tools, node: Node, claim: Claim) -> bool:
-    """Power a node on; retry if its controller does not answer. Raises PowerError."""
+    """Power a node on; return whether it was off before.
+
+    If its controller does not answer, retry a few times. Raises PowerError.
+    """
     driver = tools.drivers[node.driver]
     for attempt in range(1, _ATTEMPTS + 1):
         try:

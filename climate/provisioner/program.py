@@ -1,4 +1,4 @@
-"""An operator's program, run in a process group of its own."""
+"""Runs an operator's program in a process group of its own."""
 
 import os
 import signal
@@ -12,9 +12,10 @@ _KILL_WAIT = 1.0
 
 @contextmanager
 def running(words: Sequence[str], streams: int) -> Iterator["subprocess.Popen[str]"]:
-    """Start a program, without a shell; if it runs at the end of the block, kill its process group.
+    """Start a program, without a shell, and yield its process.
 
-    ``streams`` is PIPE or DEVNULL. Raises OSError if the program cannot be started.
+    If the program still runs at the end of the block, kill its process group. ``streams`` is PIPE
+    or DEVNULL, for its input and output. Raises OSError if the program cannot be started.
     """
     process = subprocess.Popen(  # noqa: S603 - configured by the operator, without a shell
         words,

@@ -1,8 +1,9 @@
-"""Shutdown of one node: shut its system down, or else cut its power, and report the result.
+"""Shutdown of one node: power it off, and report the result to climate.
 
-If climate cancels a shutdown, the provisioner powers the node on again. A provisioner process may
-be paused for so long that a lease has the node by now. Therefore it renews its claim right before
-each request to shut down the system or to cut the power.
+First the node's operating system is shut down. If that fails, the power is cut. If climate cancels
+a shutdown, the provisioner powers the node on again. A provisioner process may be paused for so
+long that a lease has the node by now. Therefore it renews its claim right before each request to
+shut down the system or to cut the power.
 """
 
 import logging
@@ -17,11 +18,12 @@ LOG = logging.getLogger(__name__)
 
 
 def shut_down(tools: Tools, node: Node, claim: Claim) -> None:
-    """Power the node of a claim off, or on again (state ``waking``), and report the result.
+    """Power the node of a claimed task off, and report the result.
 
-    Report a failure to power off only if no attempt can have changed the node's power: the node
-    stays on. Otherwise let the claim expire, so that a provisioner retries. Until then climate must
-    not prepare the node, because it may go off at any moment. Raises ClaimLost, Stopped,
+    If the state of the task is ``waking``, power the node on again instead. If powering off fails
+    and no attempt can have changed the node's power, report that the node stays on. After any other
+    failure, let the claim expire, so that a provisioner retries. Until then, climate must not
+    prepare the node, because it may go off at any moment. Raises ClaimLost, Stopped,
     ApiUnavailable.
     """
     if claim.task.state == "waking":
@@ -55,7 +57,7 @@ def _wake(tools: Tools, node: Node, claim: Claim) -> None:
 
 
 def _power_off(tools: Tools, driver: PowerDriver, node: Node, claim: Claim) -> bool:
-    """Power a node off; tell whether it is off. Raises ClaimLost, Stopped, ApiUnavailable."""
+    """Power a node off; return whether it is off. Raises ClaimLost, Stopped, ApiUnavailable."""
     try:
         if tools.shutdown_timeout and _shut_down_system(tools, driver, node, claim):
             return True
@@ -70,7 +72,10 @@ def _power_off(tools: Tools, driver: PowerDriver, node: Node, claim: Claim) -> b
 
 
 def _shut_down_system(tools: Tools, driver: PowerDriver, node: Node, claim: Claim) -> bool:
-    """Shut the node's system down; tell whether it is off. Raises like ``_power_off``."""
+    """Shut the operating system of a node down; return whether the node is off.
+
+    Raises the errors of ``_power_off``.
+    """
     claim.acquire()
     try:
         driver.shut_down(node)

@@ -112,6 +112,7 @@ _READ = [
     "/v2/resources?limit=1000&bookings=true&sort=name&q=host&state=ready",
     "/v2/resources/{1}/bookings?limit=1000",
     "/v2/resource-types/physical:host/properties",
+    "/v2/managers",
 ]
 
 

@@ -1,4 +1,4 @@
-"""The route table of v2. climate serves these routes and documents them from the same rows."""
+"""The table of all v2 routes. The OpenAPI document is generated from the same rows."""
 
 from datetime import date
 from functools import lru_cache
@@ -11,7 +11,7 @@ from climate.api import discovery
 from climate.api.call import Answer, Api
 from climate.api.route import Route
 from climate.api.v2 import me
-from climate.api.v2.capacity import availability, calendar, calendar_schemas
+from climate.api.v2.capacity import availability, calendar, calendar_schemas, utilisation
 from climate.api.v2.capacity import schemas as capacity_schemas
 from climate.api.v2.documentation import page
 from climate.api.v2.documentation.examples import examples
@@ -23,6 +23,7 @@ from climate.api.v2.leases import views as lease_views
 from climate.api.v2.notifications import schemas as notification_schemas
 from climate.api.v2.notifications import subscriptions
 from climate.api.v2.notifications import views as notification_views
+from climate.api.v2.operations import managers, overdue_events
 from climate.api.v2.provisioning import readiness, tasks
 from climate.api.v2.provisioning import schemas as provisioning_schemas
 from climate.api.v2.resources import resource_types
@@ -128,7 +129,13 @@ ROUTES = [
           query=calendar_schemas.CalendarQuery,
           answers={200: calendar_schemas.Calendar, 304: None},
           request_headers=("If-None-Match",), response_headers=("ETag",)),
-    Route("GET", "/v2/limits", limits.show_limits, "limits:get", answers={200: limits.Limits}),
+    Route("GET", "/v2/calendar/changes", calendar.changes, "calendar:get",
+          query=calendar_schemas.ChangesQuery, answers={200: calendar_schemas.Changes},
+          own_errors=(TooManyFollowers,)),
+    Route("GET", "/v2/utilisation", utilisation.index, "utilisation:get",
+          query=utilisation.Query, answers={200: utilisation.Utilisation}),
+    Route("GET", "/v2/limits", limits.show_limits, "limits:get", query=limits.LimitsQuery,
+          answers={200: (limits.Limits, limits.LimitsWithLeases)}),
 
     Route("GET", "/v2/notifications", notification_views.index, "notifications:get",
           query=notification_schemas.NotificationQuery,
@@ -182,6 +189,10 @@ ROUTES = [
     Route("POST", "/v2/shutdowns/<shutdown_id>/report", tasks.report_shutdown, "shutdowns:report",
           body=provisioning_schemas.ShutdownReport, answers={200: provisioning_schemas.Shutdown},
           own_errors=(Conflict,)),
+
+    Route("GET", "/v2/managers", managers.index, "managers:get", answers={200: managers.Managers}),
+    Route("GET", "/v2/overdue-events", overdue_events.index, "events:get",
+          query=overdue_events.OverdueQuery, answers={200: overdue_events.OverduePage}),
 
     Route("GET", "/v2/readiness/energy", readiness.saved, "readiness:get",
           query=provisioning_schemas.SummaryQuery, answers={200: provisioning_schemas.Energy}),

@@ -8,12 +8,13 @@ without a zone. There, each reservation lists the ``allocations`` that it has or
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.model import NOT_NOTIFIED, NOT_SHOWN, Event, Lease, Reservation, Resource
+from climate.core.window import Window
 
 # A list of leases contains few different times, and formatting one is slow.
 _cached = lru_cache(maxsize=1024)
@@ -121,6 +122,18 @@ def payload(lease: Lease, extra: Mapping[str, Any] | None = None) -> dict[str, A
         for name in NOT_NOTIFIED & reservation.keys():
             del reservation[name]
     return {"lease_id": body.pop("id"), **body, **(extra or {})}
+
+
+def window(payload: Mapping[str, Any]) -> Window | None:
+    """Return the window of the lease in a notification's payload; None if it has no lease."""
+    if "start_date" not in payload:
+        return None
+    return Window(_moment(payload["start_date"]), _moment(payload["end_date"]))
+
+
+@_cached
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 def enforcement_body(lease: Lease, resources: Mapping[str, Sequence[Resource]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Records of who holds which resource: the resources of a lease, the bookings of a resource."""
+"""Records of the resources of a lease, and of the bookings of a resource."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from climate.core.provisioning.host_state import HostState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldResource:
-    """A resource that a reservation holds or will hold in ``[start, busy_until)``.
+    """A resource that a reservation has, now or later, in ``[start, busy_until)``.
 
-    The window includes cleaning time. ``amounts`` is by resource class; it is empty if the
+    The window includes cleaning time. ``amounts`` is by resource class. It is empty if the
     reservation has the whole resource.
     """
 
@@ -27,10 +27,10 @@ class HeldResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseResource:
-    """A resource of a lease, as its owner sees it.
+    """A resource of a lease, as the owner of the lease sees it.
 
-    ``state`` and ``ready_at`` are about the preparation for this lease: ``ready_at`` is None until
-    a provisioner has prepared the host. ``end`` is the end of the lease.
+    ``state`` is its state in view of this lease. ``ready_at`` is when a provisioner had prepared
+    the host for it (None: not yet). ``end`` is the end of the lease.
     """
 
     held: HeldResource
@@ -47,15 +47,16 @@ class LeaseResource:
 
     @property
     def id(self) -> str:
-        """The id of the reservation, which decides the order of resources with equal names."""
+        """The id of the reservation, which decides the order of resources with the same name."""
         return self.held.reservation_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booking:
-    """A reservation's hold of a resource, with its lease, for operators.
+    """A booking of a resource by a reservation, with the lease of the reservation.
 
-    The lease has the resource from ``start`` to ``end``; cleaning lasts until ``busy_until``.
+    Only operators see it. The lease has the resource from ``start`` to ``end``. Cleaning lasts
+    until ``busy_until``.
     """
 
     lease_id: str
@@ -72,5 +73,5 @@ class Booking:
 
     @property
     def id(self) -> str:
-        """The id of the reservation, which decides the order of bookings with equal starts."""
+        """The id of the reservation, which decides the order of bookings with the same start."""
         return self.reservation_id

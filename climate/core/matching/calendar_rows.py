@@ -1,4 +1,4 @@
-"""The rows of a calendar and their bookings, as the database returns them to a viewer."""
+"""The rows of a calendar (one per resource) and their bookings, as the database returns them."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,10 +8,10 @@ from climate.core.matching.query import Query
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFilter:
-    """Which resources are rows of a calendar, and their order.
+    """Which resources are the rows of a calendar, and in which order.
 
-    ``part`` is a part of the name, in any case. With ``group_by``, a property, rows are in the
-    order of its values; resources without it come last.
+    ``part`` is a part of the name, in upper or lower case. If ``group_by`` names a property, rows
+    are sorted by its values. Resources without the property come last.
     """
 
     resource_type: str
@@ -23,7 +23,10 @@ class RowFilter:
 
 @dataclass(frozen=True, slots=True)
 class ListedRow:
-    """A resource as a row of a calendar; ``group`` is the value of the property to group by."""
+    """A resource as a row of a calendar.
+
+    If the rows are grouped by a property, ``group`` is its value.
+    """
 
     id: int
     name: str
@@ -34,9 +37,10 @@ class ListedRow:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rows with the same value of a property; ``first`` is the offset of its first row.
+    """The rows of a calendar that have the same value of a property.
 
-    ``free_now`` counts resources that are bookable and that nothing occupies now.
+    ``first`` is the offset of the first of them. ``free_now`` is the number of resources that can
+    be booked and that nothing occupies now.
     """
 
     name: str | None
@@ -60,10 +64,10 @@ class VisibleLease:
 
 @dataclass(frozen=True, slots=True)
 class BookedSpan:
-    """An allocation that overlaps a window.
+    """An allocation of a resource that overlaps the window of a calendar.
 
-    ``lease`` is None if the viewer may not see it, or if it is deleted (``is_deleted``).
-    ``is_held``: a service has not decided about the lease yet.
+    ``lease`` is None if the viewer may not see the lease, or if it is deleted (``is_deleted``).
+    ``is_held`` means that the lease waits for the decision of a service.
     """
 
     resource_id: int

@@ -1,8 +1,9 @@
-"""How a calendar shows what a resource is occupied by: intervals, and buckets. Pure.
+"""What a calendar shows for a resource: intervals in which it is occupied, or buckets. Pure.
 
-Times are whole seconds from the start of the calendar's window. Bookings of leases that the viewer
-may not see have no lease. They are merged where they touch, so that no edge tells two of them
-apart.
+A bucket is a fixed span, for which the calendar shows how much of the resource is occupied. Times
+are whole seconds from the start of the calendar's window. If the viewer may not see a lease, its
+bookings have no lease. Such bookings are merged where they touch, so that no edge between two
+leases is visible.
 """
 
 from collections import defaultdict
@@ -21,7 +22,7 @@ _ALMOST = 1e-6
 
 
 class Kind(IntEnum):
-    """What an interval of a resource is. The numbers are part of the API."""
+    """What occupies a resource during an interval. The numbers are part of the API."""
 
     TAKEN = 0
     OWN = 1
@@ -34,11 +35,11 @@ class Kind(IntEnum):
 
 @record(frozen=True, slots=True)
 class Occupied:
-    """An allocation of a resource, from ``start`` to ``end``, cleaning time included.
+    """An allocation of a resource, from ``start`` to ``end``, including cleaning time.
 
-    ``lease`` identifies the lease if the viewer may see it, and cleaning begins at ``lease_end``.
-    Without a lease, ``kind`` is what the viewer sees. ``amount`` is of ``resource_class``; without
-    a class the allocation is of the whole resource.
+    If the viewer may see the lease, ``lease`` identifies it, and cleaning begins at ``lease_end``.
+    Otherwise ``kind`` is what the viewer sees. ``amount`` is that of ``resource_class``. If there
+    is no class, the allocation is of the whole resource.
     """
 
     start: int
@@ -52,7 +53,10 @@ class Occupied:
 
 @record(frozen=True, slots=True)
 class Interval:
-    """An interval of a resource. ``lease`` is set for OWN, ``tenths`` for SHARED."""
+    """An interval in which a resource is occupied, or cannot be booked.
+
+    If the kind is OWN, ``lease`` is set. If it is SHARED, ``tenths`` of the resource are taken.
+    """
 
     start: int
     end: int
@@ -66,10 +70,10 @@ Span = tuple[int, int]
 
 @record(frozen=True, slots=True)
 class Row:
-    """What is known of a resource in a window of ``length`` seconds.
+    """The allocations and other facts of a resource in a window of ``length`` seconds.
 
-    ``capacity`` is by resource class. New bookings are impossible from ``unbookable_since`` on
-    (None: they are possible). The host is made ready during ``preparing``.
+    ``capacity`` is by resource class. From ``unbookable_since`` on, the resource cannot be booked
+    (None: it can). During ``preparing``, a provisioner gets the host ready.
     """
 
     length: int
@@ -80,10 +84,10 @@ class Row:
 
 
 def intervals(row: Row) -> list[Interval]:
-    """Return the intervals of a resource by start, cut to the window.
+    """Return the intervals of a resource, cut to the window and sorted by start.
 
-    Only OWN and CLEANING intervals of shares overlap others: the SHARED intervals, which contain
-    them. NOT_BOOKABLE and PREPARING intervals are where nothing else is.
+    SHARED intervals contain the OWN and CLEANING intervals of shares. No other intervals overlap.
+    NOT_BOOKABLE and PREPARING intervals fill gaps between others.
     """
     whole = [item for item in row.occupied if item.resource_class is None]
     shares = [item for item in row.occupied if item.resource_class is not None]
@@ -107,7 +111,10 @@ def intervals(row: Row) -> list[Interval]:
 
 
 def _merged(items: Iterable[Occupied]) -> Iterator[Interval]:
-    """Yield runs of anonymous bookings that touch; a run of several kinds is TAKEN."""
+    """Yield an interval for each run of bookings that touch and whose leases are not visible.
+
+    If the bookings in a run have different kinds, the interval is TAKEN.
+    """
     start, end, kind = 0, -1, Kind.TAKEN
     for item in sorted(items, key=lambda item: (item.start, item.end)):
         if item.start > end:
@@ -122,7 +129,7 @@ def _merged(items: Iterable[Occupied]) -> Iterator[Interval]:
 
 
 def _named(items: Iterable[Occupied]) -> Iterator[Interval]:
-    """Yield the intervals of leases that the viewer may see, and of the cleaning after them."""
+    """Yield the intervals of leases that the viewer may see, and of the cleaning after each."""
     spans = {
         (item.start, item.end, item.lease_end, item.lease)
         for item in items
@@ -134,7 +141,7 @@ def _named(items: Iterable[Occupied]) -> Iterator[Interval]:
 
 
 def _shared(shares: Sequence[Occupied], capacity: Mapping[str, int]) -> Iterator[Interval]:
-    """Yield how many tenths of a shared resource are taken, in steps."""
+    """Yield intervals that state how many tenths of a shared resource are taken."""
     changes: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for item in shares:
         name = item.resource_class or ""
@@ -157,7 +164,10 @@ def _shared(shares: Sequence[Occupied], capacity: Mapping[str, int]) -> Iterator
 
 
 def _tenths(used: Mapping[str, int], capacity: Mapping[str, int]) -> int:
-    """Return the taken tenths of the fullest class: 10 if it is full, at least 1 if it is used."""
+    """Return how many tenths of a resource are taken, by its fullest resource class.
+
+    The result is 10 only if the class is full, and at least 1 if it is used.
+    """
     part = max((_part(amount, capacity.get(name, 0)) for name, amount in used.items()), default=0)
     if part >= 1:
         return TENTHS
@@ -171,7 +181,7 @@ def _part(amount: int, capacity: int) -> Fraction:
 
 
 def _gaps(found: Iterable[Interval], length: int) -> Iterator[Span]:
-    """Yield the parts of the window in which no interval is."""
+    """Yield the parts of the window that no interval covers."""
     end = 0
     for interval in sorted(found, key=lambda interval: interval.start):
         if interval.start > end:
@@ -183,7 +193,7 @@ def _gaps(found: Iterable[Interval], length: int) -> Iterator[Span]:
 
 
 def _common(spans: Iterable[Span], other: Span) -> Iterator[Span]:
-    """Yield the parts of the spans that ``other`` contains."""
+    """Yield the parts of the spans that lie in the span ``other``."""
     for start, end in spans:
         if max(start, other[0]) < min(end, other[1]):
             yield max(start, other[0]), min(end, other[1])
@@ -196,10 +206,10 @@ def _cut(interval: Interval, length: int) -> Interval:
 
 @record(frozen=True, slots=True)
 class Bucket:
-    """What happens to a running total in a bucket.
+    """The changes of a running total during a bucket, a fixed span of time.
 
-    ``total`` is the sum of its steps, ``highest`` the highest running total after one of them, and
-    ``first`` the second of the first step.
+    ``total`` is the sum of the changes. ``highest`` is the highest value of the running total after
+    a change. ``first`` is the second of the first change.
     """
 
     number: int
@@ -209,7 +219,10 @@ class Bucket:
 
 
 def peaks(buckets: Iterable[Bucket], length: int, resolution: int) -> list[int]:
-    """Return the highest running total of each bucket in ``length`` seconds, from 0 on."""
+    """Return the highest value of the running total in each bucket of ``resolution`` seconds.
+
+    The total is 0 at the beginning. The buckets cover ``length`` seconds.
+    """
     by_number = {bucket.number: bucket for bucket in buckets}
     level = 0
     found = []
@@ -227,11 +240,12 @@ def peaks(buckets: Iterable[Bucket], length: int, resolution: int) -> list[int]:
 
 @record(frozen=True, slots=True)
 class Sums:
-    """The steps of what is occupied in one bucket of a row or of many, by resource class.
+    """The changes of what is occupied during a bucket (a fixed span), for one resource class.
 
-    ``delta`` is the sum of the steps, ``area`` that of each step times the seconds from it to the
-    end of the bucket. The class of whole bookings is ``""``; each counts as 1. ``own`` is the sum
-    of the steps of own bookings, of which ``own_begins`` begin in the bucket.
+    They belong to one row of a calendar, or to a sum of rows called ``name``. ``delta`` is the sum
+    of the changes. ``area`` is the sum of each change times the seconds that remain in the bucket.
+    Bookings of whole resources have the class ``""`` and count as 1. ``own`` is the sum of the
+    changes by the viewer's own bookings, of which ``own_begins`` begin in the bucket.
     """
 
     name: str
@@ -245,16 +259,20 @@ class Sums:
 
 @record(frozen=True, slots=True)
 class Filled:
-    """How much of each bucket is occupied, in seconds, and in which buckets own bookings are."""
+    """How many seconds of each bucket are occupied, and which buckets have own bookings.
+
+    A bucket is a fixed span of time.
+    """
 
     seconds: Sequence[float]
     own: Sequence[bool]
 
 
 def filled(sums: Iterable[Sums], length: int, resolution: int) -> dict[str, Filled]:
-    """Return how much is occupied by row: whole bookings, and the shares of the fullest class.
+    """Return how much of each bucket (a fixed span) is occupied, by the name of a row.
 
-    The result of a resource is at most the length of a bucket.
+    Whole bookings and shares are added; of the shares, the fullest resource class counts. For a
+    single resource, the result is at most the length of the bucket.
     """
     by_row: dict[str, dict[str, list[Sums]]] = defaultdict(lambda: defaultdict(list))
     for item in sums:
@@ -272,9 +290,9 @@ def filled(sums: Iterable[Sums], length: int, resolution: int) -> dict[str, Fill
 
 
 def digits(seconds: Sequence[float], length: int, resolution: int, since: int | None) -> str:
-    """Return the digit of each bucket: 0 is free all through, 9 never free, else in between.
+    """Return a text with a digit for each bucket: 0 is always free, 9 never free, else in between.
 
-    From ``since`` on (None: never) the resource cannot be booked, so it counts as occupied.
+    From ``since`` on (None: never), the resource cannot be booked, so it counts as occupied.
     """
     text = []
     for number, occupied in enumerate(seconds):
@@ -290,7 +308,7 @@ def digits(seconds: Sequence[float], length: int, resolution: int, since: int | 
 
 
 def _areas(items: Iterable[Sums], length: int, resolution: int) -> list[float]:
-    """Return the integral of the running total over each bucket."""
+    """Return, for each bucket, the integral of the running total over time."""
     by_number = {item.number: item for item in items}
     level = 0.0
     areas = []
@@ -304,7 +322,7 @@ def _areas(items: Iterable[Sums], length: int, resolution: int) -> list[float]:
 
 
 def _presence(items: Iterable[Sums], length: int, resolution: int) -> list[bool]:
-    """Return in which buckets own bookings are."""
+    """Return, for each bucket, whether it has own bookings of the viewer."""
     changes: dict[int, list[Sums]] = defaultdict(list)
     for item in items:
         changes[item.number].append(item)
@@ -318,5 +336,5 @@ def _presence(items: Iterable[Sums], length: int, resolution: int) -> list[bool]
 
 
 def _count(length: int, resolution: int) -> int:
-    """Return the number of buckets; the last one may be shorter."""
+    """Return the number of buckets in ``length`` seconds. The last one may be shorter."""
     return -(-length // resolution)

@@ -1,4 +1,4 @@
-"""The state of a resource for people, in one word. Pure."""
+"""The state of a resource in one word, for people. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,12 +9,14 @@ from climate.core.provisioning.shutdown import ShutdownState
 
 
 class HostState(StrEnum):
-    """The state of a resource: what a booking of it can expect now.
+    """The state of a resource, which tells what a booking of it can expect now.
 
-    ``ready`` and ``off`` are bookable; a host that is ``off`` gets power before its next lease.
-    ``preparing``: a provisioner gets the host ready, or will soon. ``set_aside``: the host is in
-    quarantine. ``failing``: the resource does not work or is out of service in the cloud, or its
-    preparation failed.
+    - ``ready``: the resource can be booked.
+    - ``off``: it can be booked; the host gets power before its next lease.
+    - ``preparing``: a provisioner gets the host ready, or will do so soon.
+    - ``set_aside``: the host is in quarantine.
+    - ``failing``: the resource does not work or is out of service in the cloud, or its preparation
+      failed.
     """
 
     READY = "ready"
@@ -26,12 +28,12 @@ class HostState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """What decides the state. The defaults are right for resources that are no hosts.
+    """The facts that decide the state of a resource.
 
-    ``preparation`` is the progress of the host's earliest preparation that is not over,
-    ``shutdown`` that of its shutdown that is not over. ``up`` is what the cloud reported last;
-    None: it has not reported the host yet. Without provisioning, only ``reservable`` counts: the
-    other facts may be out of date.
+    For a resource that is not a host, the defaults are right. ``preparation`` is the progress of
+    the host's earliest preparation that is not over. ``shutdown`` is that of its shutdown that is
+    not over. ``up`` is what the cloud reported last (None: nothing yet). If provisioning is
+    disabled, only ``reservable`` counts, as the other facts may be out of date.
     """
 
     reservable: bool
@@ -43,11 +45,11 @@ class HostFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostReport:
-    """The facts of a resource with their times; for a resource that is no host, only ``facts``.
+    """The facts that decide the state of a host, with their times.
 
-    ``needed_at`` and ``ready_at`` are those of the preparation in ``facts``. The cloud reported
-    ``facts.up`` at ``seen_at``. The host has been off since ``off_at``. ``set_aside`` is the reason
-    of its quarantine.
+    A resource that is not a host has only ``facts``. ``needed_at`` and ``ready_at`` belong to the
+    preparation in ``facts``. The cloud reported ``facts.up`` at ``seen_at``. The host has been off
+    since ``off_at``. ``set_aside`` is the reason of its quarantine.
     """
 
     facts: HostFacts
@@ -60,7 +62,7 @@ class HostReport:
 
     @property
     def state(self) -> HostState:
-        """The state that the facts amount to."""
+        """The state of the resource that follows from the facts."""
         return host_state(self.facts)
 
 
@@ -69,7 +71,10 @@ IS_OFF = (ShutdownState.ACCEPTED, ShutdownState.OFF)
 
 
 def host_state(facts: HostFacts) -> HostState:
-    """Return the state that the facts amount to. A preparation counts more than power."""
+    """Return the state of a resource that follows from these facts.
+
+    A preparation takes precedence over the power of the host.
+    """
     if facts.is_quarantined:
         return HostState.SET_ASIDE
     if not facts.reservable or facts.preparation is PreparationState.FAILED:

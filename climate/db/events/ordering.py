@@ -70,9 +70,14 @@ def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
 
 
 def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that an event's resource is held by an earlier lease.
+    """Return the SQL condition that ``previous_holders`` selects an earlier lease."""
+    return previous_holders(stuck=stuck).exists()
 
-    This lease held the resource before and has not ended yet. A resource that fails does not count,
+
+def previous_holders(*, stuck: bool = False) -> sa.Select[str | None, str]:
+    """Select the earlier leases that hold a resource of an event's lease, and the resource.
+
+    Such a lease held the resource before and has not ended. A resource that fails does not count,
     because the event's lease starts without it. If ``stuck`` is set, only leases whose end has
     failed count. This is for the end of a lease, which must not wait for a start that such a lease
     blocks.
@@ -85,7 +90,7 @@ def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
         earlier.c.busy_until <= allocation.c.start_at,  # shares that overlap do not precede
     )
     return (
-        sa.select(earlier_end.c.id)
+        sa.select(earlier_end.c.lease_id, RESOURCES.c.external_id.label("resource"))
         .select_from(reservation)
         .join(allocation, allocation.c.reservation_id == reservation.c.id)
         .join(RESOURCES, RESOURCES.c.id == allocation.c.resource_id)
@@ -101,7 +106,6 @@ def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
             RESOURCES.c.reservable.is_(True),
         )
         .correlate(EVENTS)
-        .exists()
     )
 
 

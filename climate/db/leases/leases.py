@@ -192,6 +192,13 @@ def all_trust_ids(session: Session) -> set[str]:
     return {trust_id for trust_id in session.scalars(query) if trust_id}
 
 
+def names(session: Session, lease_ids: Collection[str]) -> dict[str, str]:
+    """Return the names of those leases that exist and are not held (CREATING), by id."""
+    is_visible = LEASES.c.status != LeaseStatus.CREATING.value
+    query = sa.select(LEASES.c.id, LEASES.c.name).where(any_of(LEASES.c.id, lease_ids), is_visible)
+    return {row.id: row.name for row in session.execute(query)} if lease_ids else {}
+
+
 def exists(session: Session, lease_id: str) -> bool:
     """Return whether the lease exists."""
     return session.scalar(sa.select(LeaseRow.id).where(LeaseRow.id == lease_id)) is not None

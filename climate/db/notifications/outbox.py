@@ -15,7 +15,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from climate.core.lease import blazar_wire
 from climate.core.notifications.message import Matches, Notification, NotificationFilter
+from climate.core.window import Window
 from climate.db.tables.bulk import Rows, insert, record
 from climate.db.tables.leases import columns
 from climate.db.tables.notifications import DeadLetterRow, OutboxRow, RelayRow
@@ -64,12 +66,23 @@ _PUBLISH = (
 )
 
 
-def write(session: Session, event_type: str, payload: Mapping[str, Any], now: datetime) -> None:
+def write(
+    session: Session,
+    event_type: str,
+    payload: Mapping[str, Any],
+    now: datetime,
+    before: Window | None = None,
+) -> None:
     """Add a notification to the outbox.
 
-    ``payload`` must contain the id of the project, and of the lease if there is one.
+    ``payload`` must contain the id of the project, and of the lease if there is one. ``before`` is
+    the window that the lease had before this change, if the window changed.
     """
-    write_all(session, [(event_type, payload)], now)
+    row = _row(event_type, payload, now)
+    if before is not None:
+        row["changed_from"] = min(before.start, row["changed_from"])
+        row["changed_until"] = max(before.end, row["changed_until"])
+    insert(session, (OutboxRow, [row]))
 
 
 def write_all(
@@ -86,6 +99,7 @@ def rows(notifications: Iterable[tuple[str, Mapping[str, Any]]], now: datetime) 
 
 def _row(event_type: str, payload: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     types = {reservation["resource_type"] for reservation in payload.get("reservations", [])}
+    window = blazar_wire.window(payload)
     return {
         "message_id": str(uuid.uuid4()),
         "event_type": event_type,
@@ -94,6 +108,8 @@ def _row(event_type: str, payload: Mapping[str, Any], now: datetime) -> dict[str
         "payload": dict(payload),
         "created_at": now,
         "resource_types": f" {' '.join(sorted(types))} ",
+        "changed_from": window and window.start,
+        "changed_until": window and window.end,
     }
 
 

@@ -1,6 +1,7 @@
-"""The facts that decide the state of resources, and that decision as SQL, to filter by it.
+"""The facts that decide the state of resources, and an SQL expression for that state.
 
-``state_of`` selects exactly what ``climate.core.provisioning.host_state`` returns.
+``state_of`` computes exactly the same state as ``climate.core.provisioning.host_state``, so that
+queries can filter by it.
 """
 
 from collections.abc import Collection
@@ -40,10 +41,10 @@ def find(
     provisioning: bool,
     lease_id: str | None = None,
 ) -> dict[int, HostReport]:
-    """Return the report of each resource that exists, by id (one statement per 10,000).
+    """Return the report of each resource that exists, by id. Executes a statement per 10,000.
 
-    With a ``lease_id``, only preparations for that lease count. Without ``provisioning``, only
-    ``reservable`` is read: climate no longer updates the other facts.
+    If ``lease_id`` is set, only preparations for that lease count. Unless ``provisioning`` is set,
+    only ``reservable`` is read, because climate no longer updates the other facts.
     """
     query = _FOR_LEASE if lease_id is not None else _ALL
     query = query if provisioning else _RESERVABLE
@@ -59,7 +60,10 @@ def find(
 def state_of(
     resource_id: sa.SQLColumnExpression[int], *, provisioning: bool
 ) -> sa.ColumnElement[str]:
-    """Select the state of a resource of the enclosing statement, as the value of a HostState."""
+    """Return an SQL expression: the state of a resource, as the value of a HostState.
+
+    ``resource_id`` is a column of the enclosing statement.
+    """
     if not provisioning:
         state = sa.case((_HOST.reservable.is_(True), _READY), else_=_FAILING)
         query = sa.select(state).where(_HOST.id == resource_id)
@@ -70,7 +74,7 @@ def state_of(
 
 
 def in_states(states: Collection[HostState], *, provisioning: bool) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions on ResourceRow for these states; no states mean any."""
+    """Return the SQL conditions on ResourceRow for these states; without states, any is allowed."""
     if not states:
         return []
     state = state_of(ResourceRow.id, provisioning=provisioning)
@@ -80,7 +84,10 @@ def in_states(states: Collection[HostState], *, provisioning: bool) -> list[sa.C
 def _first(
     row: type[PreparationRow | ShutdownRow], by: str, lease_id: sa.BindParameter[str] | None = None
 ) -> sa.ScalarSelect[str]:
-    """Select the id of a host's first task that is not over, in the order of the column ``by``."""
+    """Return an SQL expression: the id of a host's first task that is not over.
+
+    The order is that of the column ``by``.
+    """
     task: Any = aliased(row)
     tasks = sa.select(task.id).where(task.resource_id == _HOST.id, task.over_at.is_(None))
     if lease_id is not None:

@@ -1,1 +1,1 @@
-"""Statements on resources, their properties, capacity and allocations."""
+"""Statements on resources, their properties, capacity, allocations and occupancy."""

@@ -1,4 +1,4 @@
-"""Allocations: find, lock, store and release the resources of reservations.
+"""Statements on allocations: find, lock, store and release the resources of reservations.
 
 ``climate.db.resources.fitting`` defines which resources are free.
 """
@@ -59,7 +59,7 @@ _LOCK = {
 
 
 class Named(NamedTuple):
-    """The id, type and cloud id of a resource."""
+    """The id, the type and the id in the cloud of a resource."""
 
     id: int
     type: str
@@ -68,9 +68,9 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a reservation holds of a resource, and since when.
+    """What a reservation has of a resource, and since when.
 
-    ``amounts`` is by resource class; it is empty if the reservation holds the whole resource.
+    ``amounts`` is by resource class; it is empty if the reservation has the whole resource.
     """
 
     since: datetime
@@ -82,10 +82,10 @@ def candidates(
 ) -> list[int]:
     """Return up to ``limit`` ids of resources that match and may be free during ``busy``.
 
-    For a requirement of whole resources, all of them are free. For shares, no reservation holds a
-    whole returned resource, and a unit would fit on each if it were empty. The search starts
-    ``rotation`` (0..1) of the way through the ids and wraps around, so parallel requests try
-    different resources first. Executes one SQL statement.
+    For a requirement of whole resources, all of them are free. For a requirement of shares, no
+    reservation has any of these resources as a whole, and a unit would fit on each of them if it
+    were empty. The search starts ``rotation`` (0..1) of the way through the ids and wraps around,
+    so that parallel requests try different resources first. Executes one SQL statement.
     """
     statement = fitting.available(shape(requirement), limit)
     return list(session.connection().scalars(statement, _values(busy, rotation)))
@@ -93,10 +93,11 @@ def candidates(
 
 @dataclass(frozen=True, slots=True)
 class Grabbed:
-    """Ids of candidate resources: ``found`` has all of them, those in ``locked`` first.
+    """The result of ``grab``: ids of resources that are candidates for a reservation.
 
-    ``changed`` has the locked ids whose resource another transaction changed between the search and
-    the lock.
+    ``found`` has all of them, first those that are locked. ``locked`` has the locked ones.
+    ``changed`` has the locked ones that another transaction has changed between the search and the
+    lock.
     """
 
     found: Sequence[int]
@@ -113,11 +114,11 @@ def grab(
     locking: int,
     rotation: float,
 ) -> Grabbed:
-    """Return candidates, and on PostgreSQL lock up to ``locking`` of them in the same statement.
+    """Return candidates; on PostgreSQL, lock up to ``locking`` of them in the same statement.
 
-    Other databases lock none here: the caller locks its choice later. A locked candidate that is
-    not in ``changed`` needs no second check. If another transaction has booked it in between, the
-    schema's guard rejects the overlapping booking.
+    On other databases, the caller locks the resources that it chooses later. A locked candidate
+    that is not in ``changed`` needs no second check: if another transaction has booked it in
+    between, the schema's constraint rejects the overlapping booking.
     """
     if session.get_bind().dialect.name != "postgresql":
         found = candidates(session, requirement, busy, limit=limit, rotation=rotation)
@@ -148,9 +149,9 @@ def still_free(
     *,
     failing_too: bool = False,
 ) -> set[int]:
-    """Return those of the resources that ``candidates`` would return without a limit.
+    """Return the ids of the given resources that ``candidates`` would return without a limit.
 
-    ``failing_too`` includes resources that fail now.
+    If ``failing_too`` is set, resources that fail now are included.
     """
     statement = fitting.available_of(shape(requirement, failing_too=failing_too))
     values = {"ids": list(resource_ids), "start": busy.start, "end": busy.end}
@@ -158,10 +159,10 @@ def still_free(
 
 
 def lock(session: Session, resource_ids: Collection[int], *, wait: bool) -> set[int]:
-    """Lock resources in id order until the transaction ends; return the locked ones.
+    """Lock resources until the transaction ends, in the order of their ids; return the locked ones.
 
-    Without ``wait`` it skips resources that another transaction has locked. On SQLite the writer
-    has already locked the whole database.
+    If ``wait`` is false, resources that another transaction has locked are skipped. On SQLite, the
+    transaction has already locked the whole database.
     """
     locked = set(session.connection().scalars(_LOCK[wait], {"ids": list(resource_ids)}))
     certify(session, ResourceRow, locked)
@@ -169,12 +170,12 @@ def lock(session: Session, resource_ids: Collection[int], *, wait: bool) -> set[
 
 
 def take(session: Session, rows: Sequence[dict[str, Any]]) -> None:
-    """Store allocations; each row has the columns of the table except id and ``whole_id``."""
+    """Store allocations; each row has the columns of the table, except ``id`` and ``whole_id``."""
     insert(session, (AllocationRow, rows))
 
 
 def held(session: Session, reservation_ids: Collection[str]) -> dict[str, dict[int, Held]]:
-    """Return what each reservation holds of each resource, by reservation and resource id."""
+    """Return what each reservation has of each resource, by reservation id and resource id."""
     by_reservation: dict[str, dict[int, Held]] = {id_: {} for id_ in reservation_ids}
     for row in session.execute(_HELD, {"ids": list(reservation_ids)}).all():
         resources = by_reservation[row.reservation_id]
@@ -196,7 +197,7 @@ def named(session: Session, reservation_ids: Collection[str]) -> dict[str, list[
 
 
 def names(session: Session, resource_ids: Collection[int]) -> dict[int, Named]:
-    """Return those of the resources that exist, with their names, by id."""
+    """Return id, type and cloud id of the resources that exist, by id."""
     if not resource_ids:
         return {}
     rows = session.execute(_NAMES, {"ids": list(resource_ids)})
@@ -204,12 +205,12 @@ def names(session: Session, resource_ids: Collection[int]) -> dict[int, Named]:
 
 
 def release(session: Session, reservation_ids: Collection[str]) -> None:
-    """Delete the allocations of reservations."""
+    """Delete all allocations of these reservations."""
     _delete(session, AllocationRow.reservation_id.in_(reservation_ids))
 
 
 def give_up(session: Session, reservation_id: str, resource_ids: Collection[int]) -> None:
-    """Delete the allocations of a reservation on these resources."""
+    """Delete the allocations of a reservation on these resources only."""
     of_reservation = AllocationRow.reservation_id == reservation_id
     _delete(session, of_reservation, AllocationRow.resource_id.in_(resource_ids))
 
@@ -219,16 +220,20 @@ def _delete(session: Session, *conditions: sa.ColumnElement[bool]) -> None:
 
 
 def shorten(session: Session, reservation_ids: Collection[str], busy_until: datetime) -> None:
-    """Set the end of allocations to ``busy_until``; delete those that would start then or later."""
+    """Set the end of the allocations of reservations to ``busy_until``.
+
+    Allocations that would start then or later are deleted.
+    """
     of_reservations = AllocationRow.reservation_id.in_(reservation_ids)
     _delete(session, of_reservations, AllocationRow.start_at >= busy_until)
     session.execute(sa.update(AllocationRow).where(of_reservations).values(busy_until=busy_until))
 
 
 def detach(session: Session, reservation_ids: Collection[str], busy_until: datetime) -> None:
-    """Separate allocations from their reservations; end them at ``busy_until`` at the latest.
+    """Separate allocations from their reservations, which are to be deleted.
 
-    ``busy_until`` is when cleaning ends. Deletes allocations that would start then or later.
+    The allocations end at ``busy_until`` at the latest, when the cleaning is over. Those that would
+    start then or later are deleted.
     """
     of_reservations = AllocationRow.reservation_id.in_(reservation_ids)
     _delete(session, of_reservations, AllocationRow.start_at >= busy_until)
@@ -252,9 +257,10 @@ def find_all(
     lease_id: str | None,
     reservation_id: str | None,
 ) -> list[Allocation]:
-    """Return the allocations of a type, of leases that end at ``ending_after`` or later, sorted.
+    """Return the allocations of a resource type, sorted by resource and start.
 
-    The order is by resource, then start. None matches any value.
+    They belong to leases that end at ``ending_after`` or later. If an argument is None, it matches
+    any value.
     """
     compared = (
         (LeaseRow.end_at, operator.ge, ending_after),
@@ -281,7 +287,10 @@ def find_all(
 
 
 def params_on(session: Session, resource_id: int) -> list[tuple[str, dict[str, Any]]]:
-    """Return (resource type, params) of the reservations on a resource, except DELETED ones."""
+    """Return (resource type, params) of the reservations that have a resource.
+
+    DELETED reservations are left out.
+    """
     query = (
         sa.select(ReservationRow.resource_type, ReservationRow.params)
         .join(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
@@ -294,7 +303,7 @@ def params_on(session: Session, resource_id: int) -> list[tuple[str, dict[str, A
 
 
 def count(session: Session, requirement: Requirement) -> int:
-    """Return how many reservable resources match and can hold a unit, free or not."""
+    """Return how many reservable resources match and can hold a unit, whether free or not."""
     return session.connection().scalar(fitting.count(shape(requirement))) or 0
 
 

@@ -1,4 +1,4 @@
-"""The bookings of many resources during a span, as input of computations."""
+"""The bookings of many resources during a span, as input for computations."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -24,7 +24,10 @@ from climate.db.tables.leases import (
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """A lease that holds any of the given resources; ``window`` includes cleaning time."""
+    """A lease that has one of the resources that another lease needs.
+
+    ``window`` includes cleaning time.
+    """
 
     lease_id: str
     lease_name: str
@@ -35,10 +38,10 @@ class Blocker:
 def timelines(
     session: Session, requirement: Requirement, resource_ids: Sequence[int], span: Window
 ) -> list[Timeline]:
-    """Return one timeline per resource, in the order of ``resource_ids``.
+    """Return the bookings of each resource that overlap ``span``, and its capacity.
 
-    A timeline has the bookings that overlap ``span``. Executes up to two SQL statements per 10,000
-    resources.
+    The result has one timeline per resource, in the order of ``resource_ids``. Executes up to two
+    SQL statements per 10,000 resources.
     """
     shared = capacity.find_some(session, resource_ids) if requirement.amounts else defaultdict(dict)
     bookings: dict[int, list[Booking]] = {id_: [] for id_ in resource_ids}
@@ -56,9 +59,9 @@ def timelines(
 def blockers(
     session: Session, resource_ids: Collection[int], span: Window, project_id: str, limit: int
 ) -> list[Blocker]:
-    """Return up to ``limit`` leases that hold any of the resources during ``span``.
+    """Return up to ``limit`` leases that have one of the resources during ``span``.
 
-    Leases of the project come first.
+    Leases of the project ``project_id`` come first.
     """
     selected = (
         *columns(LEASES, "id name project_id"),

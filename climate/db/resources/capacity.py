@@ -1,7 +1,7 @@
-"""Capacity: the inventories of resources, and what their shares leave free during a window.
+"""Capacity: the inventories of resources, and how much their shares leave free during a window.
 
 The use of a resource class at an instant is the sum of the shares that overlap it. The use during a
-window is the peak of that sum. The query sweeps over time: a share adds its amount when it starts
+window is the peak of that sum. The query sweeps over time: a share adds its amount when it starts,
 and subtracts it when it ends. The maximum of the running total is the peak.
 """
 
@@ -52,10 +52,10 @@ def find_some(
 def free(
     session: Session, resource_ids: Collection[int], classes: Collection[str], busy: Window
 ) -> dict[int, dict[str, int]]:
-    """Return the amount of each class that is free all through ``busy``, by resource and class.
+    """Return the amount of each class that is free all through ``busy``.
 
-    Subtracts shares only, not bookings of the whole resource. Executes one SQL statement per
-    10,000 resources.
+    The result is by resource id and class. It considers only shares, not bookings of the whole
+    resource. Executes one SQL statement per 10,000 resources.
     """
     free_amounts: dict[int, dict[str, int]] = {id_: {} for id_ in resource_ids}
     values = {"classes": list(classes), "start": busy.start, "end": busy.end}
@@ -69,7 +69,7 @@ def free(
 def can_hold(
     resource_id: sa.SQLColumnExpression[int], name: str, amount: int
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that an empty resource can hold a unit with ``amount`` of a class."""
+    """Return the SQL condition: an empty resource can hold a unit with ``amount`` of a class."""
     of_class = (InventoryRow.resource_id == resource_id, InventoryRow.resource_class == name)
     allowed = sa.or_(InventoryRow.max_unit.is_(None), InventoryRow.max_unit >= amount)
     enough = sa.and_(_capacity() >= amount, allowed)
@@ -86,7 +86,10 @@ def _capacity() -> sa.ColumnElement[Any]:
 
 @cache
 def _capacity_and_peak() -> sa.Select[Any]:
-    """Select capacity and peak use of ``classes`` of resources ``ids`` in [start, end)."""
+    """Build the query for capacity and peak use of ``classes`` of resources ``ids``.
+
+    The use is that in [start, end).
+    """
     peaks = _peaks().subquery()
     id_, name = InventoryRow.resource_id, InventoryRow.resource_class
     same_class = sa.and_(peaks.c.resource_id == id_, peaks.c.resource_class == name)
@@ -98,7 +101,10 @@ def _capacity_and_peak() -> sa.Select[Any]:
 
 
 def _peaks() -> sa.Select[Any]:
-    """Select the peak use of each resource and class: the maximum of the running total."""
+    """Build the query for the peak use of each resource and class.
+
+    The peak is the maximum of the running total of shares.
+    """
     steps = sa.union_all(
         _steps(AllocationRow.start_at, AllocationRow.amount),
         _steps(AllocationRow.busy_until, -AllocationRow.amount),
@@ -117,7 +123,7 @@ def _peaks() -> sa.Select[Any]:
 def _steps(
     at: sa.SQLColumnExpression[object], delta: sa.SQLColumnExpression[object]
 ) -> sa.Select[Any, Any, Any, Any]:
-    """Select a step of the running total for each share that overlaps the window."""
+    """Build the query for the steps of the running total: one for each share in the window."""
     # Shares count outside of the window, too. That adds no peak: a share that overlaps the window
     # and is active before (after) it is also active at the start (end) of the window.
     key = (AllocationRow.resource_id, AllocationRow.resource_class)

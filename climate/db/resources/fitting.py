@@ -1,12 +1,13 @@
-"""Statements that select the resources which fit a requirement, with a cache of statements.
+"""SQL statements that select the resources which fit a requirement, with a cache of statements.
 
 Building and compiling such a statement takes longer than running it. So the values that differ
 between requests are parameters (``start``, ``end``, ``locking``, ``rotation``, ``ids``), and the
 statements of the latest requirements are cached.
 
 Whole bookings of a resource never overlap (the schema forbids it). So only the last one that starts
-before the end of the window can conflict: one index descent per examined resource, however many
-bookings it has. Shares do overlap: ``climate.db.resources.capacity`` computes what they leave free.
+before the end of the window can conflict. That is one index descent per examined resource, however
+many bookings it has. Shares do overlap: ``climate.db.resources.capacity`` computes what they leave
+free.
 """
 
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ _END = sa.bindparam("end", type_=UtcDateTime())
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The key of the statement cache: the parts of a requirement that change the statement."""
+    """The parts of a requirement that change the statement. It is the key of the cache."""
 
     resource_type: str
     query: Query
@@ -39,14 +40,17 @@ class Shape:
 
 
 def shape(requirement: Requirement, *, failing_too: bool = False) -> Shape:
-    """Return the shape of a requirement; ``failing_too`` includes resources that fail now."""
+    """Return the parts of a requirement that change the statement.
+
+    If ``failing_too`` is set, resources that fail now are included.
+    """
     amounts = tuple(requirement.amounts.items())
     return Shape(requirement.resource_type, requirement.query, amounts, failing_too)
 
 
 @lru_cache(_CACHED_STATEMENTS)
 def available(wanted: Shape, limit: int | None) -> sa.Select[int]:
-    """Select the ids of up to ``limit`` resources that fit from ``start`` to ``end``.
+    """Build the query for the ids of up to ``limit`` resources that fit from ``start`` to ``end``.
 
     The search begins at ``rotation`` (see ``allocations.candidates``).
     """
@@ -55,11 +59,12 @@ def available(wanted: Shape, limit: int | None) -> sa.Select[int]:
 
 @lru_cache(_CACHED_STATEMENTS)
 def available_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, bool]:
-    """Select like ``available``, and lock up to ``locking`` of the rows that are not locked.
+    """Build a query like ``available`` that also locks up to ``locking`` rows. For PostgreSQL.
 
-    For PostgreSQL. Selects (id, is locked, is changed), locked rows first. The statement reads
-    bookings and properties as of its start. A row is changed if another transaction changed it
-    between that start and the lock.
+    Rows that another transaction has locked are skipped. The columns are id, whether the row is
+    locked, and whether it is changed; locked rows come first. The statement reads bookings and
+    properties as of its start. A row is changed if another transaction has changed it between that
+    start and the lock.
     """
     version: sa.ColumnElement[str] = sa.literal_column("resources.xmin").label("version")
     candidates = _rotated(wanted, _free(wanted), limit, version).cte("candidates")
@@ -79,7 +84,10 @@ def available_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, b
 
 @lru_cache(_CACHED_STATEMENTS)
 def matching(wanted: Shape, limit: int | None) -> sa.Select[int]:
-    """Select the ids of up to ``limit`` resources that match, free or not, from ``rotation`` on."""
+    """Build the query for the ids of up to ``limit`` resources that match, free or not.
+
+    The search begins at ``rotation`` (see ``allocations.candidates``).
+    """
     return _rotated(wanted, [], limit)
 
 
@@ -89,7 +97,10 @@ def _rotated(
     limit: int | None,
     *more: sa.ColumnElement[str],
 ) -> sa.Select[int]:
-    """Select ids after the pivot, then ids up to it; each of the two SELECTs walks an index."""
+    """Build the query for ids after the pivot, followed by ids up to the pivot.
+
+    Each of its two parts walks an index.
+    """
     # A literal, not a parameter: the planner needs the limit to choose the plan.
     few: sa.ColumnElement[int] | None = None if limit is None else sa.literal_column(str(limit))
     ids, matching = _walk(wanted)
@@ -102,7 +113,10 @@ def _rotated(
 
 
 def _pivot(wanted: Shape) -> sa.ScalarSelect[int]:
-    """Select the id after which the search begins, ``rotation`` of the way through the ids."""
+    """Return an SQL expression: the id after which the search begins.
+
+    It is ``rotation`` (0..1) of the way through the ids.
+    """
     first, _ = split(wanted.query)
     prop = aliased(ResourceProperty)
     ids = aliased(ResourceRow).id if first is None else prop.resource_id
@@ -115,14 +129,14 @@ def _pivot(wanted: Shape) -> sa.ScalarSelect[int]:
 
 @lru_cache(_CACHED_STATEMENTS)
 def available_of(wanted: Shape) -> sa.Select[int]:
-    """Select those of ``ids`` whose resources fit from ``start`` to ``end``."""
+    """Build the query for the resources of ``ids`` that fit from ``start`` to ``end``."""
     is_given = ResourceRow.id.in_(sa.bindparam("ids", expanding=True))
     return sa.select(ResourceRow.id).where(is_given, *conditions(wanted), *_free(wanted))
 
 
 @lru_cache(_CACHED_STATEMENTS)
 def count(wanted: Shape) -> sa.Select[int]:
-    """Count the resources that match and can hold a unit, free or not."""
+    """Build the query for the number of resources that match and can hold a unit, free or not."""
     _, conditions = _walk(wanted)
     return sa.select(sa.func.count()).select_from(ResourceRow).where(*conditions)
 
@@ -130,9 +144,10 @@ def count(wanted: Shape) -> sa.Select[int]:
 def _walk(
     wanted: Shape,
 ) -> tuple[sa.SQLColumnExpression[int], list[sa.ColumnElement[bool]]]:
-    """Return the id column to walk in index order, and the conditions of a match.
+    """Return the id column by which to walk an index, and the SQL conditions of a match.
 
-    If the query requires an equality, the walked index contains only resources for which it holds.
+    If the query requires that a property has a certain value, the walked index contains only
+    resources with this value.
     """
     first, rest = split(wanted.query)
     if first is None:
@@ -143,7 +158,7 @@ def _walk(
 
 
 def conditions(wanted: Shape) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions that a resource matches and can hold a unit, free or not."""
+    """Return the SQL conditions that a resource matches and can hold a unit, free or not."""
     return _matching(wanted, wanted.query)
 
 

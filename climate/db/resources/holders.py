@@ -1,4 +1,4 @@
-"""Who holds which resource: the resources of a lease, and the bookings of resources.
+"""Queries for the resources of a lease, and for the bookings of resources.
 
 Held leases (CREATING) do not exist for any reader yet, so their bookings are left out.
 """
@@ -54,7 +54,7 @@ _IS_SHARE = ALLOCATIONS.c.resource_class.is_not(None)
 
 
 def of_lease(session: Session, lease_id: str, page: Page) -> Part[HeldResource]:
-    """Return a page of the resources of a lease, by name (two statements)."""
+    """Return a page of the resources of a lease, sorted by name. Executes two statements."""
     query = (
         sa.select(ALLOCATIONS.c.reservation_id, *_KEY, *_TIMES)
         .join(RESERVATIONS, RESERVATIONS.c.id == ALLOCATIONS.c.reservation_id)
@@ -87,10 +87,10 @@ def of_lease(session: Session, lease_id: str, page: Page) -> Part[HeldResource]:
 def bookings(
     session: Session, resource_id: int, start: datetime, end: datetime | None, page: Page
 ) -> Part[Booking]:
-    """Return a page of the bookings of a resource that overlap [start, end), by start.
+    """Return a page of the bookings of a resource that overlap [start, end), sorted by start.
 
-    Cleaning time belongs to a booking. A share that grew is one booking per part, each with its own
-    start. Executes two statements.
+    Cleaning time belongs to a booking. If a share has grown, each part of it is a booking with its
+    own start. Executes two statements.
     """
     whole = ALLOCATIONS.c.whole_id == resource_id
     shared = sa.and_(ALLOCATIONS.c.resource_id == resource_id, _IS_SHARE)
@@ -117,10 +117,11 @@ def bookings(
 def current_and_next(
     session: Session, resource_ids: Collection[int], now: datetime
 ) -> dict[int, tuple[Booking | None, Booking | None]]:
-    """Return, by resource id, the present and the next booking (two statements).
+    """Return the present and the next booking of each resource, by resource id.
 
-    A booking is the present one until its lease is over, even if the end is late. Of several shares
-    it is the one that started first. The number of rows does not depend on the number of bookings.
+    A booking is the present one until its lease is over, even if the end is late. Of several
+    shares, the one that started first counts. Executes two statements. The number of rows does not
+    depend on the number of bookings.
     """
     probes = session.execute(_PROBES, {"ids": list(resource_ids), "now": now}).all()
     wanted = {id_ for _, *ids in probes for id_ in ids if id_ is not None}
@@ -144,7 +145,7 @@ def _booking(row: Any, amounts: Mapping[str, int]) -> Booking:  # noqa: ANN401 -
 
 
 def _joined(query: Q) -> Q:
-    """Add the reservation and the visible lease of each allocation."""
+    """Add the reservation and the lease of each allocation to a query; leave out held leases."""
     return (
         query.select_from(ALLOCATIONS)
         .join(RESERVATIONS, RESERVATIONS.c.id == ALLOCATIONS.c.reservation_id)
@@ -154,14 +155,17 @@ def _joined(query: Q) -> Q:
 
 
 def _probe(*conditions: sa.ColumnElement[bool], order: sa.ColumnElement[Any]) -> Any:  # noqa: ANN401 - a scalar subquery
-    """Select the id of the first booking of a resource of _PROBES that meets the conditions."""
+    """Return an SQL expression: the id of the first booking of a resource that meets conditions."""
     query = _joined(sa.select(ALLOCATIONS.c.id)).where(*conditions)
     first = query.order_by(order, ALLOCATIONS.c.id).limit(1)
     return first.correlate(RESOURCES).scalar_subquery()
 
 
 def _probes() -> sa.Select[Any]:
-    """Select, for resources, the last started and next whole booking, and the same for shares."""
+    """Build the query for the present and the next booking of resources.
+
+    It selects these two for whole bookings, and the same for shares.
+    """
     now = sa.bindparam("now", type_=ALLOCATIONS.c.start_at.type)
     start, busy_until = ALLOCATIONS.c.start_at, ALLOCATIONS.c.busy_until
     is_whole = ALLOCATIONS.c.whole_id == RESOURCES.c.id
@@ -176,7 +180,10 @@ def _probes() -> sa.Select[Any]:
 
 
 def _shares(session: Session, held: Collection[tuple[str, int]]) -> Sequence[Any]:
-    """Return the amounts of shares of these (reservation id, resource id), by start and class."""
+    """Return the amounts of the shares of resources that reservations have.
+
+    ``held`` has pairs of reservation id and resource id. The result is by start and resource class.
+    """
     if not held:
         return ()
     reservations, resources = ({pair[at] for pair in held} for at in (0, 1))

@@ -1,6 +1,6 @@
 """Pages of long lists by keyset pagination: the rows after a key, with their child rows.
 
-The number of statements depends neither on the page nor on the table.
+The number of statements depends neither on the page nor on the size of the table.
 """
 
 import operator
@@ -32,7 +32,7 @@ _RESOURCES: dict[str, Column] = {"id": ResourceRow.id, "name": ResourceRow.exter
 
 
 def find_leases(session: Session, wanted: LeaseFilter, page: Page) -> Part[Lease]:
-    """Return a page of the leases that match the filter (three statements)."""
+    """Return a page of the leases that match the filter. Executes three statements."""
     query = sa.select(*lease_records.COLUMNS).where(*_conditions(wanted))
     rows = session.execute(cut(query, _LEASES[page.sort], LeaseRow.id, page)).all()
     items = lease_records.complete(session, rows[: page.limit])
@@ -40,7 +40,7 @@ def find_leases(session: Session, wanted: LeaseFilter, page: Page) -> Part[Lease
 
 
 def find_past_leases(session: Session, wanted: PastLeaseFilter, page: Page) -> Part[PastLease]:
-    """Return a page of the removed leases that match the filter (one statement)."""
+    """Return a page of the removed leases that match the filter. Executes one statement."""
     compared = (
         (PastLeaseRow.project_id, operator.eq, wanted.project_id),
         (PastLeaseRow.user_id, operator.eq, wanted.user_id),
@@ -56,7 +56,10 @@ def find_past_leases(session: Session, wanted: PastLeaseFilter, page: Page) -> P
 def find_resources(
     session: Session, wanted: ResourceFilter, page: Page, *more: sa.ColumnElement[bool]
 ) -> Part[Resource]:
-    """Return a page of the resources that match the filter and ``more`` (two statements)."""
+    """Return a page of the resources that match the filter and the conditions in ``more``.
+
+    Executes two statements.
+    """
     conditions = [
         *more,
         ResourceRow.type.in_(wanted.resource_types),
@@ -90,12 +93,15 @@ def _conditions(wanted: LeaseFilter) -> list[sa.ColumnElement[bool]]:
 
 
 def _comparisons(compared: Iterable[tuple[Column, Any, Any]]) -> list[sa.ColumnElement[bool]]:
-    """Return a condition for each (column, operator, value) whose value is not None."""
+    """Return an SQL condition for each (column, operator, value) whose value is not None."""
     return [compare(column, value) for column, compare, value in compared if value is not None]
 
 
 def cut(query: Q, column: Column, id_: Column, page: Page) -> Q:
-    """Return the query for the rows of the page and one more, which shows if a next page exists."""
+    """Restrict a query to the rows of the page and one more row.
+
+    The additional row shows whether a next page exists.
+    """
     if page.after is not None:
         value, last = page.after
         # Databases walk the index by the first condition; the OR alone would not use it.

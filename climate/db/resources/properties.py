@@ -1,7 +1,7 @@
 """Property expressions as SQL, so that the database filters resources before Python reads them.
 
 A clause selects exactly the resources for which ``climate.core.matching.query.matches`` is true.
-Each condition is an EXISTS of its own. EXISTS is never NULL, so ``not`` is plain negation. Text
+Each condition is a subquery of its own and is never NULL, so ``not`` is plain negation. Text
 compares by code point because of the collation of the column.
 """
 
@@ -35,9 +35,9 @@ _ONE: sa.ColumnElement[int] = sa.literal_column("1")
 
 
 class _position(GenericFunction[int]):  # noqa: N801 - a function in SQL
-    """The position of a text in another, from 1; 0 if it is absent.
+    """An SQL expression: the position of a text in another text, from 1; 0 if it is absent.
 
-    Not LIKE, which ignores case on SQLite.
+    LIKE is no alternative, because it ignores case on SQLite.
     """
 
     inherit_cache = True
@@ -50,7 +50,7 @@ def _postgresql(element: _position, compiler: SQLCompiler, **kwargs: object) -> 
 
 
 def clause(query: Query, resource_id: ResourceId) -> Condition:
-    """Return the condition that the resource of the enclosing statement matches ``query``."""
+    """Return the SQL condition that the resource of the enclosing statement matches ``query``."""
     match query:
         case Everything():
             return sa.true()
@@ -69,9 +69,10 @@ def clause(query: Query, resource_id: ResourceId) -> Condition:
 
 
 def split(query: Query) -> tuple[Compare | None, Query]:
-    """Split a query into an equality, for which an index lists resources by id, and the rest.
+    """Split a query into a condition by which to walk an index, and the remaining query.
 
-    Returns the first equality that must hold (None: there is none), and the remaining query.
+    The condition is the first one that must hold and that compares a property for equality. If
+    there is none, it is None.
     """
     demands = list(_demands(query))
     for demand in demands:
@@ -82,7 +83,7 @@ def split(query: Query) -> tuple[Compare | None, Query]:
 
 
 def equal(prop: Property, query: Compare) -> list[Condition]:
-    """Return the conditions that a property satisfies an equality from ``split``."""
+    """Return the SQL conditions that a property satisfies a condition from ``split``."""
     number, text = query.value.number, query.value.text
     of_name: Condition = prop.name == query.name
     if number is not None and query.kind != "text":
@@ -145,5 +146,5 @@ def _exists(prop: Property, name: str, resource_id: ResourceId, condition: Condi
 
 
 def contains(column: sa.SQLColumnExpression[str], part: str) -> Condition:
-    """Return the condition that a text contains ``part``, in upper or lower case."""
+    """Return the SQL condition that a text contains ``part``, in upper or lower case."""
     return _position(sa.func.lower(column), part.lower()) > 0

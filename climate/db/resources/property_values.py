@@ -1,7 +1,7 @@
-"""The names of the properties in use, and some values of each, without reading all properties.
+"""The names of the properties of resources, and some values of each property.
 
-Each step of the two recursions finds the next name or value in an index. So the cost depends on the
-number of results, not on the number of resources.
+The query does not read all properties. Each step of its two recursions finds the next name or value
+in an index. So the cost depends on the number of results, not on the number of resources.
 """
 
 from collections.abc import Collection
@@ -21,8 +21,8 @@ def find(
 ) -> dict[str, list[str]]:
     """Return the first values of the first properties of a resource type, by property name.
 
-    The order is that of text. Leaves out ``hidden`` properties, and values that are too long for
-    the index. Executes one statement.
+    Both are sorted as text. Properties in ``hidden`` are left out, and so are values that are too
+    long for the index. Executes one statement.
     """
     names = _names(resource_type, most_names)
     first = sa.select(

@@ -1,4 +1,4 @@
-"""Resources, their properties, and the definitions of extra properties."""
+"""Statements on resources, their properties, and the definitions of extra properties."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _PRIVACY = sa.select(PropertyRow.name, PropertyRow.private).where(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
-    """An extra property of a resource type. Only operators see private properties."""
+    """The definition of an extra property of a resource type. Only operators see private ones."""
 
     id: str
     resource_type: str
@@ -54,7 +54,10 @@ def insert(
     extra: Mapping[str, str],
     now: datetime,
 ) -> Resource:
-    """Store and return a resource, not bookable yet; raises Conflict if it is stored already."""
+    """Store a resource and return it; raise Conflict if it is stored already.
+
+    It cannot be booked yet.
+    """
     same = (ResourceRow.type == resource_type, ResourceRow.external_id == external_id)
     if session.scalar(sa.select(ResourceRow.id).where(*same)) is not None:
         raise Conflict(f"{external_id} is registered already")
@@ -69,12 +72,12 @@ def insert(
 
 
 def noun(resource_type: str) -> str:
-    """Return the noun of a resource type in v1: ``host`` for ``physical:host``."""
+    """Return the noun of a resource type in the v1 API: ``host`` for ``physical:host``."""
     return resource_type.rpartition(":")[2]
 
 
 def get(session: Session, resource_type: str, resource_id: int, *, lock: bool = False) -> Resource:
-    """Return a resource; ``lock`` locks its row until the commit. Raises NotFound."""
+    """Return a resource; if ``lock`` is set, lock its row until the commit. Raises NotFound."""
     is_resource = (ResourceRow.type == resource_type, ResourceRow.id == resource_id)
     query = sa.select(ResourceRow).where(*is_resource)
     row = session.scalars(query.with_for_update() if lock else query).one_or_none()
@@ -89,14 +92,14 @@ def get(session: Session, resource_type: str, resource_id: int, *, lock: bool = 
 def find_all(
     session: Session, resource_type: str, limit: int | None = None, after: int = 0
 ) -> list[Resource]:
-    """Return the resources of a type with ids above ``after``, at most ``limit``, sorted by id."""
+    """Return up to ``limit`` resources of a type with ids above ``after``, sorted by id."""
     query = sa.select(ResourceRow).where(ResourceRow.type == resource_type, ResourceRow.id > after)
     query = query.order_by(ResourceRow.id).limit(limit)
     return complete(session, session.scalars(query).all())
 
 
 def find_some(session: Session, resource_ids: Collection[int]) -> dict[int, Resource]:
-    """Return those of the resources that exist, by id."""
+    """Return the resources with these ids that exist, by id."""
     if not resource_ids:
         return {}
     rows = session.execute(_SOME, {"ids": list(resource_ids)}).all()
@@ -118,13 +121,16 @@ def set_properties(
 def set_reservable(
     session: Session, resource_ids: Collection[int], now: datetime | None, *, reservable: bool
 ) -> None:
-    """Set whether resources are bookable (bookings stay); ``now`` is None for new resources."""
+    """Store whether leases can book these resources; present bookings stay.
+
+    ``now`` is the time of the change (None for new resources).
+    """
     resources = sa.update(ResourceRow).where(ResourceRow.id.in_(resource_ids))
     session.execute(resources.values(reservable=reservable, updated_at=now))
 
 
 def reservable(session: Session, resource_ids: Collection[int]) -> set[int]:
-    """Return those of the ids whose resources are bookable."""
+    """Return the ids of the given resources that leases can book."""
     is_bookable = (ResourceRow.id.in_(resource_ids), ResourceRow.reservable.is_(True))
     return set(session.scalars(sa.select(ResourceRow.id).where(*is_bookable)))
 
@@ -132,7 +138,10 @@ def reservable(session: Session, resource_ids: Collection[int]) -> set[int]:
 def set_native(
     session: Session, resource: Resource, native: Mapping[str, str], now: datetime
 ) -> None:
-    """Replace the properties that the cloud reports, and extra properties of the same names."""
+    """Replace the properties that the cloud reports.
+
+    Extra properties with the same names are replaced, too.
+    """
     is_replaced = sa.or_(ResourceProperty.native.is_(True), ResourceProperty.name.in_(native))
     of_resource = ResourceProperty.resource_id == resource.id
     session.execute(sa.delete(ResourceProperty).where(of_resource, is_replaced))
@@ -147,7 +156,10 @@ def delete(session: Session, resource_id: int) -> None:
 
 
 def define(session: Session, resource_type: str, names: Collection[str], now: datetime) -> None:
-    """Define extra properties of a resource type; names that are defined already do not change."""
+    """Define extra properties of a resource type.
+
+    Leave names that are already defined as they are.
+    """
     known = privacy(session, resource_type) if names else {}
     row = {"resource_type": resource_type, "private": False, "created_at": now}
     rows = [{**row, "id": ids.new_id(), "name": name} for name in names if name not in known]
@@ -162,7 +174,7 @@ def definitions(session: Session, *resource_types: str) -> list[Property]:
 
 
 def names_in_use(session: Session, resource_type: str, candidates: Collection[str]) -> set[str]:
-    """Return those of ``candidates`` that are names of a property of any resource of the type."""
+    """Return the names in ``candidates`` that a property of a resource of the type has."""
     names = sorted(candidates)
     if not names:
         return set()
@@ -187,7 +199,7 @@ def privacy(session: Session, resource_type: str) -> dict[str, bool]:
 def set_private(
     session: Session, resource_type: str, name: str, *, private: bool, now: datetime
 ) -> Property:
-    """Show or hide an extra property in ordinary listings, and return it; raises NotFound."""
+    """Set whether ordinary listings hide an extra property; return it. Raises NotFound."""
     is_property = (PropertyRow.resource_type == resource_type, PropertyRow.name == name)
     row = session.scalars(sa.select(PropertyRow).where(*is_property)).one_or_none()
     if row is None:

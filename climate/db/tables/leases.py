@@ -186,11 +186,15 @@ class AllocationRow(Base):
         sa.CheckConstraint("(resource_class IS NULL) = (amount IS NULL)", name="allocations_share"),
         # Finds the last booking that starts before a given end in one descent.
         Index("allocations_probe", "whole_id", "start_at", "busy_until"),
-        # Finds shares that are not over; on PostgreSQL it contains shares only.
+        # Finds shares that are not over, with all that sums of them need; on PostgreSQL it contains
+        # shares only.
         Index(
             "allocations_shares",
             "resource_id",
             "busy_until",
+            "start_at",
+            "resource_class",
+            "amount",
             postgresql_where=sa.text("resource_class IS NOT NULL"),
         ),
         Index(None, "reservation_id"),

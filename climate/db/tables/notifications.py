@@ -16,8 +16,10 @@ class OutboxRow(Base):
 
     ``id`` is the order of writing. ``seq`` is the public order: the relay numbers only committed
     rows, so a reader that has seen the number n never gets a smaller one later. ``resource_types``
-    are the types of the lease, each between spaces; NULL in rows of old releases. ``published_at``
-    is for processes of schema 0018, which may run beside this release.
+    are the types of the lease, each between spaces. A notification about a lease has the window of
+    the lease, before and after a change, in ``changed_from`` and ``changed_until``. Rows of old
+    releases have NULL in these columns. ``published_at`` is for processes of schema 0018, which may
+    run beside this release.
     """
 
     __tablename__ = "outbox"
@@ -38,6 +40,8 @@ class OutboxRow(Base):
     created_at: Mapped[datetime]
     published_at: Mapped[datetime | None]
     resource_types: Mapped[str | None] = mapped_column(sa.Text)
+    changed_from: Mapped[datetime | None]
+    changed_until: Mapped[datetime | None]
 
 
 class RelayRow(Base):

@@ -104,7 +104,10 @@ def free_over(
 
 @dataclass(frozen=True, slots=True)
 class LeastFree:
-    """The units that match, and how many are free at least in each bucket, in steps."""
+    """How many units match a request, and how many of them are free over time, in steps.
+
+    The time is divided into buckets. A step has the least number of free units in its buckets.
+    """
 
     units: int
     steps: Sequence[Step]
@@ -113,11 +116,14 @@ class LeastFree:
 def least_free(
     runtime: Runtime, request: ReservationRequest, span: Window, resolution: int, *, private: bool
 ) -> LeastFree:
-    """Return what ``free_over`` does as the least in each bucket of ``resolution`` seconds.
+    """Return the least number of free units in each bucket of ``resolution`` seconds.
 
-    The database computes it, so the number of rows is bounded by the number of buckets. Equal
-    buckets that follow each other are one step. Raises the errors of ``free_over``, and
-    InvalidInput for too many buckets or units that must be on one resource.
+    The units match the request: hosts, instances, and so on. Unlike ``free_over``, it leaves the
+    computation to the database, so the number of rows is bounded by the number of buckets.
+    Consecutive buckets with the same number are one step.
+
+    Raises the errors of ``free_over``. Raises InvalidInput if there are too many buckets, or if the
+    units must be on one resource.
     """
     parts = _counted_parts(runtime, request, span)
     _check_buckets(parts[0], span, resolution)
@@ -141,7 +147,7 @@ def least_free(
 def _counted_parts(
     runtime: Runtime, request: ReservationRequest, span: Window
 ) -> tuple[Requirement, ...]:
-    """Return the parts of a request's requirement, which has units; raises InvalidInput."""
+    """Return the parts of the request's requirement; raise InvalidInput if it counts no units."""
     check_span(span)
     parts = requirements_of(runtime.catalog, request)
     if not parts[0].maximum:
@@ -298,7 +304,7 @@ def _check_time(runtime: Runtime, query: WindowSearch) -> None:
 
 
 def check_span(span: Window) -> None:
-    """Raise InvalidDate if a span is longer than one query can cover."""
+    """Raise InvalidDate if a span is longer than a single query may cover."""
     if span.end - span.start > MAX_SPAN:
         raise InvalidDate(f"A query can cover at most {MAX_SPAN.days} days")
 

@@ -177,7 +177,7 @@ def check_names(
 ) -> None:
     """Raise InvalidQuery if a query names a property that no resource of the type has.
 
-    Without ``private``, private properties count as unknown.
+    Unless ``private`` is set, private properties count as unknown.
     """
     named = expressions.names(query)
     names = native = catalog.plugins[resource_type].native_properties

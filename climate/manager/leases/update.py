@@ -236,7 +236,7 @@ def _change(runtime: Runtime, session: Session, request: _Request, now: datetime
         raise LeaseBusy(f"Lease {lease.id} was changed by others meanwhile: try again")
     if lease.start.delayed_at is not None:  # it may wait for hosts that it no longer needs
         event_queue.run_now(session, lease.id, [START], now)
-    outbox.write(session, "lease.update", blazar_wire.payload(changed), now)
+    outbox.write(session, "lease.update", blazar_wire.payload(changed), now, lease.window)
     return changed
 
 

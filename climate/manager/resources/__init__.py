@@ -1,1 +1,1 @@
-"""Resources: registration, queries, properties of hosts, and inventory sync with the cloud."""
+"""Resources: registration, queries, properties, calendar, and inventory sync with the cloud."""

@@ -1,4 +1,4 @@
-"""The calendar: what resources are occupied by in a window, for a viewer of one project or all."""
+"""The calendar: what occupies resources in a window, for a viewer of one project or of all."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,12 +29,13 @@ from climate.core.matching.occupancy import (
 from climate.core.matching.query import Compare, Operand, Query
 from climate.core.provisioning.host_state import HostFacts, HostState, host_state
 from climate.core.window import Window
-from climate.db.notifications import outbox
 from climate.db.resources import capacity
 from climate.db.resources.occupancy import bookings, rows, sums
 from climate.manager.admission.availability import check_span
 from climate.manager.admission.requirements import check_names
 from climate.manager.process.runtime import Runtime
+from climate.manager.resources import calendar_changes
+from climate.manager.resources.calendar_changes import Version
 
 # Bounds the rows that one request reads and its answer.
 MAX_BOOKINGS = 20_000
@@ -46,11 +47,11 @@ _SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarView:
-    """The part of a calendar to show, and its viewer.
+    """The part of a calendar to show, and who views it.
 
-    ``resolution`` is the seconds of a bucket; 0: intervals. ``viewer`` is the viewer's project,
-    whose leases are named; with ``sees_all``, leases of all projects. ``private``: the viewer may
-    name private properties.
+    ``resolution`` is the length of a bucket in seconds (0: intervals instead of buckets).
+    ``viewer`` is the viewer's project, whose leases are named. If ``sees_all`` is set, the leases
+    of all projects are named. If ``private`` is set, the viewer may name private properties.
     """
 
     filter: RowFilter
@@ -64,21 +65,25 @@ class CalendarView:
 
     @property
     def visible_project(self) -> str | None:
-        """The project whose leases are named; None: all."""
+        """The project whose leases are named (None: all projects)."""
         return None if self.sees_all else self.viewer
 
     def seconds(self, moment: datetime) -> int:
-        """Return the whole seconds from the start of the window to a moment."""
+        """Return the whole seconds from the start of the window to ``moment``."""
         return (moment - self.window.start) // _SECOND
 
     def offsets(self, span: Window) -> tuple[int, int]:
-        """Return ``seconds`` of the start and the end of a span."""
+        """Return the whole seconds from the window's start to both ends of ``span``."""
         return self.seconds(span.start), self.seconds(span.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarRow:
-    """A resource, its state, and its intervals; or a digit for each bucket, and where own are."""
+    """A row of a calendar: a resource, its state, and its intervals or buckets.
+
+    If the calendar has buckets, ``digits`` has a digit for each, and ``own`` states which of them
+    have own bookings of the viewer.
+    """
 
     id: int
     name: str
@@ -93,24 +98,15 @@ class CalendarRow:
 class CalendarPage:
     """A page of a calendar.
 
-    ``version`` is the number of the last notification before it was read. ``leases`` are those
-    that the viewer may see, by id.
+    ``version`` is the version of the calendar just before the page was read. ``leases`` has the
+    leases that the viewer may see, by id.
     """
 
-    version: int
+    version: Version
     total: int
     groups: Sequence[Group] | None
     rows: Sequence[CalendarRow]
     leases: Mapping[str, VisibleLease]
-
-
-def type_of_rows(runtime: Runtime, resource_type: str) -> str:
-    """Return the type of the resources that reservations of a type are on.
-
-    Raises UnsupportedResourceType.
-    """
-    plugin = runtime.plugin(resource_type)
-    return plugin.resources_type or plugin.resource_type
 
 
 def show(runtime: Runtime, view: CalendarView) -> CalendarPage:
@@ -123,7 +119,7 @@ def show(runtime: Runtime, view: CalendarView) -> CalendarPage:
     _check_cells(view)
     with runtime.database.snapshot() as session:
         # Read first: changes that the page may lack have higher numbers.
-        version = outbox.last_seq(session)
+        version = calendar_changes.current(session)
         _check_names(runtime, session, view)
         total, groups = _count(session, view.filter, runtime.clock.now())
         listed = rows.page(session, view.filter, view.offset, view.limit)
@@ -236,7 +232,10 @@ def _row(row: ListedRow, **shown: Any) -> CalendarRow:
 
 
 def _unbookable_since(row: ListedRow, view: CalendarView) -> int | None:
-    """Return since when a resource cannot be booked; the last change of it was not before that."""
+    """Return since when a resource cannot be booked; None if it can.
+
+    The result is the time of its last change, which is not before that.
+    """
     return None if row.reservable else max(0, view.seconds(row.changed_at))
 
 
@@ -261,7 +260,7 @@ def _occupied(span: BookedSpan, view: CalendarView) -> Occupied:
 
 
 def _anonymous(span: BookedSpan, *, sees_all: bool) -> Kind:
-    """Return what the viewer sees of an allocation without a visible lease."""
+    """Return the kind of interval that a viewer sees for an allocation without a visible lease."""
     if span.is_held:
         return Kind.HELD
     # The allocation of a deleted lease ends with the cleaning after it.

@@ -1,6 +1,6 @@
-"""Use cases about who holds which resource.
+"""Use cases about the resources of a lease, and about the bookings of a resource.
 
-The owner of a lease sees its resources, operators see the bookings of resources.
+The owner of a lease sees its resources. Operators see the bookings of resources.
 """
 
 from datetime import datetime
@@ -15,9 +15,9 @@ from climate.manager.resources import registry
 
 
 def of_lease(runtime: Runtime, lease: Lease, page: Page, *, private: bool) -> Part[LeaseResource]:
-    """Return a page of the resources of a lease, by name.
+    """Return a page of the resources of a lease, sorted by name.
 
-    Without ``private``, private properties are left out.
+    Unless ``private`` is set, private properties are left out.
     """
     provisioning = runtime.settings.provisioning is not None
     with runtime.database.snapshot() as session:
@@ -47,9 +47,9 @@ def of_lease(runtime: Runtime, lease: Lease, page: Page, *, private: bool) -> Pa
 def bookings(
     runtime: Runtime, resource_id: int, start: datetime, end: datetime | None, page: Page
 ) -> Part[Booking]:
-    """Return a page of the bookings of a resource that overlap [start, end), by start.
+    """Return a page of the bookings of a resource that overlap [start, end), sorted by start.
 
-    Without ``end``, all bookings from ``start`` on. Raises NotFound.
+    If ``end`` is None, these are all bookings from ``start`` on. Raises NotFound.
     """
     resource = registry.get_resource(runtime, resource_id, private=False)
     with runtime.database.snapshot() as session:

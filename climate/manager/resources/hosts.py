@@ -1,4 +1,4 @@
-"""Use cases that exist only for hosts: their extra properties, and their allocations."""
+"""Use cases that exist only for hosts: their extra properties, and their allocations in v1."""
 
 from collections.abc import Mapping
 
@@ -15,8 +15,8 @@ from climate.manager.process.runtime import Runtime
 def set_properties(runtime: Runtime, host_id: int, extra: Mapping[str, str]) -> Resource:
     """Add or change extra properties of a host; return the host with its new properties.
 
-    Raises NotFound, InvalidInput for a property that the cloud defines, and Conflict if a present
-    or future reservation of this host has a property expression with a property that changes.
+    Raises NotFound. Raises InvalidInput if the cloud defines such a property. Raises Conflict if a
+    property changes that a present or future reservation of this host names in its expression.
     """
     now = runtime.clock.now()
 
@@ -51,10 +51,10 @@ def find_allocations(
     lease_id: str | None = None,
     reservation_id: str | None = None,
 ) -> dict[int, list[Allocation]]:
-    """Return allocations by host id; a host without allocations has an empty list.
+    """Return the allocations of hosts by host id; a host without allocations has an empty list.
 
-    With ``host_id``, returns only that host, and raises NotFound if it is not registered. Past
-    allocations are included only if ``lease_id`` or ``reservation_id`` is set.
+    If ``host_id`` is set, the result has only that host. Raises NotFound if it is not registered.
+    Past allocations are included only if ``lease_id`` or ``reservation_id`` is set.
     """
     includes_past = lease_id is not None or reservation_id is not None
     with runtime.database.read() as session:

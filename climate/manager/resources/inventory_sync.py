@@ -1,12 +1,13 @@
-"""Inventory sync: reconcile registered resources with the cloud, and heal leases.
+"""Inventory sync: reconcile the registered resources with the cloud, and heal leases.
 
-A failed resource is not reservable. Healing replaces it in the leases that hold it now or start
-soon. A resource that works again becomes reservable again. Every manager runs the sync; all steps
-are idempotent.
+A resource that has failed is not reservable. Healing replaces it in the leases that have it now or
+start soon. A resource that works again becomes reservable again. Every manager runs the sync; all
+steps are idempotent.
 
-Two other cases make a resource not reservable. The end of its last lease keeps failing, and its
-plug-in cannot count what that lease has not released. Or it is a host in quarantine. A host that
-provisioners prepare on demand may be powered off while no lease needs it; that is no failure.
+In two other cases, a resource is not reservable either. In the first case, it is a host in
+quarantine. In the second case, the end of its last lease keeps failing, and its plug-in cannot
+count what that lease has not released. But if provisioners prepare a host on demand, it may be
+powered off while no lease needs it; that is no failure.
 """
 
 import logging
@@ -38,9 +39,10 @@ LOG = logging.getLogger(__name__)
 def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]:
     """Reconcile all resources with the cloud, then heal leases; return the ids of lost resources.
 
-    ``lost_before`` are the ids of the resources that the previous run found lost. Healing counts
-    a resource as lost only if both runs found it lost. An exception of a plug-in's
-    ``refresh`` ends the run: the resource types before it stay reconciled, and no lease is healed.
+    Lost resources have stopped running. ``lost_before`` are those that the previous run found.
+    Healing counts a resource as lost only if both runs found it lost. If the ``refresh`` of a
+    plug-in raises an exception, the run ends: the resource types before it stay reconciled, and no
+    lease is healed.
     """
     lost, settings = set[int](), runtime.settings
     for resource_type, plugin in runtime.plugins.items():
@@ -81,11 +83,12 @@ def reconcile(
     *,
     stuck: bool = False,
 ) -> None:
-    """Store a resource's native properties and whether it is reservable; enroll it if it is again.
+    """Store the native properties of a resource, and whether it is reservable.
 
-    ``discovered`` is its state in the cloud; None if the resource does not exist there. A ``stuck``
-    resource (in quarantine, or not released by its last lease) is not reservable, whatever the
-    cloud reports.
+    If it becomes reservable again, enroll it first, so that no project can use it. ``discovered``
+    is its state in the cloud (None: it does not exist there). A ``stuck`` resource is in
+    quarantine, or its last lease has not released it. It is not reservable, whatever the cloud
+    reports.
     """
     usable = discovered is not None and discovered.usable and not stuck
     before = _native(resource) if discovered is None or not discovered.complete else {}
@@ -104,7 +107,7 @@ def _ignoring_power(
     discovered: DiscoveredResource | None,
     may_be_off: bool,  # noqa: FBT001 - not a switch, a fact
 ) -> DiscoveredResource | None:
-    """Return the discovered state; a lost host that may be off counts as usable."""
+    """Return the discovered state, as usable if it is of a lost host that may be off."""
     if discovered is None or not may_be_off or not discovered.lost or discovered.disabled:
         return discovered
     return replace(discovered, usable=True, lost=False)
@@ -116,7 +119,10 @@ def _note_up(
     by_external_id: Mapping[str, DiscoveredResource],
     queried_at: datetime,
 ) -> None:
-    """Store which hosts are up and when the cloud noticed it, for their preparations."""
+    """Store which hosts the cloud reports as up, and when it noticed that.
+
+    The preparations of these hosts use this.
+    """
     seen = {host.id: Seen(up=False, at=queried_at) for host in registered}
     for host in registered:
         discovered = by_external_id.get(host.external_id)
@@ -132,7 +138,10 @@ def _update_inventories(
     discovered: DiscoveredResource | None,
     shared: Mapping[str, Inventory],
 ) -> None:
-    """Store the inventories that the cloud reports, if they changed; leases keep allocations."""
+    """Store the inventories that the cloud reports for a resource, if they have changed.
+
+    Leases keep their allocations.
+    """
     if discovered is None or not discovered.complete or discovered.inventories == shared:
         return
 
@@ -164,7 +173,7 @@ def _store(
 
 
 class InventorySync:
-    """Reconciles with the cloud, and checks trusts, at every ``sync_interval`` until stopped."""
+    """Reconciles resources with the cloud, and checks trusts, every ``sync_interval`` seconds."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -177,15 +186,15 @@ class InventorySync:
 
     @property
     def progress(self) -> list[Progress]:
-        """The progress of the sync."""
+        """The progress of the loop that reconciles and checks."""
         return self._task.progress
 
     def start(self) -> None:
-        """Start a thread for the sync, because the cloud may be slow."""
+        """Start the thread of the sync. It is separate because the cloud may be slow."""
         self._task.start()
 
     def stop(self) -> None:
-        """Stop without waiting for the current run: another manager repeats it."""
+        """Stop without waiting for the current run, which another manager repeats."""
         self._task.stop(0)
 
     def _synchronise(self) -> None:

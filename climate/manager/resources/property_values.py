@@ -1,4 +1,7 @@
-"""Use case: the properties of a resource type with some of their values, to suggest filters."""
+"""Use case: list the properties of a resource type with some of their values.
+
+Clients suggest them to users who write filters.
+"""
 
 from dataclasses import dataclass
 
@@ -12,7 +15,10 @@ _MOST_NAMES, _MOST_VALUES = 500, 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyValues:
-    """A property with some of its values, sorted: numbers if all are ``numeric``, else texts."""
+    """A property of resources, with some of its values, sorted.
+
+    If all values are numbers (``numeric``), they are sorted as numbers, else as texts.
+    """
 
     name: str
     values: list[str]
@@ -21,9 +27,9 @@ class PropertyValues:
 
 
 def find(runtime: Runtime, resource_type: str, *, private: bool) -> list[PropertyValues]:
-    """Return the properties that resources of a type have, by name, with some values.
+    """Return the properties that resources of a type have, with some values, sorted by name.
 
-    Without ``private``, private properties do not exist.
+    Unless ``private`` is set, private properties are left out.
     """
     with runtime.database.snapshot() as session:
         privacy = resources.privacy(session, resource_type)

@@ -1,4 +1,4 @@
-"""Use cases of resources of any type: register, show, list and remove them."""
+"""Use cases of resources of any type: register, show, list and remove resources."""
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -35,12 +35,13 @@ def register(
     """Register a resource of the cloud, so that leases can reserve it; return it.
 
     The plug-in finds the resource by ``external_number``, its number in the cloud, or by ``name``.
-    Extra properties with the name of a native property are ignored. Raises NotFound, InvalidInput,
-    or Conflict if the resource is ambiguous, in use, not reservable or already registered.
+    If an extra property has the name of a native property, it is ignored. Raises NotFound and
+    InvalidInput. Raises Conflict if the resource is ambiguous, in use, not reservable or already
+    registered.
 
-    climate stores the resource before it changes the cloud, so the inventory sync can finish an
-    interrupted registration. A resource that the cloud reports as unusable is registered, but not
-    reservable yet.
+    climate stores the resource before it changes the cloud, so that the inventory sync can finish
+    an interrupted registration. If the cloud reports the resource as unusable, it is registered,
+    but not reservable yet.
     """
     plugin = runtime.plugin(resource_type)
     discovered = plugin.find(name=name, external_number=external_number)
@@ -78,7 +79,7 @@ def _insert(
 
 
 def _forget(database: Database, created: Resource) -> bool:
-    """Delete a failed registration; return False if an inventory sync has finished it already."""
+    """Delete a failed registration; return False if an inventory sync already finished it."""
 
     def work(session: Session) -> bool:
         if resources.get(session, created.type, created.id, lock=True).reservable:
@@ -92,7 +93,7 @@ def _forget(database: Database, created: Resource) -> bool:
 def delete(runtime: Runtime, resource_type: str, resource_id: int) -> None:
     """Remove a resource from climate.
 
-    Raises NotFound, or Conflict if a present or future lease has an allocation of the resource.
+    Raises NotFound. Raises Conflict if a present or future lease has an allocation of the resource.
     """
     now = runtime.clock.now()
 
@@ -129,10 +130,11 @@ def find_resources(
     private: bool,
     states: Collection[HostState] = (),
 ) -> Part[Resource]:
-    """Return a page of the resources that match ``wanted`` and are in one of the states, if any.
+    """Return a page of the resources that match the filter ``wanted``.
 
-    Without ``private``, private properties are left out and count as unknown. Raises InvalidQuery
-    if the expression in ``wanted`` names an unknown property.
+    If ``states`` is not empty, they are also in one of these states. Unless ``private`` is set,
+    private properties are left out and count as unknown. Raises InvalidQuery if the expression in
+    the filter names an unknown property.
     """
     with runtime.database.read() as session:
         extra = resources.definitions(session, *wanted.resource_types)
@@ -147,9 +149,9 @@ def find_resources(
 
 
 def get_resource(runtime: Runtime, resource_id: int, *, private: bool) -> Resource:
-    """Return a resource of an enabled type; raises NotFound.
+    """Return a resource whose type is enabled; raises NotFound.
 
-    Without ``private``, its private properties are left out.
+    Unless ``private`` is set, its private properties are left out.
     """
     with runtime.database.read() as session:
         resource = resources.find_some(session, [resource_id]).get(resource_id)
@@ -162,9 +164,9 @@ def get_resource(runtime: Runtime, resource_id: int, *, private: bool) -> Resour
 def find_shown(
     session: Session, resource_ids: Collection[int], *, private: bool
 ) -> dict[int, Resource]:
-    """Return those of the resources that exist, by id.
+    """Return the resources with these ids that exist, by id.
 
-    Without ``private``, their private properties are left out.
+    Unless ``private`` is set, their private properties are left out.
     """
     found = resources.find_some(session, resource_ids)
     types = {resource.type for resource in found.values()}
@@ -179,7 +181,7 @@ def _check_names(
     extra: list[Property],
     hidden: Collection[str],
 ) -> None:
-    """Raise InvalidQuery if the expression names a property that is unknown or hidden."""
+    """Raise InvalidQuery if the expression of a filter names an unknown or hidden property."""
     queried = expressions.names(wanted.query).difference(hidden)
     existing = {prop.name for prop in extra}
     for type_ in wanted.resource_types if queried else ():
@@ -193,7 +195,7 @@ def _hidden(extra: list[Property], private: bool) -> list[Property]:  # noqa: FB
 
 
 def _without(resource: Resource, hidden: list[Property]) -> Resource:
-    """Return the resource without its hidden extra properties."""
+    """Return the resource without the extra properties in ``hidden``."""
     names = {prop.name for prop in hidden if prop.resource_type == resource.type} - resource.native
     shown = {name: text for name, text in resource.properties.items() if name not in names}
     return replace(resource, properties=shown)

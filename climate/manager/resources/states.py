@@ -1,4 +1,4 @@
-"""Use case: describe resources for people, with their state and, for operators, their holders."""
+"""Use case: describe resources for people, with their states and, for operators, their bookings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,10 +13,11 @@ from climate.manager.process.runtime import Runtime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedResource:
-    """A resource with its state, and what only operators see.
+    """A resource with its state, and with facts that only operators see.
 
-    ``report`` is None for requesters who may not see it, for resources that are no hosts, and
-    without provisioning. ``now`` and ``next`` are its bookings, if requested.
+    ``report`` is None if the requester may not see it, if the resource is not a host, or if
+    provisioning is disabled. ``now`` and ``next`` are the present and the next booking, if
+    requested.
     """
 
     resource: Resource
@@ -29,9 +30,10 @@ class DescribedResource:
 def describe(
     runtime: Runtime, resources: Sequence[Resource], *, reports: bool, bookings: bool = False
 ) -> list[DescribedResource]:
-    """Return the resources, in the same order, with their states (at most three statements).
+    """Return the resources with their states, in the same order. Executes at most three statements.
 
-    ``reports`` adds the reports of hosts, ``bookings`` the present and the next booking.
+    If ``reports`` is set, add the reports of hosts. If ``bookings`` is set, add the present and the
+    next booking of each resource.
     """
     ids, now = [resource.id for resource in resources], runtime.clock.now()
     provisioning = runtime.settings.provisioning is not None

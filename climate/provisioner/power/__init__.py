@@ -1,1 +1,4 @@
-"""Power drivers: IPMI, Redfish, a command, or simulated; ``driver`` defines their interface."""
+"""Power drivers: IPMI, Redfish, an operator's program, or simulated.
+
+``driver`` has the interface.
+"""

@@ -26,14 +26,17 @@ _LONGEST_REASON = 300
 
 
 class Command:
-    """Nodes controlled by ``options.program`` (a list of words), which gets the other options."""
+    """Controls nodes with the program in ``options.program`` (a list of words).
+
+    The program receives the other options of the node.
+    """
 
     def __init__(self, deadline: float = _DEADLINE) -> None:
-        """Set the ``deadline``: seconds after which the driver kills the program's processes."""
+        """Set the ``deadline``: the seconds after which the driver kills the program."""
         self._deadline = deadline
 
     def power(self, node: Node) -> Power:
-        """Return the node's power."""
+        """Return whether the node has power."""
         output = self._run(node, "power").strip().lower()
         if output not in set(Power):
             raise Refused(f"{node.name}: its program must print on or off, and printed {output!r}")
@@ -48,7 +51,7 @@ class Command:
         self._run(node, "shutdown")
 
     def boot_from(self, node: Node, device: BootDevice) -> None:
-        """Set the device of the next boot."""
+        """Set the device from which the node boots next time."""
         self._run(node, "boot", device.value)
 
     def _run(self, node: Node, action: str, device: str | None = None) -> str:

@@ -1,8 +1,8 @@
 """The interface of power drivers, and functions that switch a node's power with a driver.
 
-Every call of a driver returns within its own timeout, whatever the node's controller (BMC) does.
-Controllers may confirm a request that they do not carry out, so ``switch`` waits for the result.
-Error messages contain no secrets.
+Every call of a driver returns within a timeout of its own, whatever the node's controller (BMC)
+does. Controllers may confirm a request that they do not carry out, so ``switch`` waits for the
+result. Error messages contain no secrets.
 """
 
 import time
@@ -29,35 +29,41 @@ class BootDevice(StrEnum):
 
 
 class PowerError(Exception):
-    """A node's power is unknown, or could not be changed."""
+    """Raised if the power of a node is unknown, or could not be changed."""
 
 
 class Refused(PowerError):
-    """The controller rejects the request, and will reject it again: an operator must act."""
+    """Raised if the controller rejects a request, and will reject it until an operator acts."""
 
 
 class Unreachable(PowerError):
-    """The controller did not answer in time. Retry after a pause."""
+    """Raised if the controller did not answer in time. Retry after a pause."""
 
 
 class PowerUnchanged(PowerError):
-    """The controller accepted the request, and the power did not change."""
+    """Raised if the controller accepted the request, but the power did not change."""
 
 
 class PowerDriver(Protocol):
-    """Controls the power of nodes. Methods may raise Refused, Unreachable or InvalidNodeConfig."""
+    """Interface of drivers that control the power of nodes.
+
+    Methods may raise Refused, Unreachable or InvalidNodeConfig.
+    """
 
     def power(self, node: Node) -> Power:
-        """Return the node's power."""
+        """Return whether the node has power."""
 
     def set_power(self, node: Node, power: Power) -> None:
         """Request power on or off, without waiting for the result. Idempotent."""
 
     def shut_down(self, node: Node) -> None:
-        """Request a shutdown of the node's system. Raises Refused if that is not possible."""
+        """Request a shutdown of the node's operating system.
+
+        Raises Refused if this is impossible.
+        """
 
     def boot_from(self, node: Node, device: BootDevice) -> None:
-        """Set the device of the next boot only."""
+        """Set the device from which the node boots next time; later boots are not affected."""
 
 
 # Seconds between two reads of the power, and how many may fail in a row.
@@ -72,9 +78,10 @@ def switch(
     patience: float,
     pause: Callable[[float], object] = time.sleep,
 ) -> bool:
-    """Power a node on or off; return whether that was necessary.
+    """Power a node on or off, and wait for the result; return whether a change was necessary.
 
-    Raises PowerUnchanged after ``patience`` seconds, and the driver's errors.
+    Raises PowerUnchanged if the power has not changed after ``patience`` seconds, and the driver's
+    errors.
     """
     if driver.power(node) is power:
         return False
@@ -91,9 +98,9 @@ def becomes(
     patience: float,
     pause: Callable[[float], object] = time.sleep,
 ) -> bool:
-    """Wait up to ``patience`` seconds for a node to be on or off; tell whether it is.
+    """Wait up to ``patience`` seconds until a node is on, or off; return whether it is.
 
-    Raises Unreachable if the controller does not answer several times in a row, and Refused.
+    Raises Unreachable if the controller does not answer several times in a row. Raises Refused.
     """
     deadline = time.monotonic() + patience
     failed = 0

@@ -1,9 +1,9 @@
 """Power driver for IPMI, which runs the program ``ipmitool`` once per request.
 
-A process can be killed when a controller does not answer; a thread cannot. ipmitool prints the
-same error for a wrong password and for a timeout ("Unable to establish IPMI v2 / RMCP+ session"),
-so the driver distinguishes these causes by the duration of the run. ipmitool repeats unanswered
-requests. Therefore the driver sends only idempotent requests: on, off, soft off, and boot device.
+A process can be killed if a controller does not answer; a thread cannot. ipmitool prints the same
+error for a wrong password and for a timeout ("Unable to establish IPMI v2 / RMCP+ session"). So the
+driver distinguishes these causes by the duration of the run. ipmitool repeats unanswered requests.
+Therefore the driver sends only idempotent requests: on, off, soft off, and boot device.
 """
 
 import os
@@ -22,18 +22,19 @@ _LONGEST_REASON = 300
 
 
 class Ipmi:
-    """Controllers with IPMI 2.0 over LAN.
+    """Controls nodes whose controllers support IPMI 2.0 over LAN.
 
-    ``options`` of a node: ``cipher_suite`` (text or number; without it ipmitool requests the list
-    of suites, which takes some controllers 10 s), ``privilege`` (such as ``ADMINISTRATOR``).
+    The ``options`` of a node may contain ``cipher_suite`` (text or number) and ``privilege`` (such
+    as ``ADMINISTRATOR``). Without ``cipher_suite``, ipmitool requests the list of suites, which
+    takes some controllers 10 s.
     """
 
     def __init__(self, program: str = "ipmitool", deadline: float = _DEADLINE) -> None:
-        """Set the ``program``, and the ``deadline``: seconds after which the driver kills it."""
+        """Set the ``program``, and the ``deadline`` in seconds after which the driver kills it."""
         self._program, self._deadline = program, deadline
 
     def power(self, node: Node) -> Power:
-        """Return the node's power."""
+        """Return whether the node has power."""
         output = self._run(node, "chassis", "power", "status").strip().lower()
         if not output.endswith((" on", " off")):
             raise Unreachable(
@@ -50,11 +51,14 @@ class Ipmi:
         self._run(node, "chassis", "power", "soft")
 
     def boot_from(self, node: Node, device: BootDevice) -> None:
-        """Set the device of the next boot."""
+        """Set the device from which the node boots next time."""
         self._run(node, "chassis", "bootdev", device.value)
 
     def _run(self, node: Node, *words: str) -> str:
-        """Return the output of ipmitool; the password is in its environment, not its arguments."""
+        """Run ipmitool and return its output.
+
+        The password is in its environment, and not in its arguments, which other users can see.
+        """
         began = time.monotonic()
         environment = {"PATH": os.environ.get("PATH", os.defpath), "IPMI_PASSWORD": node.password()}
         try:

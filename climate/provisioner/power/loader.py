@@ -1,4 +1,4 @@
-"""Loads the power drivers of installed packages, by entry point."""
+"""Loads the power drivers of all installed packages, by their entry points."""
 
 from collections.abc import Mapping
 
@@ -10,6 +10,6 @@ POWER_DRIVERS = "climate.power_drivers"
 
 
 def load_drivers() -> Mapping[str, PowerDriver]:
-    """Return the drivers by name, without those that fail to load: these count as unknown."""
+    """Return the power drivers by name. A driver that cannot be loaded is left out."""
     extensions: ExtensionManager[PowerDriver] = ExtensionManager(POWER_DRIVERS, invoke_on_load=True)
     return {each.name: each.obj for each in extensions if each.obj is not None}

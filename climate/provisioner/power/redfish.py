@@ -1,9 +1,11 @@
-"""Power driver for Redfish, with sushy.
+"""Power driver for Redfish, which uses the library sushy.
 
-The driver disables sushy's retries, which would repeat a reset and wait ten minutes for a silent
-controller. A controller that sends a byte now and then defeats every socket timeout, so each
-request runs in its own thread, which the driver abandons at the deadline. While an abandoned
-thread runs, requests for its node raise Unreachable.
+The driver disables sushy's retries. They would repeat a reset, and wait ten minutes for a silent
+controller.
+
+A controller that sends a byte now and then never reaches a socket timeout. So each request runs in
+a thread of its own. At the deadline, the driver abandons the thread and raises Unreachable. As long
+as the abandoned thread still runs, further requests for the same node also raise Unreachable.
 """
 
 import threading
@@ -31,19 +33,19 @@ _T = TypeVar("_T")
 
 
 class Redfish:
-    """Controllers with Redfish; a node's ``address`` is a URL.
+    """Controls nodes whose controllers support Redfish; a node's ``address`` is a URL.
 
-    ``options`` of a node: ``system`` (the path, such as ``/redfish/v1/Systems/1``; optional
-    for a single system), ``verify`` (true, false, or the path of a CA file).
+    The ``options`` of a node may contain ``system`` (the path, such as ``/redfish/v1/Systems/1``;
+    not needed if there is only one system) and ``verify`` (true, false, or the path of a CA file).
     """
 
     def __init__(self, deadline: float = _DEADLINE) -> None:
-        """Set the ``deadline``: seconds after which the driver abandons a request."""
+        """Set the ``deadline``: the seconds after which the driver abandons a request."""
         self._deadline = deadline
         self._abandoned: dict[str, threading.Thread] = {}
 
     def power(self, node: Node) -> Power:
-        """Return the node's power."""
+        """Return whether the node has power."""
         is_on = self._within_deadline(node, lambda: _system(node).power_state in _HAS_POWER)
         return Power.ON if is_on else Power.OFF
 
@@ -57,14 +59,14 @@ class Redfish:
         self._within_deadline(node, lambda: _system(node).reset_system(graceful))
 
     def boot_from(self, node: Node, device: BootDevice) -> None:
-        """Set the device of the next boot."""
+        """Set the device from which the node boots next time."""
         once = sushy.BOOT_SOURCE_ENABLED_ONCE
         self._within_deadline(
             node, lambda: _system(node).set_system_boot_options(_DEVICE[device], enabled=once)
         )
 
     def _within_deadline(self, node: Node, request: Callable[[], _T]) -> _T:
-        """Return the result of a request. Raises Unreachable after the deadline."""
+        """Call ``request`` in a thread and return its result; raise Unreachable at the deadline."""
         thread = self._abandoned.get(node.name)
         if thread is not None and thread.is_alive():
             raise Unreachable(f"{node.name}: an earlier request is not answered yet")

@@ -1,4 +1,4 @@
-"""Simulated power driver, for demonstrations and tests."""
+"""Power driver for simulated nodes, for demonstrations and tests."""
 
 import threading
 
@@ -16,7 +16,7 @@ class Simulated:
         self.requests: list[tuple[str, str]] = []
 
     def power(self, node: Node) -> Power:
-        """Return the node's power."""
+        """Return whether the node has power."""
         return self._power.get(node.name, Power.OFF)
 
     def set_power(self, node: Node, power: Power) -> None:

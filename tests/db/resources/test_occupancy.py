@@ -12,14 +12,17 @@ from sqlalchemy.orm import Session
 from climate.core.lease.model import HOST, Inventory
 from climate.core.matching import calendar
 from climate.core.matching.calendar import Booking, Timeline
-from climate.core.matching.occupancy import peaks
+from climate.core.matching.calendar_rows import RowFilter
+from climate.core.matching.occupancy import filled, peaks
 from climate.core.matching.query import Compare, Everything, Operand
 from climate.core.matching.requirement import Layout, Requirement
 from climate.core.window import Window
 from climate.db.engine.database import Database
 from climate.db.resources import allocations, capacity
-from climate.db.resources.occupancy import availability
-from climate.db.tables.leases import AllocationRow, ResourceRow
+from climate.db.resources.occupancy import availability, sums
+from climate.db.resources.occupancy import bookings as page_bookings
+from climate.db.resources.occupancy import rows as calendar_rows
+from climate.db.tables.leases import AllocationRow, ResourceProperty, ResourceRow
 from tests.conftest import NOON
 
 MINUTE = dt.timedelta(minutes=1)
@@ -151,3 +154,101 @@ def test_only_given_and_matching_resources_count(database: Database, hosts: list
         with database.read() as session:
             taken = availability.taken(session, [requirement], WINDOW, 3600, ids)
         assert (taken.units, max(peaks(taken.buckets, 3600, 3600))) == expected
+
+
+def occupied(booked: Sequence[Booking], capacity: dict[str, int], minute: int) -> float:
+    """Return the part of a host that is occupied in a minute, of its fullest class."""
+    at = NOON + minute * MINUTE
+    present = [item for item in booked if item.start <= at < item.end]
+    if any(item.resource_class is None for item in present):
+        return 1.0
+    used = {
+        name: sum(item.amount for item in present if item.resource_class == name)
+        for name in ("VCPU", "MEMORY_MB")
+    }
+    return max((used[name] / capacity[name] for name in used if used[name]), default=0.0)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(whole=wholes, shared=shares, resolution=st.sampled_from([300, 420, 3600, 86400]))
+def test_the_sums_of_buckets_are_those_of_their_minutes(
+    database: Database,
+    hosts: list[int],
+    whole: list[tuple[int, int, int]],
+    shared: list[tuple[int, int, int, str, int]],
+    resolution: int,
+) -> None:
+    one_class = [item for item in shared if item[3] == "VCPU"]
+    by_host = bookings(whole, one_class)
+    store(database, hosts, by_host)
+    length = int((WINDOW.end - WINDOW.start).total_seconds())
+    with database.read() as session:
+        found = sums.of_resources(session, hosts, WINDOW, resolution, "project")
+        of_all = sums.of_types(session, [HOST], WINDOW, resolution)
+    by_name = filled(found, length, resolution)
+    total = [0.0] * -(-length // resolution)
+    for id_, booked, amounts in zip(hosts, by_host, CAPACITY, strict=True):
+        minutes = [occupied(booked, amounts, minute) for minute in range(length // 60)]
+        expected = [
+            60 * sum(minutes[first : first + resolution // 60])
+            for first in range(0, len(minutes), resolution // 60)
+        ]
+        # Shares that exceed the capacity, which no admission allows, add up.
+        if max(minutes, default=0.0) <= 1:
+            shown = by_name[str(id_)].seconds if str(id_) in by_name else [0.0] * len(expected)
+            assert shown == pytest.approx(expected, abs=1e-6)
+        total = [before + more for before, more in zip(total, expected, strict=True)]
+    shown = filled(of_all, length, resolution).get(HOST)
+    assert list(shown.seconds if shown else [0.0] * len(total)) == pytest.approx(total, abs=1e-6)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(whole=wholes, shared=shares)
+def test_a_page_has_exactly_the_bookings_in_its_window(
+    database: Database,
+    hosts: list[int],
+    whole: list[tuple[int, int, int]],
+    shared: list[tuple[int, int, int, str, int]],
+) -> None:
+    by_host = bookings(whole, shared)
+    store(database, hosts, by_host)
+    with database.read() as session:
+        found = page_bookings.find(session, hosts[:2], WINDOW, None, 1_000)
+    expected = [
+        (id_, item.start, item.end, item.resource_class, item.amount)
+        for id_, booked in zip(hosts[:2], by_host, strict=False)
+        for item in booked
+        if WINDOW.overlaps(Window(item.start, item.end))
+    ]
+    key = [(s.resource_id, s.start, s.end, s.resource_class, s.amount) for s in found]
+    assert sorted(key, key=str) == sorted(expected, key=str)
+    assert all(span.is_deleted and span.lease is None for span in found)
+
+
+def test_groups_and_pages_have_the_same_order(database: Database, hosts: list[int]) -> None:
+    values = {hosts[0]: "b", hosts[1]: "B"}
+    rows = [
+        {"resource_id": id_, "name": "rack", "value": value, "native": False}
+        for id_, value in values.items()
+    ]
+    with database.engine.begin() as connection:
+        connection.execute(sa.insert(ResourceProperty), rows)
+    store(database, hosts, bookings([(0, -10, 20)], [(1, -10, 20, "VCPU", 1)]))
+    wanted = RowFilter(resource_type=HOST, query=Everything(), group_by="rack", part="HOST")
+    with database.read() as session:
+        groups = calendar_rows.groups(session, wanted, NOON, 10)
+        page = calendar_rows.page(session, wanted, 0, 10)
+        assert calendar_rows.count(session, wanted) == 3
+    found = [(group.name, group.first, group.rows, group.free_now) for group in groups]
+    assert found == [("B", 0, 1, 0), ("b", 1, 1, 0), (None, 2, 1, 1)]
+    assert [row.id for row in page] == [hosts[1], hosts[0], hosts[2]]
+
+
+def test_the_occupied_part_of_projects(database: Database, hosts: list[int]) -> None:
+    """A lease that was deleted has no project; one type of resource has no part in another."""
+    store(database, hosts, bookings([(0, 0, 60)], []))
+    with database.read() as session:
+        assert sums.of_projects(session, HOST, WINDOW, 3600) == []
+        assert sums.of_values(session, "no:such", "rack", WINDOW, 3600) == []
+        assert sums.count_types(session, [HOST, "no:such"]) == {HOST: 3}
+        assert sums.count_values(session, HOST, "rack", 5) == {"": 3}

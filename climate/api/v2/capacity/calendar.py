@@ -1,4 +1,7 @@
-"""``/v2/calendar``: what resources are occupied by, with own leases named and others anonymous."""
+"""The routes of ``/v2/calendar``: what occupies resources. Leases of other projects have no name.
+
+Operators can request the names of all leases.
+"""
 
 import hashlib
 import json
@@ -16,14 +19,14 @@ from climate.core.errors import InvalidInput, InvalidQuery, UnsupportedResourceT
 from climate.core.matching import expression
 from climate.core.matching.calendar_rows import RowFilter, VisibleLease
 from climate.core.matching.occupancy import Interval, Kind
-from climate.core.matching.quoting import is_storable
 from climate.core.window import Window
-from climate.manager.resources import calendar
+from climate.manager.resources import calendar, calendar_changes
 from climate.manager.resources.calendar import CalendarPage, CalendarRow, CalendarView
+from climate.manager.resources.calendar_changes import Version
 
 
 def index(call: Call) -> Answer:
-    """Show what resources are occupied by, in intervals or buckets."""
+    """Show what occupies resources over time, as intervals or in buckets of equal length."""
     query = validation.query(schemas.CALENDAR_QUERY)
     if query["whose"] == "all":
         call.require("calendar:get_all")
@@ -47,6 +50,30 @@ def index(call: Call) -> Answer:
     return _tagged(_body(page, view))
 
 
+def changes(call: Call) -> Answer:
+    """Show which windows of the calendar changed since a version, or wait for a change."""
+    query = validation.query(schemas.CHANGES_QUERY)
+    after = _version(query["after"]) if "after" in query else None
+    wanted = query.get("resource_type")
+    try:
+        if after is None:
+            found = calendar_changes.find(call.runtime, None, wanted)
+        else:
+            project_id = call.caller.project_id
+            found = calendar_changes.wait(
+                call.runtime, after, wanted, seconds=query["wait"], project_id=project_id
+            )
+    except UnsupportedResourceType as error:
+        raise validation.of_parameter(error, "resource_type") from None
+    windows = [{"start": show(window.start), "end": show(window.end)} for window in found.windows]
+    return {"version": str(found.version), "reset": found.reset, "changes": windows}, 200
+
+
+def _version(text: str) -> Version:
+    seq, _, resources = text.partition(".")
+    return Version(int(seq), resources)
+
+
 def _check_resolution(resolution: int, limit: int) -> None:
     if 0 < resolution < schemas.MIN_RESOLUTION:
         text = f"This must be 0, or from {schemas.MIN_RESOLUTION} to {schemas.MAX_RESOLUTION}."
@@ -57,13 +84,9 @@ def _check_resolution(resolution: int, limit: int) -> None:
 
 
 def _filter(call: Call, query: Mapping[str, Any]) -> RowFilter:
-    """Return which resources are rows; raises InvalidInput."""
-    for name in ("q", "group_by"):
-        if not is_storable(query.get(name, "")):
-            text = "This contains a NUL or half a surrogate pair."
-            raise validation.of_parameter(InvalidInput(text), name)
+    """Return the filter of the resources that the calendar shows as rows. Raises InvalidInput."""
     try:
-        resource_type = calendar.type_of_rows(call.runtime, query["resource_type"])
+        resource_type = call.runtime.plugin(query["resource_type"]).type_of_resources
     except UnsupportedResourceType as error:
         raise validation.of_parameter(error, "resource_type") from None
     try:
@@ -137,9 +160,9 @@ def _lease(lease: VisibleLease, project_id: str) -> dict[str, Any]:
 
 
 def _tagged(body: Mapping[str, Any]) -> Answer:
-    """Return the answer with its ETag, or 304 if the client has it.
+    """Return the answer with its ETag. If the client has that version already, return 304.
 
-    The tag does not depend on the version, which grows with every notification of the service.
+    The tag does not depend on ``version``, which grows with every notification of the service.
     """
     stable = json.dumps({**body, "version": ""}, sort_keys=True, separators=(",", ":"))
     tag = hashlib.sha256(stable.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,12 +1,13 @@
-"""Schemas of the calendar."""
+"""Schemas of the calendar, which shows what occupies resources over time."""
 
 from marshmallow import Schema, fields, validate
 
 from climate.api.v2.http.fields import NOW, Count, Moment, Strict
-from climate.api.v2.http.schemas import described
+from climate.api.v2.http.schemas import described, wait_seconds
 
 MAX_ROWS, MAX_BUCKET_ROWS = 200, 1_000
 MIN_RESOLUTION, MAX_RESOLUTION = 300, 86_400
+_NOT_A_VERSION = "This is no version of the calendar: take it from an earlier answer."
 
 
 class CalendarQuery(Strict):
@@ -50,7 +51,7 @@ class CalendarQuery(Strict):
 
 
 class CalendarGroup(Schema):
-    """Rows with the same value of the property; null: the resources without it."""
+    """The rows whose resources have the same value of a property (null: do not have it)."""
 
     name = fields.String(allow_none=True)
     first = fields.Integer(metadata=described("Offset of its first row."))
@@ -61,7 +62,10 @@ class CalendarGroup(Schema):
 
 
 class CalendarRow(Schema):
-    """A resource and what occupies it: ``x``, or ``b`` and ``own`` with a resolution."""
+    """A resource and what occupies it.
+
+    With intervals, the row has ``x``. With buckets of equal length, it has ``b`` and ``own``.
+    """
 
     id = fields.String()
     name = fields.String()
@@ -82,7 +86,7 @@ class CalendarRow(Schema):
 
 
 class CalendarLease(Schema):
-    """A lease that the caller may see; ``mine``: of the caller's project."""
+    """A lease that the caller may see; ``mine`` is true if it is of the caller's project."""
 
     id = fields.String()
     name = fields.String()
@@ -95,7 +99,7 @@ class CalendarLease(Schema):
 
 
 class Calendar(Schema):
-    """A page of the calendar."""
+    """A page of the calendar: rows, and the leases to which their intervals refer."""
 
     start = Moment()
     end = Moment()
@@ -110,4 +114,32 @@ class Calendar(Schema):
     leases = fields.List(fields.Nested(CalendarLease))
 
 
-CALENDAR_QUERY = CalendarQuery()
+class ChangesQuery(Strict):
+    """Since when, and of which calendar, to show changes."""
+
+    after = fields.String(
+        validate=validate.Regexp(r"[0-9]{1,18}(\.[0-9a-f]{8})?\Z", error=_NOT_A_VERSION),
+        metadata=described("A version from an earlier answer; without it: the present version."),
+    )
+    wait = wait_seconds()
+    resource_type = fields.String()
+
+
+class ChangedWindow(Schema):
+    """Whole days (UTC) in which something changed."""
+
+    start = Moment()
+    end = Moment()
+
+
+class Changes(Schema):
+    """The windows that changed since a version of the calendar."""
+
+    version = fields.String(metadata=described("For the next request."))
+    reset = fields.Boolean(
+        metadata=described("The version is too old: anything may have changed, so read all again.")
+    )
+    changes = fields.List(fields.Nested(ChangedWindow))
+
+
+CALENDAR_QUERY, CHANGES_QUERY = CalendarQuery(), ChangesQuery()

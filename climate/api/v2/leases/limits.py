@@ -1,18 +1,21 @@
-"""``/v2/limits``: the limits on leases of a project and a user, and what counts against them."""
+"""The route of ``/v2/limits``: the limits on leases of a project and a user, and their usage."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from marshmallow import Schema, fields
+from marshmallow import Schema, fields, validate
 
 from climate.api.call import Answer, Call
+from climate.api.v2.http import validation
+from climate.api.v2.http.fields import Moment, Strict, flag
+from climate.api.v2.http.schemas import described
 from climate.core.limits import Rules
-from climate.manager.admission import limits
+from climate.manager.admission import limit_use, limits
 from climate.manager.admission.limits import Account
 
 
 class LimitValues(Schema):
-    """The limits of a project or a user; null: unlimited. Times are in seconds."""
+    """The limits of a project or a user. Null means unlimited; times are in seconds."""
 
     leases = fields.Integer(allow_none=True)
     hosts = fields.Integer(allow_none=True)
@@ -25,7 +28,11 @@ class LimitValues(Schema):
 
 
 class Used(Schema):
-    """Usage: current leases, the peaks of hosts and vcpus, and host-hours in a period."""
+    """What counts against the limits of a project or a user.
+
+    It is the number of current leases, the most hosts and vcpus at any time, and the host-hours in
+    a period.
+    """
 
     leases = fields.Integer()
     hosts = fields.Integer()
@@ -43,27 +50,97 @@ class LimitedParty(Schema):
 
 
 class Limits(Schema):
-    """Whether limits apply to the caller, the rolling period in seconds, and limits and usage."""
+    """The limits of the caller's project and user, with their usage.
+
+    ``apply`` is whether limits apply to the caller at all. ``period`` is the length in seconds of
+    the period in which host-hours count.
+    """
 
     apply = fields.Boolean()
     period = fields.Integer()
     parties = fields.List(fields.Nested(LimitedParty))
 
 
-LIMITS = Limits()
+class LeaseUse(Schema):
+    """What a lease uses of the limits of a party."""
+
+    lease_id = fields.String(
+        allow_none=True,
+        metadata=described("null: a lease of another project, or a deleted reservation."),
+    )
+    lease_name = fields.String(allow_none=True)
+    start = Moment()
+    end = Moment()
+    hosts = fields.Integer()
+    vcpus = fields.Float()
+    host_hours = fields.Float(metadata=described("Over the whole length of the lease."))
+
+
+class PartyWithLeases(LimitedParty):
+    """A project or a user, with its limits, its usage, and the leases that use most."""
+
+    leases = fields.List(
+        fields.Nested(LeaseUse),
+        metadata=described("Up to 100 leases of hosts, those with most host-hours first."),
+    )
+
+
+class LimitsWithLeases(Limits):
+    """Limits, and the leases that count against them."""
+
+    parties = fields.List(fields.Nested(PartyWithLeases))
+
+
+class LimitsQuery(Strict):
+    """Whose limits to show; by default those of the caller's project and user."""
+
+    leases = flag(load_default=False, metadata=described("Add the leases that use most."))
+    project_id = fields.String(
+        validate=validate.Length(1, 255),
+        metadata=described("Another project. Requires the policy climate:limits:get_all."),
+    )
+    user_id = fields.String(
+        validate=validate.Length(1, 255),
+        metadata=described("Another user. Requires the policy climate:limits:get_all."),
+    )
+
+
+LIMITS, LIMITS_WITH_LEASES, QUERY = Limits(), LimitsWithLeases(), LimitsQuery()
 
 
 def show_limits(call: Call) -> Answer:
     """Show the limits of your project and user, and the usage that counts against them."""
-    caller = call.caller
-    settings = call.runtime.settings.limits
-    parties = limits.parties_of(caller.project_id, caller.user_id)
-    accounts = limits.show(call.runtime.store, settings, parties)
-    is_limited = settings.apply_to(caller.project_id, caller.user_id, caller.roles)
-    return LIMITS.dump(body(settings, accounts, is_limited=is_limited)), 200
+    query, caller = validation.query(QUERY), call.caller
+    settings, store = call.runtime.settings.limits, call.runtime.store
+    project_id, user_id, roles = caller.project_id, caller.user_id, caller.roles
+    parties = limits.parties_of(project_id, user_id)
+    if "project_id" in query or "user_id" in query:
+        call.require("limits:get_all")
+        project_id, user_id, roles = query.get("project_id", ""), query.get("user_id", ""), ()
+        parties = [party for party in limits.parties_of(project_id, user_id) if party.owner_id]
+    accounts = limits.show(store, settings, parties)
+    answer = body(settings, accounts, is_limited=settings.apply_to(project_id, user_id, roles))
+    if not query["leases"]:
+        return LIMITS.dump(answer), 200
+    seen_project = None if call.may("leases:get_all") else caller.project_id
+    uses = limit_use.find(store, settings, parties, seen_project)
+    parties_with_leases = [
+        {
+            "scope": account.scope,
+            "owner_id": account.owner_id,
+            "limits": account.limits,
+            "usage": account.usage,
+            "leases": leases,
+        }
+        for account, leases in zip(accounts, uses, strict=True)
+    ]
+    return LIMITS_WITH_LEASES.dump({**answer, "parties": parties_with_leases}), 200
 
 
 def body(settings: Rules, accounts: Sequence[Account], *, is_limited: bool) -> dict[str, Any]:
-    """Return what ``LIMITS`` dumps; ``is_limited``: whether limits apply to the caller."""
+    """Return the limits and the usage in ``accounts`` as the data of an answer.
+
+    ``is_limited`` is whether limits apply to the caller.
+    """
     period = int(settings.period.total_seconds())
     return {"apply": is_limited, "period": period, "parties": accounts}

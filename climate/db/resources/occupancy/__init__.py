@@ -1,1 +1,4 @@
-"""Statements that read the occupancy of many resources over time: bounded rows, sums in SQL."""
+"""Queries for how much of many resources is occupied over time.
+
+The database sums up, so that the number of rows is limited.
+"""

@@ -1,4 +1,4 @@
-"""Arithmetic on times that every database computes alike, and steps summed up by buckets."""
+"""Arithmetic on times that is the same on every database, and sums of steps by buckets."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ RESOLUTION: sa.BindParameter[int] = sa.bindparam("resolution", type_=sa.BigInteg
 
 
 class epoch(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """The whole seconds from 1970 to a time, rounded down."""
+    """An SQL expression: the whole seconds from 1970 to a time, rounded down."""
 
     type = sa.BigInteger()
     inherit_cache = True
@@ -44,7 +44,7 @@ def _timestampdiff(element: epoch, compiler: SQLCompiler, **options: Any) -> str
 
 
 class floor(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """A number that is not negative, rounded down to an integer."""
+    """An SQL expression: a number that is not negative, rounded down to an integer."""
 
     type = sa.BigInteger()
     inherit_cache = True
@@ -61,6 +61,33 @@ def _truncated(element: floor, compiler: SQLCompiler, **options: Any) -> str:
     return f"CAST({compiler.process(element.clauses, **options)} AS INTEGER)"
 
 
+class at_least(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
+    """The greater of two integers; unlike CASE it computes neither of them twice."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(at_least)
+def _greatest(element: at_least, compiler: SQLCompiler, **options: Any) -> str:
+    return f"greatest({compiler.process(element.clauses, **options)})"
+
+
+@compiles(at_least, "sqlite")
+def _max(element: at_least, compiler: SQLCompiler, **options: Any) -> str:
+    return f"max({compiler.process(element.clauses, **options)})"
+
+
+def signs() -> sa.FromClause:
+    """Return a table of 1 and -1: a booking adds its part when it begins, and subtracts it then.
+
+    A cross join with it reads the bookings once, and no database has to store them in between.
+    """
+    plus: sa.ColumnElement[int] = sa.literal_column("1")
+    minus: sa.ColumnElement[int] = sa.literal_column("-1")
+    return sa.union_all(sa.select(plus.label("sign")), sa.select(minus)).subquery("signs")
+
+
 def origin(window: Window) -> int:
     """Return the seconds from 1970 to the start of a window."""
     return int((window.start - _DAWN).total_seconds())
@@ -72,12 +99,12 @@ def length(window: Window) -> int:
 
 
 def offset(moment: sa.ColumnElement[datetime]) -> sa.ColumnElement[int]:
-    """Return the seconds from ``origin`` to a time."""
+    """Return an SQL expression: the seconds from the parameter ``origin`` to a time."""
     return epoch(moment) - ORIGIN
 
 
 def values(window: Window, resolution: int) -> dict[str, Any]:
-    """Return the parameters of a statement on a window."""
+    """Return the values of the parameters of a statement on a window."""
     return {
         "start": window.start,
         "end": window.end,
@@ -88,26 +115,25 @@ def values(window: Window, resolution: int) -> dict[str, Any]:
 
 
 def bucketed(steps: sa.FromClause) -> sa.Select[Any]:
-    """Select the values of a ``core.matching.occupancy.Bucket`` for each bucket with steps.
+    """Build the query for the columns of a ``core.matching.occupancy.Bucket``, a row per bucket.
 
-    ``steps`` has the columns ``at`` (a time) and ``delta``. Steps of the same time count as one:
-    what ends when another begins does not overlap it. Steps before ``origin`` count as at
-    ``origin``; none of them is negative.
+    ``steps`` has the columns ``at`` (a time) and ``delta`` (a change of the running total). Steps
+    at the same time count as one, because a booking that ends when another begins does not overlap
+    it. Steps before ``origin`` count as steps at ``origin``; none of them may be negative.
     """
     at, delta = steps.c.at, whole(sa.func.sum(steps.c.delta)).label("delta")
     moments = sa.select(at, delta).group_by(at).subquery("moments")
     level = sa.func.sum(moments.c.delta).over(order_by=moments.c.at).label("level")
     levels = sa.select(offset(moments.c.at).label("at"), moments.c.delta, level).subquery("levels")
-    clipped = sa.case((levels.c.at > 0, levels.c.at), else_=sa.literal_column("0"))
+    clipped = at_least(levels.c.at, sa.literal_column("0"))
     number = (clipped // RESOLUTION).label("number")
-    return sa.select(
-        number,
-        sa.func.sum(levels.c.delta),
-        sa.func.max(levels.c.level),
-        sa.func.min(clipped),
-    ).group_by(sa.literal_column("1"))
+    sums: list[Any] = [sa.func.sum(levels.c.delta), sa.func.max(levels.c.level)]
+    return sa.select(number, *sums, sa.func.min(clipped)).group_by(sa.literal_column("1"))
 
 
 def whole(total: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
-    """Return a sum as an integer: PostgreSQL's and MariaDB's sums are decimal numbers."""
+    """Return an SQL expression: a sum as an integer.
+
+    On PostgreSQL and MariaDB, sums are decimal numbers.
+    """
     return sa.cast(total, sa.BigInteger)

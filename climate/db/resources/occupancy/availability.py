@@ -1,4 +1,7 @@
-"""The least free units of a requirement in each bucket of a window, summed up by the database."""
+"""The least number of free units of a requirement in each bucket (fixed span) of a window.
+
+The database sums up.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +28,10 @@ _MINUS: sa.ColumnElement[int] = sa.literal_column("-1")
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How many units match, and what bookings take of them in the buckets of a window."""
+    """How many units match a requirement, and how many of them bookings take over time.
+
+    ``buckets`` has the changes of the latter number in each bucket, a fixed span.
+    """
 
     units: int
     buckets: Sequence[Bucket]
@@ -38,10 +44,11 @@ def taken(
     resolution: int,
     ids: Collection[int] | None,
 ) -> Taken:
-    """Return the units of a requirement with ``parts``, and the units that are not free.
+    """Return how many units of a requirement there are, and how many are not free over time.
 
-    Only the resources ``ids`` count (None: all that match). ``buckets`` has at most one for each
-    ``resolution`` seconds. The layout must not be TOGETHER.
+    ``parts`` are the parts of the requirement. Only the resources ``ids`` count (None: all that
+    match). The result has at most one bucket for each ``resolution`` seconds. The layout must not
+    be TOGETHER.
     """
     # Which resources are large enough is a matter of their room.
     shapes = (fitting.shape(replace(part, amounts={})) for part in parts)
@@ -58,7 +65,11 @@ def taken(
 
 
 def _of_whole(_part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.FromClause]:
-    """Select the number of resources; and when each is not free, as steps of +1 and -1."""
+    """Build two queries for a requirement of whole resources.
+
+    The first counts the resources. The second has a step of +1 when a resource is no longer free,
+    and of -1 when it is free again.
+    """
     shares = shared(rows).subquery("shares")
     # Shares of a resource overlap: of each only the part counts that no earlier one covers.
     before = sa.func.max(shares.c.busy_until).over(
@@ -75,18 +86,21 @@ def _of_whole(_part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
     spans = sa.union_all(
         sa.select(booked.c.start_at.label("begin"), booked.c.busy_until.label("end")),
         sa.select(uncovered, part.c.busy_until).where(counts),
-    ).cte("spans")
-    steps = sa.union_all(
-        sa.select(spans.c.begin.label("at"), _ONE.label("delta")),
-        sa.select(spans.c.end, _MINUS).where(spans.c.end < END),
-    ).subquery("steps")
+    ).subquery("spans")
+    sign = arithmetic.signs()
+    at = sa.case((sign.c.sign > 0, spans.c.begin), else_=spans.c.end).label("at")
+    paired = sa.select(at, sign.c.sign.label("delta")).select_from(spans.join(sign, sa.true()))
+    both = paired.subquery("both")
+    steps = both.select().where(both.c.at < END).subquery("steps")
     return sa.select(sa.func.count()).select_from(rows), steps
 
 
 def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.FromClause]:
-    """Select the number of units; and by how many fewer fit on a resource, at each change.
+    """Build two queries for a requirement of shares of resources.
 
-    A whole booking never overlaps a share, so each can be counted by itself.
+    The first counts the units. The second has a step for each change: by how many fewer units fit
+    on a resource from then on. A whole booking never overlaps a share, so each can be counted by
+    itself.
     """
     room = _room(part, rows).cte("room")
     booked = sa.union_all(*whole(room, room.c.units)).cte("booked")
@@ -113,7 +127,10 @@ def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
 
 
 def _room(part: Requirement, rows: sa.CTE) -> sa.Select[Any]:
-    """Select the capacity of each resource by class, and the units that fit on it if empty."""
+    """Build the query for the capacity of each resource by class.
+
+    Also select how many units fit on the resource if it is empty.
+    """
     query = sa.select(rows.c.id)
     capacities: list[sa.ColumnElement[int]] = []
     for name, amount in part.amounts.items():
@@ -130,7 +147,7 @@ def _room(part: Requirement, rows: sa.CTE) -> sa.Select[Any]:
 
 
 def _levels(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
-    """Select the amounts in use on each resource after each change of its shares."""
+    """Build the query for the amounts in use on each resource after each change of its shares."""
     of = ALLOCATIONS.c
     wanted = shared(rows, of.resource_class, of.amount).where(of.resource_class.in_(list(amounts)))
     shares = wanted.cte("shares")
@@ -162,7 +179,10 @@ def _levels(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
 
 
 def _counted(part: Requirement, left: Sequence[sa.ColumnElement[int]]) -> sa.ColumnElement[Any]:
-    """Return the least of the numbers, at least 0; if APART, at most 1."""
+    """Return an SQL expression: the least of the numbers ``left``, but at least 0.
+
+    If the units must be APART, it is at most 1.
+    """
     least = reduce(lambda a, b: sa.case((a < b, a), else_=b), left)
     most = _ONE if part.layout is Layout.APART else least
     return sa.case((least < 1, _ZERO), else_=most)

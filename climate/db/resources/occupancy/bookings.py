@@ -1,4 +1,4 @@
-"""The allocations of the resources of one page of a calendar, during its window.
+"""Queries for the allocations of the resources on a page of a calendar, during its window.
 
 Leases that the viewer may not see are not read: their columns are NULL in the result.
 """
@@ -41,7 +41,7 @@ def find(
 ) -> list[BookedSpan]:
     """Return up to ``limit`` allocations of the resources that overlap the window.
 
-    Leases of ``project_id`` (None: of all projects) are visible, except held ones.
+    Leases of the project ``project_id`` (None: of all projects) are visible, except held ones.
     """
     if not resource_ids:
         return []
@@ -92,11 +92,12 @@ def _span(row: Any, leases: dict[str, VisibleLease]) -> BookedSpan:  # noqa: ANN
 
 
 def whole(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> list[sa.Select[Any]]:
-    """Return two SELECTs of the bookings of whole resources that overlap [start, end).
+    """Build two queries for the bookings of whole resources that overlap [start, end).
 
-    ``rows`` has a column ``id``. Whole bookings of a resource never overlap. So only the last one
-    that begins by ``start`` can reach into the window, and nothing reads the past of a resource.
-    Selects resource id, start, end and ``more``; without more, an index has all of it.
+    ``rows`` has a column ``id`` with the resources. Whole bookings of a resource never overlap. So
+    only the last one that begins by ``start`` can reach into the window, and no query reads the
+    past of a resource. The columns are resource id, start, end and ``more``. Without ``more``, an
+    index contains all of them.
     """
     inner = aliased(AllocationRow)
     last = (
@@ -115,7 +116,7 @@ def whole(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> list[sa.Select[A
 
 
 def shared(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Select the shares of resources like ``whole``."""
+    """Build the query for the shares of resources, with the same columns as ``whole``."""
     of = ALLOCATIONS.c
     return (
         sa.select(of.resource_id, of.start_at, of.busy_until, *more)
@@ -127,7 +128,10 @@ def shared(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
 def preparations(
     session: Session, resource_ids: Collection[int], window: Window, project_id: str | None
 ) -> dict[int, list[Window]]:
-    """Return when hosts are made ready for leases of a project (None: of all), by resource id."""
+    """Return the windows in which hosts are prepared for leases, by resource id.
+
+    Only leases of the project ``project_id`` count (None: of all projects).
+    """
     query = sa.select(
         PreparationRow.resource_id, PreparationRow.wanted_at, PreparationRow.needed_at
     ).where(

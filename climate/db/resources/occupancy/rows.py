@@ -1,4 +1,4 @@
-"""The rows of a calendar: resources in an order in which any offset can be read, and groups."""
+"""Queries for the rows of a calendar: resources in an order that allows any offset, and groups."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,13 +17,13 @@ _GROUP = aliased(ResourceProperty)
 
 
 def count(session: Session, wanted: RowFilter) -> int:
-    """Return the number of all rows."""
+    """Return the number of all rows of a calendar."""
     query = sa.select(sa.func.count()).select_from(ResourceRow).where(*_conditions(wanted))
     return session.scalar(query) or 0
 
 
 def page(session: Session, wanted: RowFilter, offset: int, limit: int) -> list[ListedRow]:
-    """Return up to ``limit`` rows from ``offset`` on."""
+    """Return up to ``limit`` rows of a calendar, from ``offset`` on."""
     since = sa.func.coalesce(ResourceRow.updated_at, ResourceRow.created_at, type_=UtcDateTime())
     group = sa.null() if wanted.group_by is None else _GROUP.value
     query = _joined(
@@ -38,7 +38,10 @@ def page(session: Session, wanted: RowFilter, offset: int, limit: int) -> list[L
 
 
 def groups(session: Session, wanted: RowFilter, now: datetime, limit: int) -> list[Group]:
-    """Return up to ``limit`` groups in the order of the rows; ``wanted.group_by`` is set."""
+    """Return up to ``limit`` groups of rows, in the order of the rows.
+
+    ``wanted.group_by`` must be set.
+    """
     is_free = sa.and_(ResourceRow.reservable.is_(True), ~_is_occupied())
     counts = sa.func.count(), sa.func.sum(sa.case((is_free, 1), else_=0))
     query = _joined(wanted, sa.select(_GROUP.value, *counts)).group_by(_GROUP.value)
@@ -75,7 +78,7 @@ def _joined(wanted: RowFilter, query: Any) -> Any:  # noqa: ANN401 - a SELECT
 
 
 def _is_occupied() -> sa.ColumnElement[bool]:
-    """Return the condition that an allocation of the resource is present at ``now``."""
+    """Return the SQL condition that an allocation of the resource includes the time ``now``."""
     last_end = (
         sa.select(AllocationRow.busy_until)
         .where(AllocationRow.whole_id == ResourceRow.id, AllocationRow.start_at <= _NOW)

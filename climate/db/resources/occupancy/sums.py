@@ -1,8 +1,9 @@
-"""How much of resources is occupied in the buckets of a window, summed up by the database.
+"""Queries for how much of resources is occupied in the buckets (fixed spans) of a window.
 
-The occupied part of a bucket is an integral: a booking adds its part of the resource when it begins
-and subtracts it when it ends. Two sums for each bucket are enough to compute it: of the steps, and
-of each step times the seconds that are left in the bucket.
+The occupied part of a bucket is an integral over time. A booking adds its part of the resource when
+it begins, and subtracts it when it ends. Two sums for each bucket suffice to compute the integral:
+that of these steps, and that of each step times the seconds that remain in the bucket. The database
+computes both.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,8 +17,8 @@ from climate.core.matching.occupancy import Sums
 from climate.core.window import Window
 from climate.db.engine.types import any_of
 from climate.db.resources.occupancy import arithmetic
-from climate.db.resources.occupancy.arithmetic import LENGTH, RESOLUTION, offset
-from climate.db.resources.occupancy.bookings import shared, whole
+from climate.db.resources.occupancy.arithmetic import LENGTH, RESOLUTION, at_least, offset
+from climate.db.resources.occupancy.bookings import END, shared, whole
 from climate.db.tables.leases import (
     ALLOCATIONS,
     InventoryRow,
@@ -39,7 +40,10 @@ def of_resources(
     resolution: int,
     project_id: str,
 ) -> list[Sums]:
-    """Return the sums of each resource; its id, as text, is the name. Own: of ``project_id``."""
+    """Return the sums of each resource; the name is its id as text.
+
+    Own bookings are those of the project ``project_id``.
+    """
     if not resource_ids:
         return []
     page = sa.select(ResourceRow.id, sa.cast(ResourceRow.id, sa.String(20)).label("name"))
@@ -50,7 +54,7 @@ def of_resources(
 def of_types(
     session: Session, resource_types: Collection[str], window: Window, resolution: int
 ) -> list[Sums]:
-    """Return the sums of all resources of each type; the type is the name."""
+    """Return the sums over all resources of each type; the name is the type."""
     rows = sa.select(ResourceRow.id, ResourceRow.type.label("name"))
     typed = rows.where(ResourceRow.type.in_(resource_types)).cte("typed")
     return _sums(session, typed, window, resolution)
@@ -59,13 +63,16 @@ def of_types(
 def of_values(
     session: Session, resource_type: str, prop: str, window: Window, resolution: int
 ) -> list[Sums]:
-    """Return the sums of all resources with each value of a property; without it: ``""``."""
+    """Return the sums over all resources with the same value of a property.
+
+    The name is the value; for resources without the property, it is ``""``.
+    """
     rows = valued(resource_type, prop).cte("valued")
     return _sums(session, rows, window, resolution)
 
 
 def valued(resource_type: str, prop: str) -> sa.Select[Any]:
-    """Select the id of each resource of a type, and as ``name`` its value of a property."""
+    """Build the query for the resources of a type, with their value of a property as ``name``."""
     value = aliased(ResourceProperty)
     of_resource = sa.and_(value.resource_id == ResourceRow.id, value.name == prop)
     selected: list[Any] = [ResourceRow.id, sa.func.coalesce(value.value, "").label("name")]
@@ -73,10 +80,35 @@ def valued(resource_type: str, prop: str) -> sa.Select[Any]:
     return rows.where(ResourceRow.type == resource_type)
 
 
+def count_types(session: Session, resource_types: Collection[str]) -> dict[str, int]:
+    """Return the number of resources of each type that has any."""
+    query = sa.select(ResourceRow.type, sa.func.count()).group_by(ResourceRow.type)
+    rows = session.execute(query.where(ResourceRow.type.in_(resource_types)))
+    return {name: int(count) for name, count in rows}
+
+
+def count_values(session: Session, resource_type: str, prop: str, limit: int) -> dict[str, int]:
+    """Return the number of resources with each value of a property, of up to ``limit`` values."""
+    rows = valued(resource_type, prop).subquery("valued")
+    query = sa.select(rows.c.name, sa.func.count()).group_by(rows.c.name).limit(limit)
+    return {name: int(count) for name, count in session.execute(query)}
+
+
+def count_projects(session: Session, window: Window) -> int:
+    """Return the number of projects with leases in a window."""
+    query = sa.select(sa.func.count(LeaseRow.project_id.distinct())).where(
+        LeaseRow.start_at < window.end, LeaseRow.end_at > window.start
+    )
+    return session.scalar(query) or 0
+
+
 def of_projects(
     session: Session, resource_type: str, window: Window, resolution: int
 ) -> list[Sums]:
-    """Return the sums of each project's bookings; deleted leases have no project."""
+    """Return the sums over the bookings of each project; the name is the project's id.
+
+    Bookings of deleted leases are left out, as they have no project.
+    """
     rows = sa.select(ResourceRow.id, _NO_CLASS.label("name"))
     typed = rows.where(ResourceRow.type == resource_type).cte("typed")
     parts = _parts(typed, ALLOCATIONS.c.reservation_id).subquery("parts")
@@ -107,7 +139,10 @@ def _sums(
 
 
 def _parts(rows: sa.CTE, *more: sa.ColumnElement[Any]) -> sa.CompoundSelect[Any]:
-    """Select the bookings with the ``name`` of their row and the ``part`` that they occupy."""
+    """Build the query for bookings, with the ``part`` of the resource that each occupies.
+
+    ``name`` is that of the booking's row.
+    """
     one: sa.Label[float] = sa.literal_column("1.0").label("part")
     item = InventoryRow.__table__.alias()
     of = ALLOCATIONS.c
@@ -132,18 +167,20 @@ def _run(
     resolution: int,
     values: dict[str, str],
 ) -> list[Sums]:
-    item = parts.cte("item")
-    begin, end = offset(item.c.start_at), offset(item.c.busy_until)
-    clipped = sa.case((begin > 0, begin), else_=_ZERO)
-    key = item.c.name, item.c["class"]
-    steps = sa.union_all(
-        sa.select(*key, clipped.label("at"), item.c.part.label("delta"), item.c.own),
-        sa.select(*key, end, -item.c.part, -item.c.own).where(end < LENGTH),
-    ).subquery("steps")
-    number = (steps.c.at // RESOLUTION).label("number")
-    numbered = sa.select(steps, number).subquery("numbered")
+    item, sign = parts.subquery("item"), arithmetic.signs()
+    at = sa.case((sign.c.sign > 0, item.c.start_at), else_=item.c.busy_until)
+    changes = (
+        *(at.label("at"), (item.c.part * sign.c.sign).label("delta")),
+        (item.c.own * sign.c.sign).label("own"),
+    )
+    paired = sa.select(item.c.name, item.c["class"], *changes)
+    steps = paired.select_from(item.join(sign, sa.true())).subquery("steps")
+    second = at_least(offset(steps.c.at), _ZERO).label("second")
+    timed = sa.select(steps, second).where(steps.c.at < END).subquery("timed")
+    number = (timed.c.second // RESOLUTION).label("number")
+    numbered = sa.select(timed, number).subquery("numbered")
     ends_at = (numbered.c.number + 1) * RESOLUTION
-    left = sa.case((ends_at < LENGTH, ends_at), else_=LENGTH) - numbered.c.at
+    left = sa.case((ends_at < LENGTH, ends_at), else_=LENGTH) - numbered.c.second
     own, delta = numbered.c.own, numbered.c.delta
     sums = (
         sa.func.sum(delta),

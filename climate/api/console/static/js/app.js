@@ -84,7 +84,7 @@ function failed(element, error) {
   console.warn(error);
   title("Page failed");
   replace(element, h("div", { class: "page" }, h("h1", {}, "The page could not be loaded"),
-    h("p", {}, error.detail || "A file of the console is missing. The service may have been updated."),
+    h("p", {}, error.detail || "The service does not answer, or has been updated meanwhile."),
     h("button", { type: "button", class: "button", onclick: () => location.reload() }, "Reload")));
 }
 
@@ -109,7 +109,8 @@ export function entries(me) {
     ["new", "/console/new", "Reserve", "plus", can("leases:post")],
     ["resources", "/console/resources", "Resources", "server", can("resources:get")],
     ["limits", "/console/limits", "Limits", "clock", can("limits:get")],
-    ["operations", "/console/operations/now", "Operations", "power", can("managers:get", "events:get", "utilisation:get")],
+    ["operations", "/console/operations/now", "Operations", "power",
+      can("managers:get", "events:get", "utilisation:get")],
     ["subscriptions", "/console/subscriptions", "Subscriptions", "bell", can("subscriptions:get")],
     ["feeds", "/console/feeds", "Feeds", "calendar", can("feeds:get", "feeds:post")],
   ].filter((entry) => entry[4]);
@@ -156,14 +157,15 @@ async function start() {
   replace(tabs);
   showStripe(body);
   title("Sign in");
-  replace(main, h("div", { class: "signin" }, h("div", { class: "card" }, h("h1", {}, "Sign in"), signInForm(body, begin))));
+  replace(main, h("div", { class: "signin" },
+    h("div", { class: "card" }, h("h1", {}, "Sign in"), signInForm(body, (next) => begin(next, true)))));
   main.querySelector("input, button, select")?.focus();
 }
 
-function begin(next) {
+function begin(next, focus = false) {
   adopt(next);
   showStripe(next);
-  return show(false);
+  return show(focus);
 }
 
 function adopt(next) {

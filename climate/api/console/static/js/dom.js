@@ -77,16 +77,22 @@ export function name(text) {
   return h("bdi", {}, plain(text));
 }
 
+const LINGER = 1000; // ms in which a second message is added to the first, not put in its place
 let announcing = 0;
+let messages = [];
+let announcedAt = 0;
 
 /** Have screen readers say `text` when they are done with what they say now. */
 export function announce(text) {
   const region = document.getElementById("announcer");
-  if (!region) return;
+  if (!region || !text) return;
+  if (Date.now() - announcedAt > LINGER) messages = [];
+  announcedAt = Date.now();
+  messages.push(text);
   clearTimeout(announcing);
   region.textContent = "";
   // The region must change for the same text to be said twice.
-  announcing = setTimeout(() => { region.textContent = text; }, 30);
+  announcing = setTimeout(() => { region.textContent = messages.join(". ").replaceAll("..", "."); }, 30);
 }
 
 let serial = 0;

@@ -25,7 +25,8 @@ export function check(label, control, hint) {
 export function form(fields, label, submit, { locate, extra = [], busy = "Please wait" } = {}) {
   const problem = h("div", { role: "alert", class: "form-problem" });
   const send = h("button", { type: "submit", class: "button primary" }, label);
-  const element = h("form", { novalidate: true, class: "stack" }, fields, problem, h("div", { class: "actions" }, send, extra));
+  const element = h("form", { novalidate: true, class: "stack" }, fields, problem,
+    h("div", { class: "actions" }, send, extra));
   element.addEventListener("submit", async (event) => {
     event.preventDefault();
     if (send.disabled) return;
@@ -89,7 +90,8 @@ export function showErrors(element, place, error, locate = byName) {
   let first = null;
   for (const item of (error.body && error.body.errors) || []) {
     const control = item.pointer && locate(element, item.pointer.replace(/^#\//, "").split("/"));
-    if (!control) rest.push(`${(item.pointer || item.parameter || item.header || "").replace(/^#\//, "")}: ${item.detail}`);
+    if (!control) rest.push(
+      `${(item.pointer || item.parameter || item.header || "").replace(/^#\//, "")}: ${item.detail}`);
     else {
       setError(control, item.detail);
       first ??= control;
@@ -117,7 +119,8 @@ export function problemNote(error, details = []) {
  */
 export async function loading(element, load, what = "") {
   const old = element.firstChild;
-  const late = setTimeout(() => element.replaceChildren(h("p", { class: "quiet", role: "status" }, `Still loading${what && ` ${what}`}.`)), 1000);
+  const late = setTimeout(() =>
+    element.replaceChildren(h("p", { class: "quiet", role: "status" }, `Still loading${what && ` ${what}`}.`)), 1000);
   if (!old) element.replaceChildren(h("p", { class: "quiet" }, "Loading."));
   try {
     const content = await load();
@@ -127,7 +130,8 @@ export async function loading(element, load, what = "") {
   } catch (error) {
     clearTimeout(late);
     if (error.name === "AbortError") return false;
-    element.replaceChildren(h("div", { class: "stack" }, problemNote(error), button("Try again", () => loading(element, load, what))));
+    element.replaceChildren(
+      h("div", { class: "stack" }, problemNote(error), button("Try again", () => loading(element, load, what))));
     return false;
   }
 }

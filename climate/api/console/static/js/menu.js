@@ -35,6 +35,8 @@ export function accountMenu({ me, projects, authentication }, entries, { changed
   menu.addEventListener("click", (event) => { if (event.target.closest("a")) menu.hidePopover(); });
   const avatar = h("button", { type: "button", class: "avatar", popovertarget: "account-menu",
     "aria-label": `Account of ${label}` }, initials(label));
+  menu.addEventListener("beforetoggle",
+    () => { menu.style.top = `${Math.max(0, avatar.getBoundingClientRect().bottom + 8)}px`; });
   return [avatar, menu];
 }
 

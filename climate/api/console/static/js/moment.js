@@ -8,7 +8,7 @@ import { clock, offset, offsetName, toInput, utc, wallMoments, zoneName } from "
 /**
  * @param {string} label
  * @param {{date?: Date|null, required?: boolean, name?: string, hint?: string, changed?: function(): void}} [options]
- * @returns {{element: HTMLElement, input: HTMLInputElement, read: function(): (Date|null), set: function(Date|null): void}}
+ * @returns {{element: HTMLElement, input: HTMLInputElement, read: function(): ?Date, set: function(?Date)}}
  */
 export function momentField(label, { date = null, required = false, name, hint, changed } = {}) {
   const note = h("p", { class: "hint", id: uid("utc") });

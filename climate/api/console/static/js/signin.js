@@ -29,7 +29,8 @@ function choice(done) {
   const roles = h("select", { name: "roles", value: "member" },
     ["admin", "member", "reader"].map((role) => h("option", { value: role }, role)));
   return form([
-    field("User", h("input", { name: "user", required: true, autocomplete: "username", maxlength: 64, value: "admin" })),
+    field("User", h("input",
+      { name: "user", required: true, autocomplete: "username", maxlength: 64, value: "admin" })),
     field("Project", h("input", { name: "project", required: true, maxlength: 64, value: "admin" })),
     field("Role", roles, "A reader sees leases, a member reserves, an administrator also sees other projects."),
   ], "Sign in", ({ user, project, roles: role }) => enter("POST", { user, project, roles: [role] }, done));
@@ -42,12 +43,14 @@ function keystone(element, done) {
   };
   const password = form([
     field("User", h("input", { name: "user", required: true, autocomplete: "username" })),
-    field("Password", h("input", { name: "password", type: "password", required: true, autocomplete: "current-password" })),
+    field("Password", h("input",
+      { name: "password", type: "password", required: true, autocomplete: "current-password" })),
     field("Domain", h("input", { name: "domain", value: "Default" })),
   ], "Sign in", next);
   const secret = { name: "application_credential_secret", type: "password", required: true, autocomplete: "off" };
   const credential = form([
-    field("Application credential id", h("input", { name: "application_credential_id", required: true, autocomplete: "off" })),
+    field("Application credential id",
+      h("input", { name: "application_credential_id", required: true, autocomplete: "off" })),
     field("Secret", h("input", secret)),
   ], "Sign in with the credential", next);
   return [password, h("details", {}, h("summary", {}, "Use an application credential"), credential)];
@@ -71,6 +74,7 @@ function showProjects(element, { choose_project: projects, csrf }, done) {
     project.domain ? h("small", { class: "quiet" }, name(project.domain)) : null], () => choose(project.id),
   { kind: "wide", "data-project": project.id })));
   const none = h("p", {}, "You have no role in any project. Ask an administrator of your cloud.");
-  replace(element, problem, projects.length ? [h("p", {}, "Choose a project."), h("ul", { class: "stack" }, items)] : none);
+  replace(element, problem, projects.length ? [h("p", {}, "Choose a project."), h("ul", { class: "stack" }, items)]
+    : none);
   element.querySelector("button")?.focus();
 }

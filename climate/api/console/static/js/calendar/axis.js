@@ -38,12 +38,13 @@ function labels(scene, list, y, px, colour) {
   let free = -Infinity;
   for (const label of list) {
     const end = Math.min(x(label.end), size.width + 200);
-    if (end <= size.left || x(label.time) > size.width) continue;
+    if (end <= size.left || x(label.time) > size.width || (!label.strong && x(label.time) < size.left - 3)) continue;
     const font = scene.font(px, label.strong || label.today ? 600 : 400);
     const gap = 6 * size.font;
     const at = Math.max(x(label.time), label.strong ? size.left : -Infinity) + gap;
     const room = end - at - gap;
-    const content = widthOf(context, label.text, font) <= room ? label.text : label.short ?? label.text;
+    const whole = x(label.time) < size.left - 1 && label.pinned ? label.pinned : label.text;
+    const content = widthOf(context, whole, font) <= room ? whole : label.short ?? whole;
     const width = widthOf(context, content, font);
     const left = label.center ? (x(label.time) + end - width) / 2 : at;
     if ((label.strong && width > room + gap) || left < free) continue;

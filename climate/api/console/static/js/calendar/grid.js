@@ -26,6 +26,8 @@ export class GridCells {
   rebuild() {
     const { view } = this;
     if (!view.layout) return;
+    this.built = [view.from, view.scale, view.element.scrollTop, view.layout];
+    this.element.classList.remove("moving");
     this.places.clear();
     this.active = null;
     this.body.style.top = `${view.size.top}px`;
@@ -35,6 +37,13 @@ export class GridCells {
     this.body.replaceChildren(...this.#items().map((item) => (item.kind === "group" ? this.#group(item) : this.#row(item))));
     if (this.active) view.element.setAttribute("aria-activedescendant", this.active);
     else view.element.removeAttribute("aria-activedescendant");
+  }
+
+  /** Whether the cells are where the canvas shows them. */
+  isInPlace() {
+    const { view, built } = this;
+    return Boolean(built) && Math.abs(built[0] - view.from) * view.scale < 1 && built[1] === view.scale
+      && built[2] === view.element.scrollTop && built[3] === view.layout;
   }
 
   // The row of the focus stays in the grid when it is scrolled out of sight.
@@ -112,7 +121,7 @@ export class GridCells {
   }
 
   #header(label, width, height, where, extra = {}) {
-    const element = h("div", { role: "rowheader", "aria-label": label, id: this.#id({ ...where, header: true }), ...extra });
+    const element = h("div", { role: "rowheader", id: this.#id(where), ...extra }, h("span", { class: "visually-hidden" }, label));
     place(element, 0, 0, width, height);
     if (where.area === "group" && this.#isActive(where)) this.#activate(element);
     return element;

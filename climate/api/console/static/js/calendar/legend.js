@@ -57,7 +57,7 @@ const KEYS = [
 /** Show the keys in a dialog. */
 export function showKeys() {
   dialog({
-    title: "Keys of the calendar",
+    title: "Keys of the calendar", wide: true,
     content: [h("p", { class: "quiet" }, "They work while the calendar has the focus."),
       h("dl", { class: "pairs calendar-keylist" }, KEYS.map(([key, what]) => [h("dt", {}, key), h("dd", {}, what)]))],
     actions: [button("Close", (event) => event.target.closest("dialog").close(), { kind: "primary" })],

@@ -3,6 +3,7 @@
 import { get, query } from "../api.js";
 import { announce, button, debounce, h, link } from "../dom.js";
 import { onChange } from "../live.js";
+import { iso, serverNow } from "../time.js";
 import { queryOf, stateOf } from "./address.js";
 import { legend, showKeys } from "./legend.js";
 import { attachReserve } from "./reserve.js";
@@ -117,8 +118,10 @@ function noticeState({ data, state }) {
 }
 
 function failure(view) {
+  const { q, properties, groupBy } = view.state;
+  const plainly = button("Without filter and groups", () => view.setState({ q: "", properties: null, groupBy: null }));
   return [h("p", { class: "strong" }, "The calendar could not be loaded."), h("p", {}, view.data.error.detail ?? String(view.data.error)),
-    button("Try again", () => view.data.retry())];
+    h("div", { class: "actions" }, button("Try again", () => view.data.retry()), q || properties || groupBy ? plainly : null)];
 }
 
 function showEmpty(view, notice, { me }) {
@@ -142,12 +145,12 @@ async function suggest(view, notice) {
   const { properties, resourceType } = view.state;
   if (properties[0] !== "and" || properties.length > 7) return;
   const { filterText } = await import("../reserve/filter.js");
-  const now = new Date();
-  const span = { start: now.toISOString(), end: new Date(now.getTime() + 3_600_000).toISOString(), limit: 1, resource_type: resourceType };
+  const now = serverNow();
+  const span = { start: iso(now), end: iso(new Date(now.getTime() + 3_600_000)), limit: 1, resource_type: resourceType };
   for (const term of properties.slice(1)) {
     const others = properties.slice(1).filter((other) => other !== term);
     const rest = others.length > 1 ? ["and", ...others] : others[0];
-    const { total } = await get(`/v2/calendar${query({ ...span, properties: JSON.stringify(rest) })}`);
+    const { total } = await get(`/v2/calendar${query({ ...span, properties: JSON.stringify(rest) })}`).catch(() => ({ total: 0 }));
     if (view.state.properties !== properties) return;
     if (total) notice.append(button(`Without ${filterText(term)}: ${total}`, () => view.setState({ properties: rest })));
   }

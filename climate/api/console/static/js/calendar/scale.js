@@ -198,6 +198,7 @@ function weekTicks(list, now, room, dayWidth) {
     .map(({ start, date }, index, all) => ({
       time: start, end: all[index + 1]?.start ?? Infinity, strong: true,
       text: `${date.weekday} ${date.day} ${date.monthName}`, short: `${date.day} ${date.monthName}`,
+      pinned: date.monthName,
     }));
   const bottom = list.filter(({ date }) => date.day % every === 0 || every === 1).map(({ start, end, date }) => ({
     time: start, end, text: String(date.day), today: now >= start && now < end, center: true,

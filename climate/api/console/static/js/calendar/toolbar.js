@@ -86,6 +86,9 @@ export function options(view, { types, mayAll }) {
   const opener = h("button", { type: "button", class: "button square", popovertarget: panel.id, "aria-label": "Filter and view" }, icon("search"));
   panel.addEventListener("toggle", (event) => {
     if (event.newState !== "open") return;
+    const { bottom, right } = opener.getBoundingClientRect();
+    panel.style.top = `${Math.min(bottom + 6, innerHeight - panel.offsetHeight - 8)}px`;
+    panel.style.left = `${Math.max(8, right - panel.offsetWidth)}px`;
     date.value = toInput(new Date(view.from));
     loadProperties(view, group);
   });

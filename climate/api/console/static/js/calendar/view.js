@@ -14,6 +14,7 @@ import { chunkStarts, level, nearestZoom, nominalScale, snapTo } from "./scale.j
 
 const SCREENS = 8; // screens of time on either side that the element can scroll natively
 const REST = 120; // ms without movement until the view rests
+const LATE_DATA = 1100; // ms after which the picture says that data is still loading
 const LATE = 25; // ms: a frame that took longer came late
 
 /**
@@ -33,7 +34,8 @@ export class CalendarView extends EventTarget {
     this.canvas = h("canvas", { "aria-hidden": "true" });
     this.grid = new GridCells(this);
     this.sticky = h("div", { class: "calendar-sticky", role: "presentation" }, this.canvas, this.grid.element);
-    this.sheet = h("div", { class: "calendar-sheet", role: "presentation" }, this.sticky);
+    this.rem = h("span", { class: "calendar-rem", "aria-hidden": "true" });
+    this.sheet = h("div", { class: "calendar-sheet", role: "presentation" }, this.sticky, this.rem);
     this.element = h("div", { class: "calendar-scroll", role: "grid", tabindex: "0", "aria-label": "Calendar" }, this.sheet);
     this.data = new CalendarData();
     this.overlay = null;
@@ -42,6 +44,7 @@ export class CalendarView extends EventTarget {
     this.moving = false;
     this.frames = { late: 0, all: 0, last: 0 };
     this.rest = debounce(() => this.#rested(), REST);
+    this.late = debounce(() => this.invalidate(), LATE_DATA);
     this.keys = new Keys(this);
     this.#listen();
   }
@@ -64,6 +67,7 @@ export class CalendarView extends EventTarget {
   /** Measure and show the calendar; call after the element is in the page. */
   start() {
     this.sizes.observe(this.element);
+    this.sizes.observe(this.rem); // The size of the text may change while that of the element does not.
     this.#resized();
     this.#configure();
   }
@@ -76,6 +80,8 @@ export class CalendarView extends EventTarget {
     clearInterval(this.clock);
     cancelAnimationFrame(this.frame);
     this.rest.cancel();
+    this.late.cancel();
+    clearInterval(this.fetching);
   }
 
   // Geometry
@@ -94,9 +100,11 @@ export class CalendarView extends EventTarget {
 
   #reshape() {
     if (!this.size) return;
-    const { total, groups } = this.data;
+    const { total, groups, error } = this.data;
     const { row, group, top, left, body, height, width } = this.size;
-    this.layout = layOut({ total: total ?? 0, groups, folded: this.state.folded, rowHeight: row, groupHeight: group });
+    // Until the number of rows is known, empty ones fill the screen.
+    const expected = error ? 0 : Math.ceil((height - top) / row);
+    this.layout = layOut({ total: total ?? expected, groups, folded: this.state.folded, rowHeight: row, groupHeight: group });
     this.sheet.style.width = `${left + body * (1 + 2 * SCREENS)}px`;
     this.sheet.style.height = `${Math.max(height, top + this.layout.height)}px`;
     this.sticky.style.width = `${width}px`;
@@ -217,6 +225,7 @@ export class CalendarView extends EventTarget {
   }
 
   #arrived() {
+    if (this.data.total === null) this.#reshape();
     this.invalidate();
     this.rest();
     this.dispatchEvent(new CustomEvent("datachange", { detail: { windows: [{ start: this.from, end: this.to }], loaded: true } }));
@@ -228,10 +237,10 @@ export class CalendarView extends EventTarget {
     if (!this.moving) {
       this.moving = true;
       this.frames.last = 0;
-      this.grid.element.classList.add("moving");
       this.fetching = setInterval(() => this.#fetch(), 100);
     }
-    this.invalidate();
+    this.grid.element.classList.toggle("moving", !this.grid.isInPlace());
+    this.#request();
     this.rest();
   }
 
@@ -242,7 +251,6 @@ export class CalendarView extends EventTarget {
     this.#place(this.from);
     this.state.from = Math.round(this.from);
     this.#fetch();
-    this.grid.element.classList.remove("moving");
     this.grid.rebuild();
     this.invalidate();
     this.dispatchEvent(new Event("rest"));
@@ -270,12 +278,18 @@ export class CalendarView extends EventTarget {
     if (!this.size || !this.layout) return;
     const ranges = rowRanges(this.itemsInSight());
     this.data.want(ranges, this.windows);
+    this.late();
   }
 
   // Painting
 
-  /** Paint in the next frame. */
+  /** Paint all in the next frame. */
   invalidate() {
+    this.painted = null;
+    this.#request();
+  }
+
+  #request() {
     this.frame ||= requestAnimationFrame((time) => this.#paint(time));
   }
 
@@ -288,12 +302,25 @@ export class CalendarView extends EventTarget {
     if (this.canvas.width !== Math.round(width * ratio) || this.canvas.height !== Math.round(height * ratio)) {
       this.canvas.width = Math.round(width * ratio);
       this.canvas.height = Math.round(height * ratio);
+      this.painted = null;
     }
     this.colours ??= palette(this.element);
     const context = this.canvas.getContext("2d", { alpha: false });
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    paint(context, this);
+    paint(context, this, this.#unchanged());
     if (this.moving) this.dispatchEvent(new Event("viewchange"));
+  }
+
+  // Scrolling in one direction leaves a part of the picture as it is.
+  #unchanged() {
+    const { painted, scale, layout } = this;
+    const now = { from: this.from, scale, scrollTop: this.element.scrollTop, layout };
+    this.painted = now;
+    if (!painted) return { names: false, axis: false };
+    return {
+      names: painted.scrollTop === now.scrollTop && painted.layout === layout,
+      axis: painted.from === now.from && painted.scale === scale,
+    };
   }
 
   // Large canvases without a GPU come late: then they are drawn at scale 1 while they move, and sharp at rest.

@@ -26,7 +26,7 @@ async function dryRun(view, body, signal) {
 /**
  * A dialog that checks a change while the user makes it, and sends it.
  * @param {object} view of the lease page: `lease`, `etag`, `reload()`
- * @param {{title: string, action: string, fields: Node[], read: function(): object, choose: function(object): void}} options
+ * @param {{title: string, action: string, fields: Node[], read: function(), choose: function(object)}} options
  *   `read` returns the body of the PATCH, or null while it is incomplete
  */
 function changeDialog(view, { title, action, fields, read, choose, wide = false }) {
@@ -113,7 +113,8 @@ export function prolong(view) {
   const start = new Date(view.lease.end);
   const end = momentField("New end", { date: new Date(start.getTime() + HOUR), required: true });
   const limit = h("p", { class: "quiet", role: "status" }, "Looking for the latest end.");
-  const add = (hours) => button(`+ ${duration(hours * 3600)}`, () => set(new Date((end.read() || start).getTime() + hours * HOUR)));
+  const add = (hours) =>
+    button(`+ ${duration(hours * 3600)}`, () => set(new Date((end.read() || start).getTime() + hours * HOUR)));
   const set = (date) => { end.set(date); control.check(); };
   const read = () => end.read() && { end: iso(end.read()) };
   const control = changeDialog(view, {
@@ -128,7 +129,8 @@ export function prolong(view) {
 async function showLatest(view, place, set) {
   try {
     const found = await latestOf(view);
-    replace(place, latestWords(found), " ", found.end ? button("Take this end", () => set(found.end), { kind: "link" }) : null);
+    const take = found.end && button("Take this end", () => set(found.end), { kind: "link" });
+    replace(place, latestWords(found), " ", take);
   } catch (error) {
     replace(place, plain(error.detail || "The latest end is not known."));
   }
@@ -142,7 +144,8 @@ export function latestOf(view) {
 /** What `latestOf` found, as a sentence. */
 export function latestWords({ end, isBound, reason }) {
   if (!end) return `It cannot be prolonged. ${plain(reason)}`;
-  return h("span", {}, isBound ? "It can be prolonged until " : "It can be prolonged until at least ", h("b", {}, moment(end)), ", ", utc(end), ".");
+  return h("span", {}, isBound ? "It can be prolonged until " : "It can be prolonged until at least ",
+    h("b", {}, moment(end)), ", ", utc(end), ".");
 }
 
 /** Change: name, dates and the amounts of the reservations. */
@@ -155,7 +158,8 @@ export async function change(view, types) {
   const parts = lease.reservations.filter(({ status }) => status !== "deleted").map((reservation) => ({
     reservation, fields: reservationFields(types, reservation.resource_type, reservation.params, { isChange: true }),
   }));
-  const read = () => changes(lease, { name: title.value, start: started ? null : start.read(), end: end.read() }, parts);
+  const read = () => changes(lease,
+    { name: title.value, start: started ? null : start.read(), end: end.read() }, parts);
   const choose = (alternative) => {
     if (!started) start.set(new Date(alternative.start));
     end.set(new Date(alternative.end));
@@ -185,14 +189,16 @@ export function changes(lease, { name: title, start, end }, parts) {
 /** End the lease now, after a question. */
 export async function endNow(view) {
   const question = { title: "End the lease now?", action: "End now", danger: true,
-    text: h("span", {}, "climate reclaims the resources of ", name(view.lease.name), " at once. What runs on them is lost.") };
+    text: h("span", {}, "climate reclaims the resources of ", name(view.lease.name),
+      " at once. What runs on them is lost.") };
   if (await confirm(question)) await attempt(view, () => send(view, { end: "now" }), "The lease ends.");
 }
 
 /** Delete the lease, after a question; `leave` is called when it is gone. */
 export async function remove(view, leave) {
   const isRunning = view.lease.status === "ACTIVE";
-  const text = isRunning ? "climate reclaims its resources first. What runs on them is lost." : "This cannot be undone.";
+  const text = isRunning ? "climate reclaims its resources first. What runs on them is lost."
+    : "This cannot be undone.";
   const question = { title: "Delete the lease?", action: "Delete", danger: true, text };
   if (!(await confirm(question))) return;
   const headers = { "If-Match": view.etag };

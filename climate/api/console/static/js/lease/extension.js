@@ -38,8 +38,9 @@ export function reasonOf({ code, detail }) {
 /** The next end to check, in ms; null once `low` is near enough to `high`. Pure. */
 export function candidate(low, high, problem, present) {
   const hints = [];
-  for (const item of problem?.body?.alternatives || []) if (item.differs === "shorter") hints.push(Date.parse(item.end));
-  for (const item of problem?.body?.blocked_by || []) hints.push(Date.parse(item.start));
+  const { alternatives = [], blocked_by: blocked = [] } = problem?.body || {};
+  for (const item of alternatives) if (item.differs === "shorter") hints.push(Date.parse(item.end));
+  for (const item of blocked) hints.push(Date.parse(item.start));
   if (hints.includes(low)) return null; // What is in the way begins there.
   const fitting = hints.filter((time) => time > Math.max(low, present) && time < high);
   if (fitting.length) return Math.max(...fitting);

@@ -26,7 +26,8 @@ export function history(notifications, lease, moment) {
   const entries = notifications.map((notification, index) =>
     entry(notification, notifications[index - 1]?.payload, moment));
   if (!entries.length) entries.push(...withoutNotifications(lease));
-  if (lease.ready_at) entries.push({ at: new Date(lease.ready_at), text: "All hosts ready", detail: early(lease), symbol: "half" });
+  if (lease.ready_at) entries.push(
+    { at: new Date(lease.ready_at), text: "All hosts ready", detail: early(lease), symbol: "half" });
   return entries.sort((one, other) => other.at - one.at);
 }
 
@@ -41,8 +42,9 @@ function entry({ event_type: type, created_at: at, payload }, before, moment) {
 }
 
 function changed(type, payload, before, moment) {
-  if (payload.degraded && !before?.degraded) return { text: "Resources of the lease fail", detail: hosts(payload), symbol: "warning" };
-  if (before?.degraded && !payload.degraded) return { text: "All resources work again", detail: hosts(payload), symbol: "check" };
+  const detail = hosts(payload);
+  if (payload.degraded && !before?.degraded) return { text: "Resources of the lease fail", detail, symbol: "warning" };
+  if (before?.degraded && !payload.degraded) return { text: "All resources work again", detail, symbol: "check" };
   const text = type === "lease.update" ? "Changed" : type;
   return { text, detail: before ? changes(payload, before, moment) : "", symbol: "ring" };
 }
@@ -67,7 +69,8 @@ function withoutNotifications(lease) {
   const entries = [{ at: new Date(lease.created_at), text: "Created", detail: "", symbol: "plus" }];
   for (const event of lease.events) {
     if (event.status !== "DONE" && event.status !== "ERROR") continue;
-    entries.push({ at: new Date(event.at), text: eventWords(event), detail: "", symbol: event.status === "DONE" ? "check" : "warning" });
+    const symbol = event.status === "DONE" ? "check" : "warning";
+    entries.push({ at: new Date(event.at), text: eventWords(event), detail: "", symbol });
   }
   return entries;
 }

@@ -17,7 +17,8 @@ export function limitMeters(limits, { title = true } = {}) {
 
 function bars({ limits, used }, period) {
   const rows = [
-    ["Leases", "leases"], ["Hosts at once", "hosts"], ["vCPUs at once", "vcpus"], [`Host hours in ${duration(period)}`, "host_hours"],
+    ["Leases", "leases"], ["Hosts at once", "hosts"], ["vCPUs at once", "vcpus"],
+    [`Host hours in ${duration(period)}`, "host_hours"],
   ];
   return rows.filter(([, key]) => limits[key] !== null && limits[key] !== undefined)
     .map(([text, key]) => meter(text, used[key], limits[key]));

@@ -58,7 +58,8 @@ export function copyable(text, label) {
   };
   const code = h("code", {}, text);
   return h("div", { class: "copyable" }, code,
-    h("button", { type: "button", class: "button square quiet", onclick: copy, "aria-label": `Copy ${label}` }, icon("copy")),
+    h("button", { type: "button", class: "button square quiet", onclick: copy, "aria-label": `Copy ${label}` },
+      icon("copy")),
     status);
 }
 

@@ -17,7 +17,8 @@ export function refusalTitle({ code, missing }, type) {
 }
 
 /** An alternative in words: what differs from the request, and its time. Pure. */
-export function alternativeWords({ differs, start, end, amount }, { start: wanted, end: wantedEnd, amount: asked }, type) {
+export function alternativeWords({ differs, start, end, amount },
+  { start: wanted, end: wantedEnd, amount: asked }, type) {
   const [from, to] = [new Date(start), new Date(end)];
   const texts = {
     later: () => `${duration((from - wanted) / 1000)} later`,
@@ -62,7 +63,8 @@ function facts({ asked, free, matching }, start, end, type) {
 function inTheWay(blocked) {
   if (!blocked.length) return null;
   const own = new Map(blocked.filter((item) => item.lease_id).map((item) => [item.lease_id, item]));
-  const parts = [...own.values()].map((item) => ["your lease ", link(`/console/leases/${item.lease_id}`, name(item.lease_name))]);
+  const parts = [...own.values()].map((item) =>
+    ["your lease ", link(`/console/leases/${item.lease_id}`, name(item.lease_name))]);
   if (blocked.some((item) => !item.lease_id)) parts.push(["other projects"]);
   return h("p", { class: "small" }, "In the way: ", parts.flatMap((part, index) => [index ? ", " : "", part]), ".");
 }
@@ -72,7 +74,8 @@ function alternatives(list, wanted, type, choose) {
   const items = list.map((alternative, index) => {
     const letter = "ABC"[index] || "";
     const words = alternativeWords(alternative, wanted, type);
-    const text = h("span", {}, h("span", { class: "strong" }, words.title), h("span", { class: "small quiet" }, words.time));
+    const text = h("span", {}, h("span", { class: "strong" }, words.title),
+      h("span", { class: "small quiet" }, words.time));
     const mark = h("span", { class: "letter", "aria-hidden": "true" }, letter);
     if (!choose) return h("li", { class: "alternative" }, mark, text);
     return h("li", {}, h("button", { type: "button", class: "alternative", "data-alternative": alternative.differs,

@@ -6,7 +6,7 @@ import { eventWords, isOver } from "./words.js";
 
 const HOUR = 3600_000;
 const DAY = 24 * HOUR;
-const STEPS = [HOUR / 4, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY, 28 * DAY];
+const STEPS = [HOUR / 60, HOUR / 12, HOUR / 4, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY, 28 * DAY];
 const GAP = 10; // px between two labels
 
 /**
@@ -28,7 +28,8 @@ export function layout(lease, { now, ready = null }) {
     start: at(start), end: at(end), middle: at(middle),
     now: now >= from && now <= to ? at(now.getTime()) : null,
     ready: ready && ready.getTime() < start ? at(Math.max(ready.getTime(), from)) : null,
-    marks: marks(lease, start, end).map((event) => ({ ...event, at: at(Date.parse(event.at)), date: new Date(event.at) })),
+    marks: marks(lease, start, end).map((event) =>
+      ({ ...event, at: at(Date.parse(event.at)), date: new Date(event.at) })),
     ticks: ticks(from, to).map(at),
   };
 }
@@ -45,7 +46,8 @@ function ticks(from, to) {
   for (let day = 0; times.length < 400; day += Math.max(1, Math.round(step / DAY))) {
     const start = midnight(new Date(from), day).getTime();
     if (start > to) break;
-    for (let time = start; step < DAY ? time < midnight(new Date(from), day + 1) : time === start; time += step) times.push(time);
+    const end = step < DAY ? midnight(new Date(from), day + 1).getTime() : start + 1;
+    for (let time = start; time < end; time += step) times.push(time);
   }
   return times.filter((time) => time >= from && time <= to);
 }
@@ -68,8 +70,8 @@ export function timeline(lease, times) {
 
 function bars(lease, place, now) {
   if (isOver(lease)) return span("over", place.start, place.end);
-  const end = Date.parse(lease.end);
-  const left = end > now ? `${duration((end - Math.max(now, Date.parse(lease.start))) / 1000)}${now > Date.parse(lease.start) ? " left" : ""}` : "";
+  const [start, end] = [Date.parse(lease.start), Date.parse(lease.end)];
+  const left = end > now ? `${duration((end - Math.max(now, start)) / 1000)}${now > start ? " left" : ""}` : "";
   const kind = lease.status === "PENDING" ? "late" : "done";
   return [place.middle > place.start ? span(kind, place.start, place.middle) : null,
     place.middle < place.end ? span("todo", place.middle, place.end, left) : null];
@@ -91,7 +93,8 @@ function positioned(kind, at) {
 function topTags({ now, marks: events }, present) {
   const list = [];
   if (now !== null) list.push({ at: now, element: h("div", { class: "tag now-tag" }, `now, ${clock(present)}`) });
-  const later = [...events].sort((one, other) => (other.status === "UNDONE") - (one.status === "UNDONE") || one.at - other.at);
+  const later = [...events].sort((one, other) => (other.status === "UNDONE") - (one.status === "UNDONE")
+    || one.at - other.at);
   for (const event of later) {
     const text = event.type.startsWith("before_") ? "reminder" : event.type;
     list.push({ at: event.at, element: h("div", { class: "tag" }, `${text}, ${shortMoment(event.date)}`) });

@@ -22,7 +22,8 @@ const TYPES = {
   "virtual:floatingip": ({ details, params }) => {
     const addresses = Object.entries(details.floatingips || {});
     return {
-      hint: addresses.length ? "The floating IPs belong to your project." : "The addresses become floating IPs of your project at the start.",
+      hint: addresses.length ? "The floating IPs belong to your project."
+        : "The addresses become floating IPs of your project at the start.",
       items: addresses.length
         ? addresses.map(([address]) => ({ label: `address ${address}`, text: address }))
         : [{ label: "network", text: params.network_id }],
@@ -43,7 +44,8 @@ const TYPES = {
     return {
       hint: volumes.length ? "The volumes belong to your project." : "Create volumes of this type.",
       items: [
-        ...(type ? [{ label: "volume type", text: `openstack volume create --type ${type} --size ${params.size} NAME` }] : []),
+        ...(type ? [{ label: "volume type",
+          text: `openstack volume create --type ${type} --size ${params.size} NAME` }] : []),
         ...volumes.map((id) => ({ label: "volume", text: id })),
       ],
     };
@@ -67,7 +69,8 @@ function instances({ id, details }) {
 
 function plain({ details }) {
   const items = Object.entries(details).filter(([, value]) => value !== null && value !== "");
-  return { items: items.map(([label, value]) => ({ label, text: typeof value === "string" ? value : JSON.stringify(value) })) };
+  return { items: items.map(([label, value]) =>
+    ({ label, text: typeof value === "string" ? value : JSON.stringify(value) })) };
 }
 
 /** The ids of a list, or of the values of an object. */

@@ -41,7 +41,9 @@ export function amounts({ params }) {
 
 /** "2 hosts", "1 to 3 hosts and 1 volume"; "nothing" without reservations. */
 export function contents(reservations) {
-  const parts = reservations.filter(({ status }) => status !== "deleted").map((reservation) => {
+  const present = reservations.filter(({ status }) => status !== "deleted");
+  // All reservations of a lease that is over are deleted: then it says what it had.
+  const parts = (present.length ? present : reservations).map((reservation) => {
     const { least, most } = amounts(reservation);
     const text = counted(most, reservation.resource_type);
     return least === most ? text : `${least} to ${text}`;

@@ -7,17 +7,23 @@ import { leaseLink, leaseStatus, when } from "../tables/cells.js";
 import { keepFresh } from "../tables/refresh.js";
 import { PagedTable, rememberParams } from "../tables/table.js";
 
-const STATUSES = [["", "Not over"], ["ACTIVE", "Running"], ["PENDING", "Later"], ["ERROR", "Failed"], ["TERMINATED", "Ended"], ["all", "All"]];
+const STATUSES = [["", "Not over"], ["ACTIVE", "Running"], ["PENDING", "Later"], ["ERROR", "Failed"],
+  ["TERMINATED", "Ended"], ["all", "All"]];
 const OPEN = ["PENDING", "STARTING", "ACTIVE", "UPDATING", "TERMINATING", "DELETING", "ERROR"];
 
 /** Show the tab. */
 export async function show(element, { me, params }) {
-  const status = h("select", {}, STATUSES.map(([value, words]) => h("option", { value, selected: value === (params.get("status") || "") }, words)));
-  const type = h("select", {}, h("option", { value: "" }, "Any"), (me.resource_types || []).map((item) => h("option", { value: item, selected: item === params.get("type") }, typeTitle(item))));
+  const status = h("select", {},
+    STATUSES.map(([value, words]) => h("option", { value, selected: value === (params.get("status") || "") }, words)));
+  const type = h("select", {}, h("option", { value: "" }, "Any"),
+    (me.resource_types || []).map((item) => h("option", { value: item, selected: item === params.get("type") },
+      typeTitle(item))));
   const label = h("input", { type: "search", value: params.get("name") || "", maxlength: 80 });
   const table = new PagedTable({
-    caption: "Leases of all projects", path: "/v2/leases", list: "leases", sort: params.get("sort") || "-start", marker: params.get("marker"), columns: columns(),
-    filter: () => ({ all_projects: "true", resource_type: type.value, name: label.value.trim(), status: status.value === "all" ? "" : status.value || OPEN }),
+    caption: "Leases of all projects", path: "/v2/leases", list: "leases", sort: params.get("sort") || "start",
+    marker: params.get("marker"), columns: columns(),
+    filter: () => ({ all_projects: "true", resource_type: type.value, name: label.value.trim(),
+      status: status.value === "all" ? "" : status.value || OPEN }),
     moved: ({ marker, sort }) => rememberParams({ marker, sort }),
     empty: () => "No lease matches.",
   });
@@ -26,7 +32,8 @@ export async function show(element, { me, params }) {
     table.load({ first: true });
   };
   for (const control of [status, type, label]) control.addEventListener("change", changed);
-  replace(element, h("div", { class: "filters", role: "search" }, field("Status", status), field("With", type), field("Name is", label)),
+  replace(element, h("div", { class: "filters", role: "search" }, field("Status", status), field("With", type),
+    field("Name is", label)),
     h("section", { class: "card flush", "aria-label": "Leases of all projects" }, table.element));
   table.load();
   const stop = keepFresh(() => table.refresh(), 15);

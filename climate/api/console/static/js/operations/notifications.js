@@ -13,7 +13,8 @@ const SHOWN = 50; // notifications in the list
 const BACK = 200; // numbers before the last one that are looked through at first
 const POLL = 3; // seconds
 const TYPES = [
-  ["", "All"], ["lease.create", "Created"], ["lease.update", "Changed"], ["lease.event.*", "Events"], ["lease.delete", "Deleted"],
+  ["", "All"], ["lease.create", "Created"], ["lease.update", "Changed"], ["lease.event.*", "Events"],
+  ["lease.delete", "Deleted"],
   ["node.*", "Hosts"], ["audit.*", "Self-audit"], ["subscription.suspended", "Suspended subscriptions"],
 ];
 
@@ -21,7 +22,9 @@ const TYPES = [
 export async function show(element, { me }) {
   const log = may(me, "notifications:get_all") ? new Log() : null;
   const list = may(me, "subscriptions:get_all") ? subscriptionsList(me, { all: true }) : null;
-  replace(element, log ? log.element : null, list ? [h("div", { class: "title" }, h("h2", { class: "grow" }, "Subscriptions and dead letters"), list.create), list.element] : null);
+  replace(element, log ? log.element : null, list
+    ? [h("div", { class: "title" }, h("h2", { class: "grow" }, "Subscriptions and dead letters"), list.create),
+      list.element] : null);
   const stops = [];
   if (list) {
     list.table.load();
@@ -44,7 +47,8 @@ class Log {
     this.type = h("select", {}, TYPES.map(([value, words]) => h("option", { value }, words)));
     this.type.addEventListener("change", () => this.begin());
     this.pause = button("Pause", () => this.toggle(), { "aria-pressed": "false" });
-    this.element = h("section", { class: "card", "aria-labelledby": "log" }, h("h2", { id: "log" }, "Latest notifications"),
+    this.element = h("section", { class: "card", "aria-labelledby": "log" },
+      h("h2", { id: "log" }, "Latest notifications"),
       h("div", { class: "filters" }, field("Type", this.type), this.pause), this.note, this.list);
   }
 
@@ -100,7 +104,8 @@ class Log {
     const rows = this.items.map((item) => shown.get(String(item.seq)) || row(item));
     if (!rows.length) return replace(this.list, h("li", { class: "empty" }, "No notification of this type is recent."));
     for (const child of [...this.list.children]) if (!rows.includes(child)) child.remove();
-    rows.forEach((item, at) => { if (this.list.children[at] !== item) this.list.insertBefore(item, this.list.children[at] || null); });
+    rows.forEach((item, at) => { if (this.list.children[at] !== item) this.list.insertBefore(item,
+      this.list.children[at] || null); });
   }
 }
 
@@ -108,7 +113,11 @@ function row({ seq, event_type: type, lease_id: lease, created_at: at, payload }
   const date = new Date(at);
   const bad = payload.status === "ERROR" || /broken|suspended|not_started|trust_lost/.test(type);
   return h("li", { dataset: { key: String(seq) } }, icon(bad ? "warning" : "dot"),
-    h("div", {}, h("b", {}, name(type)), lease ? [" ", leaseLink(lease, payload.name || lease)] : null, payload.project_id ? h("span", { class: "quiet" }, " in ", name(payload.project_id)) : null,
-      payload.reason || payload.error ? h("div", { class: "small reason" }, name(typeof payload.error === "object" ? JSON.stringify(payload.error) : payload.reason || payload.error)) : null),
-    h("span", { class: "quiet small nowrap" }, h("time", { datetime: at }, `${day(date)}, ${clockSeconds(date)}`), h("span", { class: "seq" }, ` #${plain(count(seq))}`)));
+    h("div", {}, h("b", {}, name(type)), lease ? [" ", leaseLink(lease, payload.name || lease)] : null,
+      payload.project_id ? h("span", { class: "quiet" }, " in ", name(payload.project_id)) : null,
+      payload.reason || payload.error ? h("div", { class: "small reason" },
+        name(typeof payload.error === "object" ? JSON.stringify(payload.error) : payload.reason || payload.error))
+          : null),
+    h("span", { class: "quiet small nowrap" }, h("time", { datetime: at }, `${day(date)}, ${clockSeconds(date)}`),
+      h("span", { class: "seq" }, ` #${plain(count(seq))}`)));
 }

@@ -13,18 +13,21 @@ export function claim({ owner, claimed_until: until, attempt }) {
   const again = attempt > 1 ? h("div", { class: "small quiet" }, `attempt ${attempt}`) : null;
   if (!owner) return [h("span", { class: "quiet" }, "nobody"), again];
   const expired = until && new Date(until) < serverNow();
-  return [name(owner), until ? h("div", { class: "small quiet" }, expired ? `claim expired ${ago(until)}` : `claim ends ${ago(until)}`) : null, again];
+  return [name(owner), until ? h("div", { class: "small quiet" }, expired ? `claim expired ${ago(until)}`
+    : `claim ends ${ago(until)}`) : null, again];
 }
 
 /** A choice of states: those of `open` together, or one. `changed` is called after a choice. */
 export function stateFilter(states, params, open, changed) {
   const select = h("select", {}, h("option", { value: "" }, "All that are not over"),
-    Object.entries(states).map(([value, [, words]]) => h("option", { value, selected: params.get("state") === value }, words)));
+    Object.entries(states).map(([value, [, words]]) =>
+      h("option", { value, selected: params.get("state") === value }, words)));
   select.addEventListener("change", () => {
     rememberParams({ state: select.value });
     changed();
   });
-  return { element: h("div", { class: "filters" }, field("State", select)), states: () => (select.value ? [select.value] : open) };
+  return { element: h("div", { class: "filters" }, field("State", select)),
+    states: () => (select.value ? [select.value] : open) };
 }
 
 /** A card with statistics of the last days; `load` receives `{since, until}`. */
@@ -34,9 +37,12 @@ export class PeriodCard {
     this.draw = draw;
     this.nothing = nothing;
     this.content = h("div");
-    this.days = h("select", { id: `${id}-days` }, [7, 30, 90, 365].map((days) => h("option", { value: days, selected: days === 30 }, days === 365 ? "The last year" : `The last ${days} days`)));
+    this.days = h("select", { id: `${id}-days` },
+      [7, 30, 90, 365].map((days) => h("option", { value: days, selected: days === 30 }, days === 365 ? "The last year"
+        : `The last ${days} days`)));
     this.days.addEventListener("change", () => this.load());
-    this.element = h("section", { class: "card", "aria-labelledby": id }, h("div", { class: "title" }, h("h2", { id, class: "grow" }, title)),
+    this.element = h("section", { class: "card", "aria-labelledby": id },
+      h("div", { class: "title" }, h("h2", { id, class: "grow" }, title)),
       h("p", { class: "hint" }, hint), h("div", { class: "filters" }, field("Period", this.days)), this.content);
   }
 

@@ -11,14 +11,16 @@ import { PagedTable } from "../tables/table.js";
 /** Show the feeds. `?scope=lease&id=...` opens the form for that lease. */
 export async function mount(element, { me, params, title }) {
   title("Calendar feeds");
-  const all = h("input", { type: "checkbox", id: "all-projects", onchange: () => { draw(); table.load({ first: true }); } });
+  const all = h("input",
+    { type: "checkbox", id: "all-projects", onchange: () => { draw(); table.load({ first: true }); } });
   const columns = () => [
     { label: "Name", header: true, cell: (feed) => name(feed.name) },
     { label: "Shows", cell: (feed) => target(feed) },
     ...(all.checked ? [{ label: "Project", cell: (feed) => name(feed.project_id) }] : []),
     { label: "Created", cell: (feed) => when(feed.created_at) },
     { label: "Last read", cell: (feed) => when(feed.last_read_at) },
-    ...(me.allowed["feeds:delete"] ? [{ label: "Revoke", hidden: true, class: "act", cell: (feed) => button("Revoke", () => revoke(feed),
+    ...(me.allowed["feeds:delete"]
+      ? [{ label: "Revoke", hidden: true, class: "act", cell: (feed) => button("Revoke", () => revoke(feed),
       { kind: "danger small", "aria-label": `Revoke ${plain(feed.name)}`, "data-focus": "revoke" }) }] : []),
   ];
   const table = new PagedTable({
@@ -31,7 +33,8 @@ export async function mount(element, { me, params, title }) {
   const problem = h("div", { role: "alert" });
   const revoke = async (feed) => {
     const text = "Its address leads nowhere from then on. Calendars that have subscribed to it get no more changes.";
-    if (!(await confirm({ title: `Revoke the feed ${plain(feed.name)}`, text, action: "Revoke", danger: true }))) return;
+    if (!(await confirm({ title: `Revoke the feed ${plain(feed.name)}`, text, action: "Revoke",
+      danger: true }))) return;
     problem.replaceChildren();
     try {
       await api("DELETE", `/v2/feeds/${encodeURIComponent(feed.id)}`);
@@ -44,13 +47,15 @@ export async function mount(element, { me, params, title }) {
   const create = () => feedDialog(me, {}, () => table.refresh());
   replace(element, h("div", { class: "page" },
     h("div", { class: "title" }, h("h1", { class: "grow" }, "Calendar feeds"), h("div", { class: "actions" },
-      me.allowed["feeds:post"] ? button([icon("plus"), "Create feed"], create, { kind: "primary", id: "create-feed" }) : null)),
+      me.allowed["feeds:post"] ? button([icon("plus"), "Create feed"], create, { kind: "primary", id: "create-feed" })
+        : null)),
     h("p", { class: "subtitle" }, "Everyone who has the address of a feed can read it without signing in."),
     me.allowed["feeds:get_all"] ? check("Feeds of all projects", all) : null, problem,
     h("section", { class: "card flush", "aria-label": "Calendar feeds" }, table.element)));
   table.load();
   if (me.allowed["feeds:post"] && params.get("scope") && params.get("id")) {
-    feedDialog(me, { scope: params.get("scope"), id: params.get("id"), label: params.get("label") }, () => table.refresh());
+    feedDialog(me, { scope: params.get("scope"), id: params.get("id"), label: params.get("label") },
+      () => table.refresh());
   }
   const stop = keepFresh(() => table.refresh(), 60);
   return () => {

@@ -10,7 +10,9 @@ import { badges, copyable, missing, note, when } from "../lease/parts.js";
 import { resourceTable } from "../lease/resources.js";
 import { timeline } from "../lease/timeline.js";
 import { usage } from "../lease/usage.js";
-import { amounts, eventWords, expressionText, isDelayed, isOver, label, state, summary, typeTitle } from "../lease/words.js";
+import {
+  amounts, eventWords, expressionText, isDelayed, isOver, label, state, summary, typeTitle,
+} from "../lease/words.js";
 import { onChange } from "../live.js";
 import { resourceTypes } from "../request/reservation.js";
 import { clock, moment, serverNow, shortMoment } from "../time.js";
@@ -66,7 +68,8 @@ class LeaseView {
   /** Fetch the lease if it has changed; whether it has. */
   async fetch({ background = false } = {}) {
     const headers = this.etag ? { "If-None-Match": this.etag } : {};
-    const { status, body, headers: answer } = await api("GET", `/v2/leases/${encodeURIComponent(this.context.id)}`, { headers, background });
+    const { status, body, headers: answer } = await api("GET", `/v2/leases/${encodeURIComponent(this.context.id)}`,
+      { headers, background });
     if (status === 304) return false;
     this.lease = body;
     this.etag = answer.get("ETag");
@@ -76,6 +79,7 @@ class LeaseView {
   /** What is beside the lease. Each part may fail or be forbidden on its own. */
   async fetchExtras() {
     const path = `/v2/leases/${this.lease.id}`;
+    const log = `/v2/notifications?lease_id=${this.lease.id}&limit=200`;
     const may = this.context.me.allowed;
     const quietly = async (key, reading, pick = (body) => body) => {
       try {
@@ -88,7 +92,7 @@ class LeaseView {
     await Promise.all([
       quietly("resources", get(`${path}/resources?limit=200`, options)),
       quietly("readiness", get(`${path}/readiness`, options)),
-      may["notifications:get"] ? quietly("notifications", get(`/v2/notifications?lease_id=${this.lease.id}&limit=200`, options), (body) => body.notifications) : null,
+      may["notifications:get"] ? quietly("notifications", get(log, options), (body) => body.notifications) : null,
       may["limits:get"] ? quietly("limits", get("/v2/limits", options)) : null,
     ]);
     if (!this.isClosed && this.lease) this.render();
@@ -147,14 +151,17 @@ class LeaseView {
   announceChange(before) {
     const [one, other] = [state(before, serverNow()).text, state(this.lease, serverNow()).text];
     if (one !== other) announce(`The lease is now: ${other}.`);
-    else if (before.degraded !== this.lease.degraded) announce(this.lease.degraded ? "Resources of the lease fail." : "All resources work again.");
+    else if (before.degraded !== this.lease.degraded) {
+      announce(this.lease.degraded ? "Resources of the lease fail." : "All resources work again.");
+    }
   }
 
   showMissing(isGone = false) {
     this.close();
     this.context.title("Lease not found");
     const text = isGone ? "This lease has been deleted." : "There is no such lease in your project.";
-    replace(this.element, missing(isGone ? "The lease is gone" : "Lease not found", text, link("/console/leases", "Show the leases")));
+    replace(this.element,
+      missing(isGone ? "The lease is gone" : "Lease not found", text, link("/console/leases", "Show the leases")));
   }
 
   /** Show a message above the page; null removes it. */
@@ -166,7 +173,8 @@ class LeaseView {
   build() {
     const part = (key, tag = "section", className = "card") => h(tag, { class: className, "data-part": key });
     this.message = h("div", { role: "alert" });
-    this.parts = Object.fromEntries(["title", "warning", "time", "resources", "use", "past", "next", "asked", "limits"].map((key) =>
+    this.parts = Object.fromEntries(
+      ["title", "warning", "time", "resources", "use", "past", "next", "asked", "limits"].map((key) =>
       [key, key === "title" || key === "warning" ? part(key, "div", `lease-${key}`) : part(key)]));
     const { title, warning, time, resources, use, past, next, asked, limits } = this.parts;
     replace(this.element, h("div", { class: "page lease" }, title, this.message, warning,
@@ -179,15 +187,20 @@ class LeaseView {
     const now = serverNow();
     const { lease, extras } = this;
     this.showTitle();
-    this.part("title", [lease.name, lease.status, lease.degraded, summary(lease, now), state(lease, now)], () => this.head(now));
-    this.part("warning", [lease.degraded, lease.trust_lost, lease.status, extras, isDelayed(lease, now)], () => warnings(lease, extras, now));
-    this.part("time", [lease, Math.floor(now / TICK), extras.readiness], () => [h("h2", {}, "Time"), timeline(lease, { now, ready: preparedFrom(lease, extras) })]);
-    this.part("resources", [lease.status, extras.resources, extras.readiness], () => resourceTable(lease, extras, this.context.me));
+    this.part("title", [lease.name, lease.status, lease.degraded, summary(lease, now), state(lease, now)],
+      () => this.head(now));
+    this.part("warning", [lease.degraded, lease.trust_lost, lease.status, extras, isDelayed(lease, now)],
+      () => warnings(lease, extras, now));
+    this.part("time", [lease, Math.floor(now / TICK), extras.readiness],
+      () => [h("h2", {}, "Time"), timeline(lease, { now, ready: preparedFrom(lease, extras) })]);
+    this.part("resources", [lease.status, extras.resources, extras.readiness],
+      () => resourceTable(lease, extras, this.context.me));
     this.part("use", [lease.status, lease.reservations], () => howToUse(lease));
     this.part("past", [lease, extras.notifications], () => past(lease, extras.notifications));
     this.part("next", [lease.events], () => upcoming(lease));
     this.part("asked", [lease], () => askedFor(lease, () => this.showJson()));
-    this.part("limits", [extras.limits, extras.latest, isOver(lease)], () => limitPart(lease, extras));
+    this.part("limits", [extras.limits, extras.latest, isOver(lease)],
+      () => limitPart(lease, extras, this.context.me));
   }
 
   /** The name of the lease as the title of the page, announced once. */
@@ -213,7 +226,8 @@ class LeaseView {
   head(now) {
     const { lease } = this;
     return [
-      h("p", { class: "crumbs" }, link("/console/leases", "Leases", { "data-focus": "leases" }), " / ", name(lease.name)),
+      h("p", { class: "crumbs" }, link("/console/leases", "Leases", { "data-focus": "leases" }), " / ",
+        name(lease.name)),
       h("div", { class: "title" }, h("h1", {}, name(lease.name)),
         h("div", { class: "badges", id: "status" }, badges(lease, now)),
         h("div", { class: "actions" }, this.actions()),
@@ -236,14 +250,16 @@ class LeaseView {
   }
 
   showJson() {
-    dialog({ title: "The lease as JSON", wide: true, content: h("pre", { tabindex: 0 }, JSON.stringify(this.lease, null, 2)) });
+    dialog({ title: "The lease as JSON", wide: true,
+      content: h("pre", { tabindex: 0 }, JSON.stringify(this.lease, null, 2)) });
   }
 }
 
 /** When the preparation of the hosts begins or ended, or null. */
 function preparedFrom(lease, { readiness, resources }) {
   if (lease.ready_at) return new Date(lease.ready_at);
-  const starts = (resources?.resources || []).map((item) => Date.parse(item.start)).filter((time) => time < Date.parse(lease.start));
+  const begins = (resources?.resources || []).map((item) => Date.parse(item.start));
+  const starts = begins.filter((time) => time < Date.parse(lease.start));
   if (starts.length) return new Date(Math.min(...starts));
   return readiness?.ready_at ? new Date(readiness.ready_at) : null;
 }
@@ -251,18 +267,22 @@ function preparedFrom(lease, { readiness, resources }) {
 /** What happens that the owner should know, and what to do. */
 function warnings(lease, { resources, readiness }, now) {
   const notes = [];
-  const failing = (resources?.resources || []).filter((item) => item.state === "failing" || item.state === "set_aside").map((item) => item.name);
+  const held = resources?.resources || [];
+  const failing = held.filter(({ state: now_ }) => ["failing", "set_aside"].includes(now_)).map((item) => item.name);
   if (lease.status === "ERROR") {
     notes.push(note("bad", "refused", h("p", {}, h("b", {}, "The lease has failed. "),
-      "climate could not hand over or reclaim all of its resources. It tries again; if that takes long, ask your operator.")));
+      "climate could not hand over or reclaim all of its resources. It tries again. If that takes long, ",
+      "ask your operator.")));
   } else if (lease.degraded && !isOver(lease)) {
     notes.push(note("care", "warning", h("p", {}, h("b", {}, degradedTitle(failing)), " ", degradedText(lease))));
   }
-  if (lease.trust_lost) notes.push(note("care", "warning", h("p", {}, h("b", {}, "climate cannot act as you. "), lease.trust_lost)));
+  if (lease.trust_lost) notes.push(
+    note("care", "warning", h("p", {}, h("b", {}, "climate cannot act as you. "), lease.trust_lost)));
   if (isDelayed(lease, now)) {
     const hosts = readiness?.waiting_for || [];
     notes.push(note("care", "half", h("p", {}, h("b", {}, "The start waits for hosts. "),
-      hosts.length ? `Not ready yet: ${hosts.join(", ")}. ` : "", "The lease starts as soon as they are ready; its end stays. To start now with what is ready, choose Change.")));
+      hosts.length ? `Not ready yet: ${hosts.join(", ")}. ` : "",
+      "The lease starts as soon as they are ready; its end stays. To start now with what is ready, choose Change.")));
   }
   return notes;
 }
@@ -270,19 +290,21 @@ function warnings(lease, { resources, readiness }, now) {
 function degradedTitle(failing) {
   if (!failing.length) return "Some resources of this lease fail.";
   if (failing.length === 1) return ["Host ", name(failing[0]), " is failing."];
-  return [`${failing.length} hosts are failing: `, name(failing.slice(0, 5).join(", ")), failing.length > 5 ? ", ..." : "", "."];
+  const more = failing.length > 5 ? " and more" : "";
+  return [`${failing.length} hosts are failing: `, name(failing.slice(0, 5).join(", ")), `${more}.`];
 }
 
 function degradedText(lease) {
   const isMissing = lease.reservations.some((item) => item.missing_resources);
   if (lease.trust_lost) return "";
   if (isMissing) return "No other resource is free. climate replaces it as soon as one is free; you need do nothing.";
-  return "climate replaces failing resources before the start, and tries again while the lease runs; you need do nothing.";
+  return "climate replaces them if it can, and tries again while the lease runs; you need do nothing.";
 }
 
 function howToUse(lease) {
   if (isOver(lease)) return null;
-  const parts = lease.reservations.filter(({ status }) => status !== "deleted").map(usage).filter(({ items }) => items.length);
+  const present = lease.reservations.filter(({ status }) => status !== "deleted");
+  const parts = present.map(usage).filter(({ items }) => items.length);
   if (!parts.length) return null;
   const isEarly = lease.status === "PENDING" || lease.status === "CREATING";
   return [h("h2", {}, "How to use it"), isEarly ? h("p", { class: "quiet" }, "From the start of the lease.") : null,
@@ -294,8 +316,10 @@ function past(lease, notifications) {
   const list = Array.isArray(notifications) ? notifications : [];
   const entries = history(list, lease, moment);
   return [h("h2", {}, "What happened"), h("ol", { class: "events" }, entries.map(({ at, text, detail, symbol }) =>
-    h("li", {}, icon(symbol), h("span", {}, name(text), detail ? h("span", { class: "quiet line" }, name(detail)) : null),
-      h("time", { datetime: at.toISOString(), title: `${clock(at, "UTC")} UTC` }, Math.abs(at - serverNow()) < 6 * 86400_000 ? shortMoment(at) : moment(at)))))];
+    h("li", {}, icon(symbol),
+      h("span", {}, name(text), detail ? h("span", { class: "quiet line" }, name(detail)) : null),
+      h("time", { datetime: at.toISOString(), title: `${clock(at, "UTC")} UTC` },
+        Math.abs(at - serverNow()) < 6 * 86400_000 ? shortMoment(at) : moment(at)))))];
 }
 
 function upcoming(lease) {
@@ -310,19 +334,20 @@ function askedFor(lease, showJson) {
   const pair = (what, value) => [h("dt", {}, what), h("dd", {}, value)];
   return [h("h2", {}, "Asked for"),
     h("dl", { class: "pairs" },
-      lease.reservations.map((reservation) => asked(reservation, pair)),
+      lease.reservations.map((reservation) => asked(reservation, pair, isOver(lease))),
       pair("From", when(lease.start)), pair("To", when(lease.end)),
       pair("Starts", lease.start_when === "ready" ? "when its hosts are ready" : "as scheduled"),
       pair("Owner", [name(lease.user_id), ", ", name(lease.project_id)]),
       pair("Id", h("span", { class: "mono" }, lease.id))),
     h("div", { class: "actions" },
       button("Show as JSON", showJson, { kind: "link", "data-focus": "json" }),
-      h("a", { href: root(`/v2/leases/${lease.id}/calendar.ics`), download: "", "data-focus": "ics" }, "Calendar file (.ics)"))];
+      h("a", { href: root(`/v2/leases/${lease.id}/calendar.ics`), download: "", "data-focus": "ics" },
+        "Calendar file (.ics)"))];
 }
 
 /** Bars of the limits, and until when the lease can be prolonged. */
-function limitPart(lease, { limits, latest }) {
-  const bars = limitMeters(limits);
+function limitPart(lease, { limits, latest }, me) {
+  const bars = lease.project_id === me.project.id ? limitMeters(limits) : null;
   const text = latest && !isOver(lease) ? h("p", { class: "quiet", id: "latest-end" }, latestWords(latest)) : null;
   if (!text) return bars;
   return [bars || h("h2", {}, "Prolonging"), text];
@@ -330,18 +355,20 @@ function limitPart(lease, { limits, latest }) {
 
 const FILTERS = ["resource_properties", "hypervisor_properties", "network_properties"];
 
-function asked(reservation, pair) {
+function asked(reservation, pair, hasEnded) {
   const { least, most } = amounts(reservation);
   const number = least === most ? String(most) : `${least} to ${most}`;
   const filters = FILTERS.map((key) => expressionText(reservation.params[key])).filter(Boolean);
   const rest = Object.entries(reservation.params).filter(([key, value]) => isTold(key, value))
     .map(([key, value]) => `${label(key)} ${typeof value === "object" ? JSON.stringify(value) : value}`);
-  return [pair(typeTitle(reservation.resource_type), [reservation.status === "deleted" ? `${number}, removed` : number]),
+  return [pair(typeTitle(reservation.resource_type),
+    reservation.status === "deleted" && !hasEnded ? `${number}, removed` : number),
     filters.length ? pair("With", name(filters.join(" and "))) : null,
     rest.length ? pair(rest.length && filters.length ? "And" : "With", name(rest.join(", "))) : null];
 }
 
 function isTold(key, value) {
-  if (["min", "max", "amount", "volume_type_id", "before_end", "on_start", "on_end", "template", "files", "server", ...FILTERS].includes(key)) return false;
+  if (["min", "max", "amount", "volume_type_id", "before_end", "on_start", "on_end", "template", "files", "server",
+    ...FILTERS].includes(key)) return false;
   return value !== null && value !== "" && !(typeof value === "object" && !Object.keys(value).length);
 }

@@ -11,12 +11,14 @@ import { iso, range, serverNow } from "../time.js";
 
 const PAGE = 50;
 const STATES = {
-  current: ["Now and later", ["CREATING", "PENDING", "STARTING", "ACTIVE", "UPDATING", "TERMINATING", "DELETING", "ERROR"]],
+  current: ["Now and later",
+    ["CREATING", "PENDING", "STARTING", "ACTIVE", "UPDATING", "TERMINATING", "DELETING", "ERROR"]],
   later: ["Scheduled", ["CREATING", "PENDING"]],
   running: ["Running", ["STARTING", "ACTIVE", "UPDATING", "TERMINATING"]],
   failed: ["Failed", ["ERROR"]],
   over: ["Ended", ["TERMINATED"]],
   all: ["All", []],
+  removed: ["Removed", null], // of another list of the API
 };
 const COLUMNS = [["Lease", "name"], ["Status", null], ["Start", "start"], ["End", "end"], ["Next", null]];
 
@@ -38,9 +40,10 @@ export function nextSort(column, present) {
 export async function mount(element, { me, params, navigate, title }) {
   title("Leases");
   const body = h("div", { class: "card", id: "leases" });
-  const reserve = me.allowed["leases:post"] ? link("/console/new", [icon("plus"), "Reserve"], { class: "button primary" }) : null;
+  const reserve = me.allowed["leases:post"]
+    ? link("/console/new", [icon("plus"), "Reserve"], { class: "button primary" }) : null;
   replace(element, h("div", { class: "page" },
-    h("div", { class: "title" }, h("h1", {}, "Leases"), h("div", { class: "actions" }, reserve)),
+    h("div", { class: "title inline" }, h("h1", {}, "Leases"), h("div", { class: "actions" }, reserve)),
     filters(me, params, navigate), body));
   const view = { me, params, navigate, body, before: null };
   await loading(body, () => load(view), "leases");
@@ -64,22 +67,25 @@ function filters(me, params, navigate) {
   };
   const states = Object.entries(STATES).map(([key, [text]]) => [key, text]);
   const types = [["", "All types"], ...me.resource_types.map((type) => [type, typeTitle(type)])];
-  const search = h("input", { name: "name", type: "search", value: params.get("name") || "", maxlength: 80, "aria-label": "Exact name" });
+  const search = h("input",
+    { name: "name", type: "search", value: params.get("name") || "", maxlength: 80, "aria-label": "Exact name" });
   const from = momentField("Ends after", { date: dateOf(params.get("from")) });
   const to = momentField("Starts before", { date: dateOf(params.get("to")) });
   const submit = (event) => {
     event.preventDefault();
     go({ name: search.value, from: from.read() && iso(from.read()), to: to.read() && iso(to.read()) });
   };
+  const isPast = params.get("state") === "removed"; // The API filters removed leases only by project.
   const isTimed = params.get("from") || params.get("to");
   return h("form", { class: "filters", role: "search", "aria-label": "Filter leases", onsubmit: submit },
     field("Status", select("state", states, "current")),
-    me.resource_types.length > 1 ? field("Type", select("type", types, "")) : null,
-    field("Name", search),
-    me.allowed["leases:get_all"] ? field("Projects", select("all", [["", "This project"], ["1", "All projects"]], "")) : null,
-    h("details", { class: "more", open: Boolean(isTimed) }, h("summary", {}, "Time"),
+    !isPast && me.resource_types.length > 1 ? field("Type", select("type", types, "")) : null,
+    isPast ? null : field("Name", search),
+    me.allowed["leases:get_all"]
+      ? field("Projects", select("all", [["", "This project"], ["1", "All projects"]], "")) : null,
+    isPast ? null : h("details", { class: "more", open: Boolean(isTimed) }, h("summary", {}, "Time"),
       h("div", { class: "filters" }, from.element, to.element)),
-    h("button", { type: "submit", class: "button" }, "Apply"));
+    isPast ? null : h("button", { type: "submit", class: "button" }, "Apply"));
 }
 
 function dateOf(text) {
@@ -92,7 +98,32 @@ function address(params, changes) {
   return `/console/leases${query({ ...values, ...changes })}`;
 }
 
+/** The query for removed leases. */
+export function pastQuery(params) {
+  return query({ limit: PAGE, marker: params.get("marker"), all_projects: params.get("all") && "true" });
+}
+
+async function loadPast(view, options) {
+  const { past_leases: leases, next } = await get(`/v2/past-leases${pastQuery(view.params)}`, options);
+  view.before = JSON.stringify([leases, next]);
+  if (!leases.length) return h("div", { class: "empty" }, h("p", {}, "The service keeps no removed leases."));
+  const columns = h("thead", {}, h("tr", {}, ["Lease", "Start", "Ended"].map((text, index) =>
+    h("th", { scope: "col", class: index === 1 ? "optional" : null }, text))));
+  return [h("div", { class: "table" }, h("table", { class: "leases" },
+    h("caption", { class: "visually-hidden" }, "Removed leases"), columns, h("tbody", {}, leases.map(pastRow)))),
+  pager(view, next)];
+}
+
+function pastRow(lease) {
+  const names = lease.reservations.flatMap(({ resources }) => resources.map((item) => item.name));
+  const some = `${names.slice(0, 6).join(", ")}${names.length > 6 ? ` and ${names.length - 6} more` : ""}`;
+  return h("tr", { "data-lease": lease.id },
+    h("th", { scope: "row" }, name(lease.name), h("small", { class: "quiet line" }, name(some))),
+    h("td", { class: "optional" }, when(lease.started_at || lease.start)), h("td", {}, when(lease.ended_at)));
+}
+
 async function load(view, options) {
+  if (view.params.get("state") === "removed") return loadPast(view, options);
   const { leases, next } = await get(`/v2/leases${apiQuery(view.params)}`, options);
   view.before = JSON.stringify([leases, next]);
   if (!leases.length) return empty(view);
@@ -108,7 +139,8 @@ function empty({ me, params }) {
       h("p", {}, link("/console/leases", "Remove the filters")));
   }
   return h("div", { class: "empty" }, h("p", {}, "This project has no present or future leases."),
-    me.allowed["leases:post"] ? h("p", {}, link("/console/new", "Reserve resources", { class: "button primary" })) : null,
+    me.allowed["leases:post"]
+      ? h("p", {}, link("/console/new", "Reserve resources", { class: "button primary" })) : null,
     h("p", {}, link("/console/leases?state=over", "Show leases that have ended")));
 }
 
@@ -138,7 +170,8 @@ function row(lease, { params }) {
     h("td", {}, h("div", { class: "badges" }, badges(lease, now))),
     h("td", { class: "optional" }, when(start)),
     h("td", { class: "optional" }, when(end)),
-    h("td", { class: "optional" }, next ? [eventWords(next), h("small", { class: "line" }, when(next.at))] : h("span", { class: "quiet" }, "Nothing")));
+    h("td", { class: "optional" }, next ? [eventWords(next), h("small", { class: "line" }, when(next.at))]
+      : h("span", { class: "quiet" }, "Nothing")));
 }
 
 function pager({ params, navigate }, next) {

@@ -19,7 +19,8 @@ export async function mount(element, context) {
   const table = leasesTable(me);
   replace(element, h("div", { class: "page" }, h("div", { class: "title" }, h("h1", {}, "Limits")), boxes,
     h("section", { class: "card", "aria-labelledby": "counting" }, h("h2", { id: "counting" }, "Leases that count"),
-      h("p", { class: "hint" }, "A lease counts from its creation to its end. Cleaning time does not count."), table.element)));
+      h("p", { class: "hint" }, "A lease counts from its creation to its end. Cleaning time does not count."),
+      table.element)));
   let print = "";
   const load = async () => {
     const limits = await get("/v2/limits");
@@ -41,8 +42,11 @@ export async function mount(element, context) {
 }
 
 function draw({ apply, period, parties }, me) {
-  const note = apply ? null : h("div", { class: "note" }, icon("dot"), h("div", {}, h("p", {}, "Limits do not apply to you here: the service does not limit hosts, or your role or project is exempt. What you have still counts as use.")));
-  return h("div", { class: "stack-20" }, note, h("div", { class: "halves" }, parties.map((party) => partyCard(party, period, me))));
+  const note = apply ? null : h("div", { class: "note" }, icon("dot"), h("p", {},
+    "Limits do not apply to you here: the service has none, or your role or project is exempt. ",
+    "What you have still counts as use."));
+  return h("div", { class: "stack-20" }, note, h("div", { class: "halves" },
+    parties.map((party) => partyCard(party, period, me))));
 }
 
 function partyCard({ scope, id, limits, used }, period, me) {
@@ -65,9 +69,11 @@ function rules(limits) {
     [limits.horizon, (text) => ["A lease ends at most ", text, " from now."]],
     [limits.extension_window, (text) => ["You can prolong a running lease only in its last ", text, "."]],
     [limits.extension, (text) => ["You can prolong a running lease by at most ", text, " at once."]],
-  ].filter(([seconds]) => seconds !== null).map(([seconds, sentence]) => h("li", {}, sentence(h("b", {}, inWords(seconds)))));
+  ].filter(([seconds]) => seconds !== null).map(([seconds, sentence]) =>
+    h("li", {}, sentence(h("b", {}, inWords(seconds)))));
   return sentences.length ? h("ul", { class: "rules" }, sentences)
-    : h("p", { class: "quiet" }, "Leases may last as long, reach as far ahead, and be prolonged as much as resources allow.");
+    : h("p", { class: "quiet" },
+      "Leases may last as long, reach as far ahead, and be prolonged as much as resources allow.");
 }
 
 function inWords(seconds) {
@@ -88,8 +94,10 @@ function leasesTable(me) {
       { label: "Owner", cell: (lease) => (lease.user_id === me.user.id ? "You" : name(lease.user_id)) },
       { label: "Start", sort: "start", cell: (lease) => when(lease.start) },
       { label: "End", sort: "end", cell: (lease) => when(lease.end) },
-      { label: "Lasts", cell: (lease) => duration((new Date(lease.end) - new Date(lease.start)) / 1000), class: "number nowrap" },
+      { label: "Lasts", cell: (lease) => duration((new Date(lease.end) - new Date(lease.start)) / 1000),
+        class: "number nowrap" },
     ],
-    empty: () => [h("p", {}, "No lease counts towards the limits."), me.allowed["leases:post"] ? h("p", {}, link("/console/new", "Make a lease")) : null],
+    empty: () => [h("p", {}, "No lease counts towards the limits."), me.allowed["leases:post"]
+      ? h("p", {}, link("/console/new", "Make a lease")) : null],
   });
 }

@@ -6,9 +6,8 @@ import { announce, button, debounce, h, icon, link, plain, replace } from "../do
 import { clearErrors, field, filledIn, loading, problemNote, setError } from "../forms.js";
 import { limitMeters } from "../lease/limits.js";
 import { note } from "../lease/parts.js";
-import { typeTitle } from "../lease/words.js";
 import { onChange } from "../live.js";
-import { reservationFields, resourceTypes } from "../request/reservation.js";
+import { reservationFields, resourceTypes, titleOf } from "../request/reservation.js";
 import { Checks, reserve } from "../request/result.js";
 import { reminderBody, reminderFields, windowBody, windowFields, windowTimes } from "../request/window.js";
 import { serverNow } from "../time.js";
@@ -28,7 +27,8 @@ export function fromAddress(params, types) {
   const amount = Number(params.get("amount")) || null;
   const values = type === "physical:host" ? { max: amount ?? 1, min: amount ?? 1 } : { ...(amount ? { amount } : {}) };
   if (params.get("properties")) values.resource_properties = params.get("properties");
-  const when = start ? { start: "at", date: start, ...(end ? { until: "end", end } : {}) } : params.get("start") === "asap" ? { start: "asap" } : {};
+  const when = start ? { start: "at", date: start, ...(end ? { until: "end", end } : {}) }
+    : params.get("start") === "asap" ? { start: "asap" } : {};
   return { name: params.get("name") || "", reservations: [{ type, params: values }], when, reminders: {} };
 }
 
@@ -72,7 +72,9 @@ class RequestForm {
     this.when = windowFields({ prefilled: when, mayWait: () => this.mayWait(), changed });
     this.reminders = reminderFields({ prefilled: reminders, changed });
     this.problem = h("div", { role: "alert" });
-    this.checks = new Checks({ choose: (...values) => this.choose(...values), take: (from, to) => this.take(from, to), refused: () => {} });
+    this.checks = new Checks({
+      choose: (...values) => this.choose(...values), take: (from, to) => this.take(from, to),
+    });
     this.element = this.build(changed);
     const first = reservations.length ? reservations : [{ type: defaultType([...types.keys()]), params: {} }];
     for (const { type, params } of first) if (types.has(type)) this.add(type, params);
@@ -95,10 +97,13 @@ class RequestForm {
 
   adder() {
     const names = [...this.types.keys()];
-    if (!names.length) return note("care", "warning", h("p", {}, "This service offers no resource types. Ask your operator."));
-    const select = h("select", { "aria-label": "Type of the reservation to add", value: defaultType(names), id: "add-type" },
-      names.map((type) => h("option", { value: type }, typeTitle(type))));
-    const add = button([icon("plus"), "Add a reservation"], () => this.add(select.value, {}).element.querySelector("input, select, textarea")?.focus(), { id: "add-reservation" });
+    if (!names.length) return note("care", "warning",
+      h("p", {}, "This service offers no resource types. Ask your operator."));
+    const select = h("select",
+      { "aria-label": "Type of the reservation to add", value: defaultType(names), id: "add-type" },
+      names.map((type) => h("option", { value: type }, titleOf(this.types, type))));
+    const addOne = () => this.add(select.value, {}).element.querySelector("input, select, textarea")?.focus();
+    const add = button([icon("plus"), "Add a reservation"], addOne, { id: "add-reservation" });
     return h("div", { class: "adder" }, select, add);
   }
 
@@ -108,7 +113,7 @@ class RequestForm {
       this.parts.splice(this.parts.indexOf(fields), 1);
       fields.element.remove();
       this.arrange();
-    }, { kind: "small", "aria-label": `Remove the reservation of ${typeTitle(type)}` });
+    }, { kind: "small", "aria-label": `Remove the reservation of ${titleOf(this.types, type)}` });
     fields.remove = remove;
     fields.element.append(h("div", { class: "actions end" }, remove));
     this.parts.push(fields);
@@ -135,18 +140,21 @@ class RequestForm {
     if (!window || !this.parts.length) return null;
     const times = windowTimes(choice, serverNow());
     const reservations = this.parts.map((part) => ({ resource_type: part.type, params: part.read() }));
-    return { name: this.name.value.trim(), ...window, ...reminderBody(this.reminders.read(), times, choice.start === "asap"), reservations };
+    return { name: this.name.value.trim(), ...window,
+      ...reminderBody(this.reminders.read(), times, choice.start === "asap"), reservations };
   }
 
   check() {
     this.schedule.cancel();
+    this.reminders.element.hidden = this.when.read().start === "asap"; // Its start is not known yet.
     const body = this.isComplete() ? this.body() : null;
     return this.checks.run(body && { ...body, name: body.name || "check" }, windowTimes(this.when.read(), serverNow()));
   }
 
   /** Whether all required fields but the name are filled in. */
   isComplete() {
-    return [...this.form.elements].every((control) => control === this.name || control.disabled || !control.willValidate || control.validity.valid);
+    const isOptional = (control) => control === this.name || control.disabled || !control.willValidate;
+    return [...this.form.elements].every((control) => isOptional(control) || control.validity.valid);
   }
 
   choose(alternative, index) {
@@ -194,7 +202,8 @@ class RequestForm {
   }
 
   unknown(body, key, error) {
-    const again = button("Try again", () => { replace(this.problem); this.post(body, key); }, { kind: "primary", id: "try-again" });
+    const again = button("Try again", () => { replace(this.problem); this.post(body, key); },
+      { kind: "primary", id: "try-again" });
     const discard = button("Change the form", () => {
       replace(this.problem);
       this.send.disabled = false;
@@ -203,19 +212,24 @@ class RequestForm {
     this.send.textContent = "Reserve";
     replace(this.problem, note("bad", "refused",
       h("p", {}, h("b", {}, "It is not known whether this was reserved. "), plain(error.detail)),
-      h("p", {}, "Try again: the service carries out the same request only once. Before you change the form, look into ", link("/console/leases", "your leases"), "."),
+      h("p", {}, "Try again: the service carries out the same request only once. ",
+        "Before you change the form, look into ",
+        link("/console/leases", "your leases"), "."),
       h("div", { class: "actions" }, again, discard)));
     again.focus();
   }
 
   refused(error, body) {
-    const located = (error.body?.errors || []).map((item) => [item, item.pointer && this.locate(item.pointer.replace(/^#\//, "").split("/"))]);
+    const located = (error.body?.errors || []).map((item) =>
+      [item, item.pointer && this.locate(item.pointer.replace(/^#\//, "").split("/"))]);
     for (const [item, control] of located) if (control) setError(control, item.detail);
     located.find(([, control]) => control)?.[1].focus();
     const rest = located.filter(([, control]) => !control).map(([item]) => item.detail);
     if (!located.length || rest.length) replace(this.problem, problemNote(error, rest));
     if (error.code === "not_enough_resources" || error.code === "limit_exceeded") {
-      replace(this.problem, note("bad", "refused", h("p", {}, "This was not reserved: what you ask for is not free any more, or is beyond your limits. ", h("a", { href: "#check" }, "See what fits instead"), ".")));
+      replace(this.problem, note("bad", "refused",
+        h("p", {}, "This was not reserved: what you ask for is not free any more, or is beyond your limits. ",
+          h("a", { href: "#check" }, "See what fits instead"), ".")));
       this.checks.refused(error, body, windowTimes(this.when.read(), serverNow()));
       this.checks.result.scrollIntoView({ block: "nearest" });
     }

@@ -5,14 +5,17 @@ import { may } from "../tables/actions.js";
 
 const any = (...rules) => (me) => rules.some((rule) => may(me, rule));
 
-/** `[key, label, whether the policy allows it, module]`; every module exports `show(element, context)`, which returns what ends it. */
+// `[key, label, whether the policy allows it, module]`; a module exports `show(element, context)`, which
+// returns the function that ends it.
 const TABS = [
   ["now", "Now", any("events:get", "managers:get"), () => import("../operations/now.js")],
   ["ready", "Getting ready", any("preparations:get"), () => import("../operations/preparations.js")],
   ["power", "Without power", any("shutdowns:get"), () => import("../operations/power.js")],
-  ["failing", "Quarantined and failing", any("readiness:get", "readiness:put"), () => import("../operations/failing.js")],
+  ["failing", "Quarantined and failing", any("readiness:get", "readiness:put"),
+    () => import("../operations/failing.js")],
   ["leases", "All leases", any("leases:get_all"), () => import("../operations/all_leases.js")],
-  ["notifications", "Notifications", any("notifications:get_all", "subscriptions:get_all"), () => import("../operations/notifications.js")],
+  ["notifications", "Notifications", any("notifications:get_all", "subscriptions:get_all"),
+    () => import("../operations/notifications.js")],
   ["utilisation", "Utilisation", any("utilisation:get"), () => import("../operations/utilisation.js")],
 ];
 
@@ -34,7 +37,8 @@ export async function mount(element, context) {
 
 function refuse(element, { me, title }) {
   title("Operations");
-  const text = TABS.some(([, , allows]) => allows(me)) ? "There is no such page for operators." : "Your role does not allow to see the operations of the service.";
+  const text = TABS.some(([, , allows]) => allows(me)) ? "There is no such page for operators."
+    : "Your role does not allow to see the operations of the service.";
   replace(element, h("div", { class: "page" }, h("h1", {}, "Operations"), h("p", {}, text)));
   return () => {};
 }

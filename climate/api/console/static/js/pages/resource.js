@@ -57,14 +57,17 @@ class ResourcePage {
   async bookings(resource) {
     const start = midnight(serverNow());
     const end = midnight(start, 7 * WEEKS);
-    return { start, end, bookings: await bookingsOf(resource, start, end, { names: may(this.me, "resources:get_bookings"), project: this.me.project.id }) };
+    return { start, end, bookings: await bookingsOf(resource, start, end,
+      { names: may(this.me, "resources:get_bookings"), project: this.me.project.id }) };
   }
 
   draw(resource, readiness, booked) {
     const { name: label, resource_type: type } = resource;
     return [
-      h("nav", { class: "crumbs", "aria-label": "Path" }, link(`/console/resources${query({ type })}`, "Resources"), " / ", name(label)),
-      h("div", { class: "title" }, h("h1", {}, name(label)), h("span", { class: "badge" }, stateOf(resource)), h("span", { class: "grow" }), h("div", { class: "actions" }, this.actions(resource))),
+      h("nav", { class: "crumbs", "aria-label": "Path" }, link(`/console/resources${query({ type })}`, "Resources"),
+        " / ", name(label)),
+      h("div", { class: "title" }, h("h1", {}, name(label)), h("span", { class: "badge" }, stateOf(resource)),
+        h("span", { class: "grow" }), h("div", { class: "actions" }, this.actions(resource))),
       this.aside(readiness),
       h("div", { class: "columns" },
         h("div", {}, this.weeks(booked)),
@@ -79,26 +82,35 @@ class ResourcePage {
     const aside = stateKey(resource) === "set_aside";
     return [
       link(calendar, [icon("calendar"), "Calendar"], { class: "button", dataset: { focus: "calendar" } }),
-      may(this.me, "feeds:post") ? button("Create feed", () => feedDialog(this.me, { scope: "resource", id: resource.id, label: resource.name }), { "data-focus": "feed" }) : null,
-      host && !aside ? button("Quarantine", () => quarantineDialog([resource], again), { "data-focus": "quarantine" }) : null,
-      host && aside ? button("End quarantine", () => endQuarantine([resource], again), { kind: "primary", "data-focus": "quarantine" }) : null,
+      may(this.me, "feeds:post")
+        ? button("Create feed", () => feedDialog(this.me, { scope: "resource", id: resource.id, label: resource.name }),
+          { "data-focus": "feed" }) : null,
+      host && !aside ? button("Quarantine", () => quarantineDialog([resource], again), { "data-focus": "quarantine" })
+        : null,
+      host && aside ? button("End quarantine", () => endQuarantine([resource], again),
+        { kind: "primary", "data-focus": "quarantine" }) : null,
       may(this.me, "resources:delete") ? button("Remove", () => removeResources([resource],
-        () => this.context.navigate(`/console/resources${query({ type: resource.resource_type })}`)), { kind: "danger", "data-focus": "remove" }) : null,
+        () => this.context.navigate(`/console/resources${query({ type: resource.resource_type })}`)),
+          { kind: "danger", "data-focus": "remove" }) : null,
     ];
   }
 
   aside(readiness) {
     if (!readiness || !readiness.set_aside) return null;
-    return h("div", { class: "note care" }, icon("warning"), h("div", {}, h("p", {}, h("b", {}, "In quarantine. "), name(readiness.set_aside)),
+    return h("div", { class: "note care" }, icon("warning"),
+      h("div", {}, h("p", {}, h("b", {}, "In quarantine. "), name(readiness.set_aside)),
       h("p", { class: "hint" }, "Since ", when(readiness.set_aside_at))));
   }
 
   weeks(booked) {
     const heading = h("h2", { id: "weeks" }, "The next four weeks");
-    if (booked instanceof Error) return h("section", { class: "card", "aria-labelledby": "weeks" }, heading, h("p", { class: "quiet" }, booked.detail || "The bookings could not be loaded."));
+    if (booked instanceof Error) return h("section", { class: "card", "aria-labelledby": "weeks" }, heading,
+      h("p", { class: "quiet" }, booked.detail || "The bookings could not be loaded."));
     const { start, bookings } = booked;
     const list = bookings.length ? this.bookingTable(bookings)
-      : h("p", { class: "quiet" }, "Nobody has booked it. ", may(this.me, "leases:post") ? link(`/console/${query({ type: this.resource.resource_type, q: this.resource.name })}`, "Reserve it in the calendar") : null);
+      : h("p", { class: "quiet" }, "Nobody has booked it. ", may(this.me, "leases:post")
+        ? link(`/console/${query({ type: this.resource.resource_type, q: this.resource.name })}`,
+          "Reserve it in the calendar") : null);
     return [h("section", { class: "card", "aria-labelledby": "weeks" }, heading, weekChart(start, bookings)),
       h("section", { class: "card", "aria-labelledby": "bookings" }, h("h2", { id: "bookings" }, "Bookings"), list)];
   }
@@ -106,12 +118,14 @@ class ResourcePage {
   bookingTable(bookings) {
     const named = bookings.some((item) => item.project_id);
     const columns = [
-      { label: "Booking", header: true, cell: (item) => (item.lease_id ? leaseLink(item.lease_id, item.lease_name) : item.words) },
+      { label: "Booking", header: true, cell: (item) => (item.lease_id ? leaseLink(item.lease_id, item.lease_name)
+        : item.words) },
       { label: "Start", cell: (item) => when(iso(item.start)) },
       { label: "End", cell: (item) => when(iso(item.end)) },
       ...(named ? [{ label: "Project", cell: (item) => name(item.project_id || "") }] : []),
     ];
-    return plainTable({ caption: "Bookings of the next four weeks", columns, items: bookings, key: (item) => `${item.lease_id || item.kind}-${iso(item.start)}` });
+    return plainTable({ caption: "Bookings of the next four weeks", columns, items: bookings,
+      key: (item) => `${item.lease_id || item.kind}-${iso(item.start)}` });
   }
 
   stateCard(resource, readiness) {
@@ -120,12 +134,14 @@ class ResourcePage {
     const seen = (readiness && readiness.seen_at) || power.seen_at;
     return h("section", { class: "card", "aria-labelledby": "facts" }, h("h2", { id: "facts" }, "State"), facts([
       ["State", stateOf(resource)],
-      ["Power", up === undefined || up === null ? null : h("span", {}, up ? "The cloud reports that it is up" : "The cloud reports that it is down", seen ? [h("br"), h("small", { class: "quiet" }, `heard ${ago(seen)}`)] : null)],
+      ["Power", up === undefined || up === null ? null : powerWords(up, seen)],
       ["Off since", power.off_at ? when(power.off_at) : null],
-      ["Ready at", power.ready_at || (readiness && readiness.ready_at) ? when(power.ready_at || readiness.ready_at) : null],
+      ["Ready at", power.ready_at || (readiness && readiness.ready_at) ? when(power.ready_at || readiness.ready_at)
+        : null],
       ["Needed at", power.needed_at ? when(power.needed_at) : null],
       ["Lead time", readiness && readiness.lead ? leadTime(readiness.lead) : null],
-      ["Last times", readiness && readiness.times && readiness.times.length ? readiness.times.slice(-6).map((item) => duration(item)).join(", ") : null],
+      ["Last times", readiness && readiness.times && readiness.times.length
+        ? readiness.times.slice(-6).map((item) => duration(item)).join(", ") : null],
       ["Class", readiness && name(readiness.hardware)],
       ["Type", typeTitle(resource.resource_type)],
       ["Id", h("span", { class: "mono" }, resource.id)],
@@ -140,7 +156,13 @@ class ResourcePage {
   }
 }
 
+function powerWords(up, seen) {
+  return h("span", {}, up ? "The cloud reports that it is up" : "The cloud reports that it is down",
+    seen ? [h("br"), h("small", { class: "quiet" }, `heard ${ago(seen)}`)] : null);
+}
+
 function leadTime({ seconds, usual, allowance, own_times: own, class_times: all }) {
   return h("span", {}, h("b", {}, duration(seconds)), " before a lease", h("br"),
-    h("small", { class: "quiet" }, `usually ${duration(usual)}, times ${count(allowance, 2)} for safety; from ${plural(own, "time")} of this host and ${count(all)} of its class`));
+    h("small", { class: "quiet" }, `usually ${duration(usual)}, times ${count(allowance, 2)} for safety; `,
+      `from ${plural(own, "time")} of this host and ${count(all)} of its class`));
 }

@@ -36,9 +36,12 @@ class ResourcesPage {
     this.types = typesWithResources(me);
     this.type = this.types.includes(params.get("type")) ? params.get("type") : this.types[0];
     this.sees = may(me, "resources:get_bookings");
-    this.search = h("input", { type: "search", id: "resource-search", value: params.get("q") || "", maxlength: 255, spellcheck: "false" });
-    this.state = h("select", { id: "resource-state" }, h("option", { value: "" }, "Any"), STATE_CHOICES.map(([value, words]) => h("option", { value, selected: value === params.get("state") }, words)));
-    this.properties = new PropertiesField({ expression: safely(params.get("properties")), changed: () => this.filtered(), suggest: () => this.suggestions() });
+    this.search = h("input", { type: "search", id: "resource-search", value: params.get("q") || "", maxlength: 255,
+      spellcheck: "false" });
+    this.state = h("select", { id: "resource-state" }, h("option", { value: "" }, "Any"),
+      STATE_CHOICES.map(([value, words]) => h("option", { value, selected: value === params.get("state") }, words)));
+    this.properties = new PropertiesField({ expression: safely(params.get("properties")),
+      changed: () => this.filtered(), suggest: () => this.suggestions() });
     this.searchLater = debounce(() => this.filtered(), TYPING);
     this.search.addEventListener("input", this.searchLater);
     this.state.addEventListener("change", () => this.filtered());
@@ -50,27 +53,34 @@ class ResourcesPage {
 
   draw() {
     const tabs = h("nav", { class: "segments", "aria-label": "Types" }, this.types.map((type) =>
-      link(`/console/resources${query({ type })}`, typeTitle(type), { "aria-current": type === this.type ? "page" : null, dataset: { type } })));
+      link(`/console/resources${query({ type })}`, typeTitle(type),
+        { "aria-current": type === this.type ? "page" : null, dataset: { type } })));
     return h("div", { class: "page" },
-      h("div", { class: "title" }, h("h1", { class: "grow" }, "Resources"), h("div", { class: "actions" }, this.actions())),
+      h("div", { class: "title" }, h("h1", { class: "grow" }, "Resources"),
+        h("div", { class: "actions" }, this.actions())),
       this.types.length > 1 ? tabs : null,
-      h("div", { class: "filters", role: "search" }, field("Name contains", this.search), field("State", this.state), this.properties.element, this.properties.opener),
+      h("div", { class: "filters", role: "search" }, field("Name contains", this.search), field("State", this.state),
+        this.properties.element, this.properties.opener),
       this.properties.adder,
       h("section", { class: "card flush", "aria-label": typeTitle(this.type) }, this.bar, this.table.element));
   }
 
   actions() {
     if (!may(this.me, "resources:post")) return null;
-    return button([icon("plus"), "Register"], () => registerDialog({ types: this.types, chosen: this.type, titleOf: typeTitle },
+    return button([icon("plus"), "Register"],
+      () => registerDialog({ types: this.types, chosen: this.type, titleOf: typeTitle },
       () => this.table.load({ first: true })), { id: "register" });
   }
 
   makeTable(params) {
     const selectable = may(this.me, "readiness:put") || may(this.me, "resources:delete");
     return new PagedTable({
-      caption: typeTitle(this.type), path: "/v2/resources", list: "resources", sort: params.get("sort") || "name", marker: params.get("marker"),
-      columns: this.columns(), filter: () => this.filter(), empty: () => this.nothing(), title: selectable ? (item) => item.name : null,
-      selected: () => this.drawBar(), moved: ({ marker, sort }) => rememberParams({ marker, sort: sort === "name" ? null : sort }),
+      caption: typeTitle(this.type), path: "/v2/resources", list: "resources", sort: params.get("sort") || "name",
+      marker: params.get("marker"),
+      columns: this.columns(), filter: () => this.filter(), empty: () => this.nothing(), title: selectable
+        ? (item) => item.name : null,
+      selected: () => this.drawBar(),
+      moved: ({ marker, sort }) => rememberParams({ marker, sort: sort === "name" ? null : sort }),
       refused: (error) => this.refused(error),
     });
   }
@@ -98,7 +108,8 @@ class ResourcesPage {
 
   filtered() {
     const { expression } = this.properties;
-    rememberParams({ q: this.search.value.trim(), state: this.state.value, properties: expressionText(expression), marker: null });
+    rememberParams({ q: this.search.value.trim(), state: this.state.value, properties: expressionText(expression),
+      marker: null });
     this.table.clearSelection();
     this.table.load({ first: true });
   }
@@ -126,9 +137,11 @@ class ResourcesPage {
     if (this.state.value) words.push([`is in the state "${this.state.selectedOptions[0].textContent}"`]);
     if (expression) words.push(["matches ", name(expressionText(expression))]);
     if (words.length) {
-      return [h("p", {}, "None of the ", typeTitle(this.type).toLowerCase(), " ", words.map((part, at) => [at ? " and " : "", part]), "."), button("Clear the filters", () => this.clear())];
+      return [h("p", {}, "None of the ", typeTitle(this.type).toLowerCase(), " ",
+        words.map((part, at) => [at ? " and " : "", part]), "."), button("Clear the filters", () => this.clear())];
     }
-    const hint = may(this.me, "resources:post") ? "Register what the cloud has, so that projects can reserve it." : "Ask an operator of the cloud to register some.";
+    const hint = may(this.me, "resources:post") ? "Register what the cloud has, so that projects can reserve it."
+      : "Ask an operator of the cloud to register some.";
     return [h("p", { class: "strong" }, `No ${typeTitle(this.type).toLowerCase()} are registered.`), h("p", {}, hint)];
   }
 
@@ -153,14 +166,16 @@ class ResourcesPage {
     replace(this.bar, h("span", { class: "strong" }, `${plural(chosen.length, "resource")} selected`),
       host && inService.length ? button("Quarantine", () => quarantineDialog(inService, done)) : null,
       host && aside.length ? button("End quarantine", () => endQuarantine(aside, done)) : null,
-      may(this.me, "resources:delete") ? button("Remove", () => removeResources(chosen, done), { kind: "danger" }) : null,
+      may(this.me, "resources:delete") ? button("Remove", () => removeResources(chosen, done), { kind: "danger" })
+        : null,
       button("Clear the selection", () => { this.table.clearSelection(); this.search.focus(); }, { kind: "quiet" }));
   }
 }
 
 function booking(held, word, edge) {
   if (!held) return h("span", { class: "quiet" }, "nobody");
-  return h("span", {}, leaseLink(held.lease_id, held.lease_name, word), " ", h("small", { class: "quiet nowrap" }, `${word} ${moment(new Date(held[edge]))}`));
+  return h("span", {}, leaseLink(held.lease_id, held.lease_name, word), " ",
+    h("small", { class: "quiet nowrap" }, `${word} ${moment(new Date(held[edge]))}`));
 }
 
 function safely(text) {

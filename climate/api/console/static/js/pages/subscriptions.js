@@ -14,7 +14,8 @@ export async function mount(element, { me, title }) {
   title("Subscriptions");
   const page = subscriptionsList(me);
   replace(element, h("div", { class: "page" },
-    h("div", { class: "title" }, h("h1", { class: "grow" }, "Subscriptions"), h("div", { class: "actions" }, page.create)),
+    h("div", { class: "title" }, h("h1", { class: "grow" }, "Subscriptions"),
+      h("div", { class: "actions" }, page.create)),
     h("p", { class: "subtitle" }, "climate sends notifications about leases to your own service, as signed webhooks."),
     page.element));
   page.table.load();
@@ -41,42 +42,52 @@ class SubscriptionsList {
       filter: () => ({ all_projects: this.all.checked ? "true" : "" }), empty: () => this.nothing(),
     });
     this.create = me.allowed["subscriptions:post"] ? button([icon("plus"), "Create subscription"],
-      () => subscriptionDialog(me, null, () => this.table.refresh()), { kind: "primary", id: "create-subscription" }) : null;
+      () => subscriptionDialog(me, null, () => this.table.refresh()), { kind: "primary", id: "create-subscription" })
+        : null;
     const choice = me.allowed["subscriptions:get_all"] ? check("Subscriptions of all projects", this.all) : null;
-    this.element = h("div", { class: "stack-20" }, choice, this.problem, h("section", { class: "card flush", "aria-label": "Subscriptions" }, this.table.element));
+    this.element = h("div", { class: "stack-20" }, choice, this.problem,
+      h("section", { class: "card flush", "aria-label": "Subscriptions" }, this.table.element));
   }
 
   columns() {
     return [
       { label: "Receiver", header: true, cell: ({ url }) => address(url) },
       { label: "Notifications", cell: filters },
-      ...(this.all && this.all.checked ? [{ label: "Project", cell: (item) => (item.all_projects ? "All projects" : name(item.project_id)) }] : []),
+      ...(this.all && this.all.checked
+        ? [{ label: "Project", cell: (item) => (item.all_projects ? "All projects" : name(item.project_id)) }] : []),
       { label: "State", cell: state },
       { label: "Last delivery", cell: (item) => when(item.delivered_at) },
       { label: "Dead letters", class: "number", cell: (item) => this.deadLetters(item) },
-      ...(this.me.allowed["subscriptions:put"] ? [{ label: "Actions", hidden: true, class: "act", cell: (item) => this.actions(item) }] : []),
+      ...(this.me.allowed["subscriptions:put"]
+        ? [{ label: "Actions", hidden: true, class: "act", cell: (item) => this.actions(item) }] : []),
     ];
   }
 
   deadLetters(item) {
     if (!item.dead_letters) return "0";
-    return h("button", { type: "button", class: "link", dataset: { focus: "letters" }, "aria-label": `${item.dead_letters} dead letters of ${plain(item.url)}`,
-      onclick: () => deadLettersDialog(item, { mayRedeliver: Boolean(this.me.allowed["subscriptions:put"]) }, () => this.table.refresh()) }, count(item.dead_letters));
+    return h("button", { type: "button", class: "link", dataset: { focus: "letters" },
+      "aria-label": `${item.dead_letters} dead letters of ${plain(item.url)}`,
+      onclick: () => deadLettersDialog(item, { mayRedeliver: Boolean(this.me.allowed["subscriptions:put"]) },
+        () => this.table.refresh()) }, count(item.dead_letters));
   }
 
   actions(item) {
     const active = item.status === "active";
     const of = ` ${plain(item.url)}`;
     return h("span", { class: "row-actions" },
-      button("Change", () => subscriptionDialog(this.me, item, () => this.table.refresh()), { kind: "small", "aria-label": `Change${of}`, "data-focus": "change" }),
-      button(active ? "Suspend" : "Resume", () => this.attempt("PATCH", item, { status: active ? "suspended" : "active" }),
+      button("Change", () => subscriptionDialog(this.me, item, () => this.table.refresh()),
+        { kind: "small", "aria-label": `Change${of}`, "data-focus": "change" }),
+      button(active ? "Suspend" : "Resume", () => this.attempt("PATCH", item,
+        { status: active ? "suspended" : "active" }),
         { kind: "small", "aria-label": `${active ? "Suspend" : "Resume"}${of}`, "data-focus": "status" }),
-      this.me.allowed["subscriptions:delete"] ? button("Delete", () => this.remove(item), { kind: "small danger", "aria-label": `Delete${of}`, "data-focus": "delete" }) : null);
+      this.me.allowed["subscriptions:delete"] ? button("Delete", () => this.remove(item),
+        { kind: "small danger", "aria-label": `Delete${of}`, "data-focus": "delete" }) : null);
   }
 
   async remove(item) {
     const text = h("span", {}, "climate sends nothing more to ", name(item.url), ", and forgets its dead letters.");
-    if (await confirm({ title: "Delete the subscription", text, action: "Delete", danger: true })) this.attempt("DELETE", item);
+    if (await confirm({ title: "Delete the subscription", text, action: "Delete", danger: true })) this.attempt(
+      "DELETE", item);
   }
 
   async attempt(method, item, body) {
@@ -96,7 +107,8 @@ class SubscriptionsList {
   }
 
   nothing() {
-    return [h("p", { class: "strong" }, this.all.checked ? "No project has a subscription." : "The project has no subscription."),
+    return [h("p", { class: "strong" }, this.all.checked ? "No project has a subscription."
+      : "The project has no subscription."),
       h("p", {}, "With one, your service learns of each change of a lease without asking for it.")];
   }
 }
@@ -115,6 +127,7 @@ function filters({ event_types: types, lease_id: lease, resource_type: type }) {
 
 function state({ status, reason }) {
   const suspended = status !== "active";
-  return h("span", {}, h("span", { class: "state" }, icon(suspended ? "warning" : reason ? "warning" : "check"), suspended ? "Suspended" : reason ? "Active, failing" : "Active"),
+  return h("span", {}, h("span", { class: "state" }, icon(suspended ? "warning" : reason ? "warning" : "check"),
+    suspended ? "Suspended" : reason ? "Active, failing" : "Active"),
     reason ? h("small", { class: "quiet reason" }, name(reason)) : null);
 }

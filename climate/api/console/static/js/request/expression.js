@@ -3,7 +3,8 @@
 import { parsed } from "../lease/words.js";
 
 /** The comparisons of the form: `[operator, words]`. */
-export const OPERATORS = [["==", "="], ["!=", "is not"], [">=", ">="], ["<=", "<="], [">", ">"], ["<", "<"], ["in", "one of"]];
+export const OPERATORS = [["==", "="], ["!=", "is not"], [">=", ">="], ["<=", "<="], [">", ">"], ["<", "<"],
+  ["in", "one of"]];
 
 const KNOWN = new Set([...OPERATORS.map(([operator]) => operator), "="]);
 
@@ -34,10 +35,14 @@ function term(part) {
 
 /** The expression of terms, as an array; `""` without a complete term. */
 export function toExpression(terms) {
-  const parts = terms.filter(({ property, value }) => property && value !== "").map(({ property, operator, value }) =>
-    operator === "in" ? ["in", `$${property}`, ...value.split(",").map((item) => scalar(item.trim()))] : [operator, `$${property}`, scalar(value.trim())]);
+  const parts = terms.filter(({ property, value }) => property && value !== "").map(comparison);
   if (!parts.length) return "";
   return parts.length === 1 ? parts[0] : ["and", ...parts];
+}
+
+function comparison({ property, operator, value }) {
+  const values = operator === "in" ? value.split(",") : [value];
+  return [operator, `$${property}`, ...values.map((item) => scalar(item.trim()))];
 }
 
 /** A number if the text is one as people write it, else the text. */
@@ -45,8 +50,13 @@ function scalar(text) {
   return /^-?(0|[1-9]\d{0,14})(\.\d+)?$/.test(text) ? Number(text) : text;
 }
 
+/** An expression as JSON; `""` for all that match everything. */
+function normal(text) {
+  const json = JSON.stringify(parsed(text) ?? (text || ""));
+  return json === "[]" ? '""' : json;
+}
+
 /** Whether two expressions are the same. */
 export function isSame(one, other) {
-  const normal = (text) => JSON.stringify(parsed(text) ?? (text || ""));
-  return normal(one) === normal(other) || (!normal(one).replace(/""|\[\]/, "") && !normal(other).replace(/""|\[\]/, ""));
+  return normal(one) === normal(other);
 }

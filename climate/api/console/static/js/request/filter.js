@@ -7,8 +7,9 @@ import { OPERATORS, toExpression, toTerms } from "./expression.js";
 
 /**
  * @param {string} label
- * @param {{value: string|Array, properties: function(): Promise<{name: string, values: string[]}[]>, changed?: function(): void}} options
- * @returns {{element: HTMLElement, read: function(): (Array|string), set: function(string|Array): void, controls: function(): HTMLElement[]}}
+ * @param {{value: string|Array, properties: function(): Promise<object[]>, changed?: function(): void}} options
+ *   `properties` gives the suggestions: `[{name, values, numeric}]`
+ * @returns {{element: HTMLElement, read: function(), set: function(string|Array), controls: function()}}
  */
 export function filterField(label, { value = "", properties, changed = () => {} }) {
   const names = h("datalist", { id: uid("properties") });
@@ -18,19 +19,29 @@ export function filterField(label, { value = "", properties, changed = () => {} 
   const mode = button("Write an expression", () => toggle(), { kind: "link" });
   const add = button([icon("plus"), "Add a condition"], () => { line({}).focus(); }, { kind: "quiet" });
   const element = h("div", { class: "field whole filter" },
-    h("fieldset", {}, h("legend", { class: "label" }, label), lines, text), h("div", { class: "actions" }, add, mode), names);
+    h("fieldset", {}, h("legend", { class: "label" }, label), lines, text),
+    h("div", { class: "actions" }, add, mode), names);
   let isText = false;
 
   function line({ property = "", operator = "==", value: content = "" }) {
     const values = h("datalist", { id: uid("values") });
-    const key = h("input", { value: property, list: names.id, placeholder: "property", "aria-label": "Property", "data-term": "property" });
+    const key = h("input",
+      { value: property, list: names.id, placeholder: "property", "aria-label": "Property", "data-term": "property" });
     const compare = h("select", { value: operator, "aria-label": "Comparison", "data-term": "operator" },
       OPERATORS.map(([code, words]) => h("option", { value: code }, words)));
-    const input = h("input", { value: content, list: values.id, placeholder: "value", "aria-label": "Value", "data-term": "value" });
+    const input = h("input",
+      { value: content, list: values.id, placeholder: "value", "aria-label": "Value", "data-term": "value" });
     const row = h("div", { class: "term" }, key, compare, input,
-      button(icon("close"), () => { row.remove(); add.focus(); changed(); }, { kind: "square quiet", "aria-label": "Remove the condition" }), values);
-    const suggest = () => replace(values, (known.get(key.value) || []).map((item) => h("option", { value: item })));
+      button(icon("close"), () => { row.remove(); add.focus(); changed(); },
+        { kind: "square quiet", "aria-label": "Remove the condition" }), values);
+    const suggest = () => {
+      const items = known.get(key.value)?.values || [];
+      replace(values, items.map((item) => h("option", { value: item })));
+    };
     key.addEventListener("input", suggest);
+    key.addEventListener("change", () => {
+      if (known.get(key.value)?.numeric && !input.value) compare.value = ">=";
+    });
     input.addEventListener("focus", suggest);
     lines.append(row);
     return key;
@@ -89,8 +100,8 @@ export function filterField(label, { value = "", properties, changed = () => {} 
   text.addEventListener("input", () => text.setCustomValidity(
     !text.value.trim() || parsed(text.value) ? "" : "This is not JSON, such as [\">=\", \"$vcpus\", 8]."));
   properties().then((list) => {
-    for (const { name: key, values } of list) known.set(key, values || []);
-    replace(names, list.map(({ name: key }) => h("option", { value: key })));
+    for (const property of list) known.set(property.name, property);
+    replace(names, list.map((property) => h("option", { value: property.name })));
   }).catch(() => {}); // Suggestions only help.
   set(value);
   return { element, read, set, controls: () => (isText ? [text] : [...lines.querySelectorAll("[data-term]")]) };

@@ -8,13 +8,21 @@ import { isSame } from "./expression.js";
 import { filterField } from "./filter.js";
 import { parameters, textOf, valueOf } from "./schema.js";
 
+const FILTER = "property-expression";
 let types = null;
 
 /** The enabled resource types by name, read once. */
 export function resourceTypes() {
-  types ??= get("/v2/resource-types").then((body) => new Map((body.resource_types || body).map((type) => [type.name, type])));
+  types ??= get("/v2/resource-types").then((body) =>
+    new Map((body.resource_types || body).map((type) => [type.name, type])));
   types.catch(() => { types = null; });
   return types;
+}
+
+/** The name of a type for people: ours, or that of its plug-in. */
+export function titleOf(known, type) {
+  const title = typeTitle(type);
+  return title === type ? known.get(type)?.title || type : title;
 }
 
 const suggestions = new Map();
@@ -22,7 +30,8 @@ const suggestions = new Map();
 /** Names and values of the properties of a type: `[{name, values}]`, read once. */
 export function propertiesOf(type) {
   if (!suggestions.has(type)) {
-    const reading = get(`/v2/resource-types/${encodeURIComponent(type)}/properties`).then((body) => body.properties || body);
+    const path = `/v2/resource-types/${encodeURIComponent(type)}/properties`;
+    const reading = get(path).then((body) => body.properties || body);
     reading.catch(() => suggestions.delete(type));
     suggestions.set(type, reading);
   }
@@ -37,19 +46,24 @@ export function propertiesOf(type) {
  * @param {{isChange?: boolean, changed?: function(): void}} [options]
  */
 export function reservationFields(known, type, params = {}, { isChange = false, changed = () => {} } = {}) {
-  const unit = typeTitle(type);
-  const list = parameters(known.get(type)?.schema || { properties: {} }, { unit });
+  const { schema = { properties: {} }, description = "", fixed = [] } = known.get(type) || {};
+  const unit = titleOf(known, type);
+  const list = parameters(schema).filter(({ key }) => !isChange || !fixed.includes(key));
   const inputs = new Map();
+  const present = (parameter) => {
+    if (parameter.key === "min" && params.min === params.max) return "";
+    return params[parameter.key] ?? (isChange ? null : first(parameter));
+  };
   const place = (parameter) => {
-    const value = parameter.key === "min" && params.min === params.max ? "" : params[parameter.key] ?? (isChange ? null : first(parameter));
-    const control = makeControl(parameter, value, type, changed);
+    const control = makeControl(parameter, present(parameter), type, changed);
     inputs.set(parameter.key, { parameter, ...control });
     return control.element;
   };
-  const isShown = (parameter) => !parameter.isMinor || (parameter.kind === "filter" && hasValue(params[parameter.key]));
+  const isShown = (parameter) => !parameter.isMinor || (parameter.kind === FILTER && hasValue(params[parameter.key]));
   const major = list.filter(isShown).map(place);
-  const minor = list.filter((parameter) => !isShown(parameter) && (parameter.kind !== "filter")).map(place);
+  const minor = list.filter((parameter) => !isShown(parameter) && (parameter.kind !== FILTER)).map(place);
   const element = h("fieldset", { class: "group", "data-type": type }, h("legend", {}, unit),
+    description && !isChange ? h("p", { class: "hint lead" }, description) : null,
     h("div", { class: "fields" }, major),
     minor.length ? h("details", {}, h("summary", {}, "More settings"), h("div", { class: "fields" }, minor)) : null);
   const read = () => complete(Object.fromEntries([...inputs].map(([key, input]) => [key, input.read()])
@@ -69,10 +83,10 @@ function hasValue(value) {
 }
 
 /** The value that a new reservation begins with. */
-function first({ key, fallback, isRequired, kind }) {
-  if (key === "min" || kind === "filter") return "";
+function first({ key, fallback, isRequired, kind, least }) {
+  if (key === "min" || kind === FILTER) return "";
   if (fallback !== null) return fallback;
-  return isRequired && kind === "integer" ? { memory_mb: 2048, disk_gb: 10 }[key] ?? 1 : "";
+  return isRequired && kind === "integer" ? { memory_mb: 2048, disk_gb: 10 }[key] ?? Math.max(1, least ?? 1) : "";
 }
 
 /** Hosts have a least and a most amount; without the least all are needed. Pure. */
@@ -81,10 +95,17 @@ function complete(params) {
   return params;
 }
 
+/** The parameters that differ from `before`; null for those that are empty now. */
 function different(now, before, inputs) {
-  const changedValue = ([key, value]) => (inputs.get(key)?.parameter.kind === "filter"
-    ? !isSame(value, before[key]) : JSON.stringify(value) !== JSON.stringify(before[key]));
-  return Object.fromEntries(Object.entries(now).filter(changedValue));
+  const body = {};
+  for (const [key, { parameter }] of inputs) {
+    const [value, old] = [now[key], before[key]];
+    const isEqual = parameter.kind === FILTER ? isSame(value, old) : JSON.stringify(value) === JSON.stringify(old);
+    if (isEqual) continue;
+    if (value !== undefined) body[key] = value;
+    else if (![null, undefined, ""].includes(old) && parameter.isNullable) body[key] = null;
+  }
+  return body;
 }
 
 function setAmount(inputs, amount) {
@@ -97,7 +118,7 @@ function setAmount(inputs, amount) {
 }
 
 function makeControl(parameter, value, type, changed) {
-  if (parameter.kind === "filter") {
+  if (parameter.kind === FILTER) {
     const filter = filterField(parameter.label, { value: value || "", properties: () => propertiesOf(type), changed });
     return { element: filter.element, read: filter.read, set: filter.set, controls: filter.controls };
   }
@@ -112,16 +133,14 @@ function makeControl(parameter, value, type, changed) {
   return { element: labelled(parameter, control, changed), read, set, controls: () => [control] };
 }
 
-function input({ key, kind, isRequired, choices, fallback, least, most }) {
+function input({ key, kind, isRequired, choices, least, most }) {
   const common = { "data-param": key, required: isRequired };
-  if (kind === "choice") {
-    const all = isRequired || fallback !== null || choices.some(([value]) => value === "") ? choices : [["", "As configured"], ...choices];
-    return h("select", common, all.map(([value, text]) => h("option", { value }, text)));
-  }
+  if (kind === "choice") return h("select", common, choices.map(([value, text]) => h("option", { value }, text)));
   if (kind === "flag") return h("input", { "data-param": key, type: "checkbox" });
-  if (["json", "file", "list"].includes(kind)) return h("textarea", { ...common, spellcheck: "false", rows: kind === "file" ? 10 : 3 });
-  if (kind === "integer") return h("input", { ...common, type: "number", step: 1, min: least, max: most, inputmode: "numeric" });
-  if (kind === "number") return h("input", { ...common, type: "number", step: "any", min: least, max: most });
+  const rows = kind === "file" ? 10 : 3;
+  if (["json", "file", "list"].includes(kind)) return h("textarea", { ...common, spellcheck: "false", rows });
+  const step = { integer: 1, number: "any" }[kind];
+  if (step) return h("input", { ...common, type: "number", step, min: least, max: most });
   return h("input", { ...common, type: "text", maxlength: 255, autocomplete: "off" });
 }
 
@@ -136,7 +155,8 @@ function labelled(parameter, control, changed) {
 /** A choice of a file, whose text becomes the text of the control. */
 function fileChoice({ label }, control, changed) {
   const status = h("span", { class: "hint", role: "status" });
-  const choice = h("input", { type: "file", accept: ".yaml,.yml,.json,.template,.txt,text/plain", "aria-label": `${label} from a file` });
+  const choice = h("input",
+    { type: "file", accept: ".yaml,.yml,.json,.template,.txt,text/plain", "aria-label": `${label} from a file` });
   choice.addEventListener("change", async () => {
     const [chosen] = choice.files;
     if (!chosen) return;

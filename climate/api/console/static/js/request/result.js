@@ -13,11 +13,13 @@ const WINDOWS = 4;
 
 /** The checks of a request, each drawn into its own place. A newer check aborts the older. */
 export class Checks {
-  /** @param {{choose: function(object): void, take: function(Date, Date): void, locate: function(object): boolean}} handlers */
+  /** @param {{choose: function(object, number), take: function(Date, Date)}} handlers of what the user chooses */
   constructor(handlers) {
     this.handlers = handlers;
-    this.result = h("div", { class: "card", id: "check" }, h("h2", {}, "Check"), this.verdict = h("div", { role: "status" }, quiet("Fill in the form.")));
-    this.windows = h("div", { class: "card", id: "windows" }, h("h2", {}, "Next free times"), this.list = h("div", {}, quiet("Fill in the form.")));
+    this.result = h("div", { class: "card", id: "check" }, h("h2", {}, "Check"),
+      this.verdict = h("div", { role: "status" }, quiet("Fill in the form.")));
+    this.windows = h("div", { class: "card", id: "windows" }, h("h2", {}, "Next free times"),
+      this.list = h("div", {}, quiet("Fill in the form.")));
     this.limits = h("div", { class: "card", hidden: true, id: "request-limits" });
     this.aborter = new AbortController();
   }
@@ -49,20 +51,20 @@ export class Checks {
   }
 
   fits({ lease, reservations, limits, not_checked: unchecked }) {
-    this.handlers.refused(null);
-    const lines = reservations.map((item) => h("li", {}, icon("check"), " ", freeText(item)));
+    const capacities = reservations.filter(({ asked }) => asked > 0);
+    const lines = capacities.map((item) => h("li", {}, icon("check"), " ", freeText(item)));
     replace(this.verdict, h("div", { class: "stack" },
       h("p", {}, h("b", {}, "This fits. "), range(new Date(lease.start), new Date(lease.end)), ", ",
         h("span", { class: "quiet" }, `${utc(new Date(lease.start))} to ${utc(new Date(lease.end))}`), "."),
       h("ul", {}, lines),
-      unchecked?.includes("enforcement") ? quiet("The enforcement service of your cloud decides when you reserve.") : null));
+      unchecked?.includes("enforcement") ? quiet("The enforcement service of your cloud decides when you reserve.")
+        : null));
     const bars = limitMeters(limits, { title: false });
     this.limits.hidden = !bars;
     if (bars) replace(this.limits, h("h2", {}, "Limits with this lease"), bars);
   }
 
   refused(error, body, times) {
-    this.handlers.refused(error);
     const types = body.reservations.map((item) => item.resource_type);
     const choose = (alternative) => this.handlers.choose(alternative, error.body.reservation ?? 0);
     replace(this.verdict, error.status >= 400 && error.status < 500
@@ -76,7 +78,8 @@ export class Checks {
     try {
       const { windows } = await post("/v2/availability/search",
         { reservations, duration: span, start_after: "now", end_by: last, limit: WINDOWS }, { signal });
-      replace(this.list, windows.length ? this.windowList(windows) : quiet(`No ${duration(span)} in a row ${by ? "until then" : "in the next 30 days"}.`));
+      replace(this.list, windows.length ? this.windowList(windows)
+        : quiet(`No ${duration(span)} in a row ${by ? "until then" : "in the next 30 days"}.`));
     } catch (error) {
       if (error.name !== "AbortError") replace(this.list, quiet(searchProblem(error)));
     }
@@ -86,7 +89,8 @@ export class Checks {
   windowList(windows) {
     return h("ul", { class: "stack" }, windows.map((item) => {
       const [start, end, latest] = [item.start, item.end, item.latest_start].map((text) => new Date(text));
-      const text = latest - start >= 60_000 ? `or later, to start until ${range(latest, latest).split(" to ")[0]}` : utc(start);
+      const text = latest - start >= 60_000 ? `or later, to start until ${range(latest, latest).split(" to ")[0]}`
+        : utc(start);
       return h("li", {}, h("button", { type: "button", class: "window", onclick: () => this.handlers.take(start, end) },
         h("span", { class: "strong" }, range(start, end)), h("span", { class: "small quiet" }, text)));
     }));

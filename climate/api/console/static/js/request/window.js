@@ -9,7 +9,8 @@ const HOUR = 3600_000;
 
 /**
  * The part of the body of a lease that says when it runs. Pure.
- * @param {{start: string, date: ?Date, until: string, seconds: ?number, end: ?Date, endBy: ?Date, whenReady: boolean}} choice
+ * @param {{start: string, date: ?Date, until: string, seconds: ?number, end: ?Date, endBy: ?Date, whenReady: boolean}}
+ *   choice
  * @returns {object|null} null while something is missing
  */
 export function windowBody({ start, date, until, seconds, end, endBy, whenReady }) {
@@ -34,24 +35,33 @@ export function windowTimes({ start, date, until, seconds, end }, now) {
 /** The control of when. `prefilled`: `{start, end, date, seconds}` of the address or of the draft. */
 export function windowFields({ prefilled = {}, mayWait, changed }) {
   const now = serverNow();
-  const kinds = radios("Start", "start", [["now", "Now"], ["asap", "As soon as possible"], ["at", "At a time"]], prefilled.start || "now", () => shown());
-  const untils = radios("Until", "until", [["duration", "For a duration"], ["end", "Until a time"]], prefilled.until || "duration", () => shown());
-  const start = momentField("Start", { date: prefilled.date || new Date(Math.ceil(now / HOUR) * HOUR + HOUR), required: true, name: "start", changed });
-  const end = momentField("End", { date: prefilled.end || new Date(Math.ceil(now / HOUR) * HOUR + 4 * HOUR), required: true, name: "end", changed });
-  const endBy = momentField("End at the latest", { date: prefilled.endBy || new Date(now.getTime() + 7 * 24 * HOUR), required: true, name: "end_by", changed });
-  const lasts = h("input", { name: "duration", required: true, value: prefilled.duration || "8 h", autocomplete: "off", inputmode: "text" });
+  const kinds = radios("Start", "start", [["now", "Now"], ["asap", "As soon as possible"], ["at", "At a time"]],
+    prefilled.start || "now", () => shown());
+  const untils = radios("Until", "until", [["duration", "For a duration"], ["end", "Until a time"]],
+    prefilled.until || "duration", () => shown());
+  const start = momentField("Start",
+    { date: prefilled.date || new Date(Math.ceil(now / HOUR) * HOUR + HOUR), required: true, name: "start", changed });
+  const end = momentField("End",
+    { date: prefilled.end || new Date(Math.ceil(now / HOUR) * HOUR + 4 * HOUR), required: true, name: "end", changed });
+  const endBy = momentField("End at the latest",
+    { date: prefilled.endBy || new Date(now.getTime() + 7 * 24 * HOUR), required: true, name: "end_by", changed });
+  const lasts = h("input",
+    { name: "duration", required: true, value: prefilled.duration || "8 h", autocomplete: "off", inputmode: "text" });
   const lastsField = field("Duration", lasts, "Such as 8 h, 90 min or 2 d 4 h.");
   const ready = h("input", { type: "checkbox", name: "start_when", checked: Boolean(prefilled.whenReady) });
-  const readyField = check("Start only when all hosts are ready", ready, "The lease starts as soon as climate has prepared its hosts. Its end stays.");
+  const readyField = check("Start only when all hosts are ready", ready,
+    "The lease starts as soon as climate has prepared its hosts. Its end stays.");
   lasts.addEventListener("input", () => lasts.setCustomValidity(
-    !lasts.value.trim() || parseDuration(lasts.value) ? "" : "This is not a duration, such as 8 h, 90 min or 2 d 4 h."));
+    !lasts.value.trim() || parseDuration(lasts.value) ? ""
+      : "This is not a duration, such as 8 h, 90 min or 2 d 4 h."));
 
   const read = () => ({
     start: kinds.value(), date: start.read(), until: untils.value(), seconds: parseDuration(lasts.value),
     duration: lasts.value, end: end.read(), endBy: endBy.read(), whenReady: mayWait() && ready.checked,
   });
   const element = h("fieldset", { class: "group" }, h("legend", {}, "When"),
-    h("div", { class: "fields" }, kinds.element, untils.element, start.element, end.element, lastsField, endBy.element, readyField));
+    h("div", { class: "fields" }, kinds.element, untils.element, start.element, end.element, lastsField, endBy.element,
+      readyField));
   const toggle = (part, isShown) => {
     part.hidden = !isShown;
     for (const control of part.querySelectorAll("input, select")) control.disabled = !isShown;
@@ -80,18 +90,21 @@ export function windowFields({ prefilled = {}, mayWait, changed }) {
     shown();
   };
   shown();
-  return { element, read, set, shown, locate: ([key]) => ({ start: start.input, end: end.input, duration: lasts, end_by: endBy.input })[key] };
+  return { element, read, set, shown, locate: ([key]) =>
+    ({ start: start.input, end: end.input, duration: lasts, end_by: endBy.input })[key] };
 }
 
 /** A duration that `parseDuration` reads back without loss: "7 h 59 min 49 s". Pure. */
 export function exactDuration(seconds) {
   const [hours, minutes, rest] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];
-  return [[hours, "h"], [minutes, "min"], [rest, "s"]].filter(([amount]) => amount).map(([amount, unit]) => `${amount} ${unit}`).join(" ") || duration(0);
+  const parts = [[hours, "h"], [minutes, "min"], [rest, "s"]].filter(([amount]) => amount);
+  return parts.map((part) => part.join(" ")).join(" ") || duration(0);
 }
 
 function radios(legend, group, choices, value, changed) {
   const id = uid(group);
-  const inputs = choices.map(([key]) => h("input", { type: "radio", name: id, value: key, checked: key === value, "data-choice": `${group}-${key}` }));
+  const inputs = choices.map(([key]) =>
+    h("input", { type: "radio", name: id, value: key, checked: key === value, "data-choice": `${group}-${key}` }));
   const element = h("fieldset", { class: "field choice" }, h("legend", { class: "label" }, legend),
     h("div", { class: "segments" }, inputs.map((input, index) => h("label", {}, input, choices[index][1]))));
   element.addEventListener("change", changed);
@@ -103,29 +116,39 @@ function radios(legend, group, choices, value, changed) {
 
 /** Reminders: before the end, and of one's own. */
 export function reminderFields({ prefilled = {}, changed }) {
-  const before = h("input", { name: "before_end", value: prefilled.before || "", autocomplete: "off", placeholder: "as configured" });
+  const before = h("input",
+    { name: "before_end", value: prefilled.before || "", autocomplete: "off", placeholder: "as configured" });
   before.addEventListener("input", () => before.setCustomValidity(
     !before.value.trim() || parseDuration(before.value) ? "" : "This is not a duration, such as 1 h."));
   const list = h("div", { class: "stack" });
   const rows = new Set();
-  const add = ({ type = "", date = null } = {}) => {
-    const name = h("input", { value: type, maxlength: 60, required: true, pattern: "[a-z][a-z0-9_]*", title: "Lower-case letters, digits and _", "data-reminder": "type" });
-    const at = momentField("At", { date, required: true, changed });
-    const remove = h("button", { type: "button", class: "button", onclick: () => { row.element.remove(); rows.delete(row); changed(); } }, "Remove");
-    const row = { element: h("div", { class: "fields" }, field("Name of the reminder", name, "Lower-case letters, digits and _."), at.element, remove), read: () => ({ type: name.value, at: at.read() }), locate: { type: name, at: at.input } };
+  const add = (event = {}) => {
+    const row = reminderRow(event, changed, () => { row.element.remove(); rows.delete(row); changed(); });
     rows.add(row);
     list.append(row.element);
-    return name;
+    return row.locate.type;
   };
   for (const event of prefilled.events || []) add(event);
-  const more = h("button", { type: "button", class: "button", onclick: () => add().focus() }, "Add a reminder of your own");
+  const more = h("button", { type: "button", class: "button", onclick: () => add().focus() },
+    "Add a reminder of your own");
   const element = h("details", { class: "card", open: rows.size > 0 }, h("summary", {}, "Reminders"),
-    h("div", { class: "fields" }, field("Before the end", before, "A duration such as 1 h. Empty: as the operator has configured.")), list, more);
+    h("div", { class: "fields" },
+      field("Before the end", before, "A duration such as 1 h. Empty: as the operator has configured.")), list, more);
   return {
     element,
     read: () => ({ before: before.value.trim(), events: [...rows].map((row) => row.read()) }),
     locate: ([key, index, part]) => (key === "before_end" ? before : [...rows][index]?.locate[part || "type"]),
   };
+}
+
+function reminderRow({ type = "", date = null }, changed, remove) {
+  const title = "Lower-case letters, digits, _ and .";
+  const name = h("input",
+    { value: type, maxlength: 64, required: true, pattern: "[a-z][a-z0-9_.]*", title, "data-reminder": "type" });
+  const at = momentField("At", { date, required: true, changed });
+  const element = h("div", { class: "fields" }, field("Name of the reminder", name, `${title}`), at.element,
+    h("button", { type: "button", class: "button", onclick: remove }, "Remove the reminder"));
+  return { element, read: () => ({ type: name.value, at: at.read() }), locate: { type: name, at: at.input } };
 }
 
 /** The part of the body for reminders. `times` of `windowTimes`; with asap there are none. Pure. */

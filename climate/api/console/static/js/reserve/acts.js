@@ -445,9 +445,11 @@ export class Acts {
   }
 
   #nothing(amount, duration, days) {
-    const { bar, type } = this.#core;
+    const { bar, type, view } = this.#core;
+    const { total } = view.data;
+    if (type === "physical:host" && total !== null && total < amount) return bar.note(`Only ${total} ${noun(type, total)} match what you wrote, and you need ${amount}.`);
     const text = `No window of ${spell(duration * 1000)} in the next ${days} days has ${amount} matching ${noun(type, amount)}.`;
-    bar.note(text, days < FURTHER ? [`Look ${FURTHER} days ahead`, () => this.#find(FURTHER)] : null);
+    return bar.note(text, days < FURTHER ? [`Look ${FURTHER} days ahead`, () => this.#find(FURTHER)] : null);
   }
 
   #notFound(verdict) {

@@ -1,6 +1,6 @@
 // The bar "I need 3 hosts with gpus >= 4 for 20 h" and its button. What is typed stays, right or wrong.
 
-import { button, h, replace, uid } from "../dom.js";
+import { button, h, icon, replace, uid } from "../dom.js";
 import { duration, parseDuration } from "../time.js";
 import { FilterError, filterText, parseFilter } from "./filter.js";
 import { noun } from "./wording.js";
@@ -37,6 +37,8 @@ export class Bar {
     this.#filter.addEventListener("change", () => this.#read());
     this.#length.addEventListener("change", () => this.#read());
     this.element = h("div", { class: "reserve-bar-box" }, form, this.#problem);
+    this.element.addEventListener("keydown", (event) => event.key === "Escape" && this.#clear());
+    for (const each of [this.#amount, this.#filter, this.#length]) each.addEventListener("input", () => this.#clear());
   }
 
   /** Show these values, except in the field that has the focus. */
@@ -60,8 +62,7 @@ export class Bar {
   note(text, action = null) {
     this.#clear();
     if (!text) return;
-    replace(this.#problem, h("span", {}, text), action && button(action[0], () => { this.#clear(); action[1](); }));
-    this.#problem.hidden = false;
+    this.#tell(text, action && button(action[0], () => { this.#clear(); action[1](); }));
   }
 
   /** Whether a search is under way, and whether reserving is possible at all. */
@@ -102,6 +103,7 @@ export class Bar {
       if (!(error instanceof FilterError)) throw error;
       return this.#invalid(this.#filter, error.message);
     }
+    if (!properties) this.#filter.value = "";
     this.#report({ amount, properties, duration: seconds });
     return true;
   }
@@ -115,9 +117,15 @@ export class Bar {
     this.#clear();
     if (!text) return false;
     control.setAttribute("aria-invalid", "true");
-    replace(this.#problem, text);
-    this.#problem.hidden = false;
+    // Positions within the JSON mean nothing to people who wrote text.
+    this.#tell(text.replace(/ at (\[\d+\])+/g, ""));
     return false;
+  }
+
+  #tell(text, ...actions) {
+    const close = button(icon("close"), () => { this.#clear(); this.#amount.focus(); }, { kind: "quiet square", "aria-label": "Close" });
+    replace(this.#problem, h("span", { class: "grow" }, text), actions, close);
+    this.#problem.hidden = false;
   }
 
   #clear() {

@@ -300,7 +300,7 @@ function limitFacts(verdict) {
   const [, sentence] = wording.limitLines(verdict);
   const { allowed, used, asked } = verdict;
   const total = Math.max(allowed ?? 0, (used ?? 0) + (asked ?? 0));
-  return [h("p", {}, plain(sentence)), total > 0 && limitBar(allowed, used ?? 0, asked ?? 0, total)];
+  return [h("p", {}, plain(sentence), " ", link("/console/limits", "Show the limits"), "."), total > 0 && limitBar(allowed, used ?? 0, asked ?? 0, total)];
 }
 
 function limitBar(allowed, used, asked, total) {

@@ -87,6 +87,7 @@ export class Reserve {
     on("activate", (event) => this.acts.activate(event));
     on("gridkey", (event) => this.acts.key(event));
     on("find", () => this.bar.focusFilter());
+    this.view.element.addEventListener("pointerdown", () => this.bar.note(""), { signal });
     addEventListener("resize", () => this.place(), { signal });
     document.addEventListener("connection", ({ detail }) => this.#connection(detail.up), { signal });
     const timer = setInterval(() => this.state.takenAt && this.card.tick(Date.now(), this.state.takenAt), 1000);
@@ -166,7 +167,8 @@ export class Reserve {
     const frame = layer.getBoundingClientRect();
     const open = state.phase === "resting" && this.touch;
     this.handles.place(open ? box : null, frame, { hasStart: !(state.selection.purpose === "change" && state.selection.lease.start <= this.times.now) });
-    if (isNarrow()) return this.#dock();
+    if (isNarrow()) return this.#dock(box);
+    card.element.style.maxHeight = "";
     const view = this.view.element.getBoundingClientRect();
     const bounds = { left: Math.max(view.left, 8) + 8, right: Math.min(view.right, innerWidth) - 20, top: Math.max(view.top, 64), bottom: Math.min(innerHeight - 8, Math.max(view.bottom, view.top + 300)) };
     const size = { width: card.element.offsetWidth, height: card.element.offsetHeight };
@@ -178,18 +180,19 @@ export class Reserve {
     return undefined;
   }
 
-  #dock() {
-    this.card.element.style.left = "";
-    this.card.element.style.top = "";
+  // The sheet leaves the selection in sight, if that leaves room for the sheet.
+  #dock(box) {
+    const { style } = this.card.element;
+    const room = innerHeight - box.bottom - 8;
+    style.left = "";
+    style.top = "";
+    style.maxHeight = room > innerHeight * 0.4 ? `${Math.round(room)}px` : "";
   }
 
   #checked(selection, verdict) {
     if (verdict.kind === "changed") return this.rebase();
     if (verdict.code === "invalid_query") this.bar.complain(verdict.detail);
-    const watching = this.state.watching;
-    this.dispatch({ type: "checked", selection, verdict, at: Date.now() });
-    if (watching && !this.state.watching) announce(`It fits now: ${spoken(this.state.selection, verdict, this.type)}`);
-    return undefined;
+    return this.dispatch({ type: "checked", selection, verdict, at: Date.now() });
   }
 
   #dataChanged({ windows, loaded }) {
@@ -224,14 +227,15 @@ export class Reserve {
   }
 
   #say() {
-    const { selection, verdict } = this.state;
-    if (selection && isOpen(this.state)) announce(spoken(selection, verdict, this.type));
+    const { selection, verdict, note } = this.state;
+    if (selection && isOpen(this.state)) announce(`${note} ${spoken(selection, verdict, this.type)}`.trim());
   }
 
   /** Send what is selected. */
   async submit() {
     const { state, card, type } = this;
     const { selection } = state;
+    if (state.phase === "unknown") return this.retry();
     if (state.phase !== "resting" || this.blocked() || isUnchanged(selection)) return;
     if (selection.purpose === "new" && !card.name) return card.complain("Give the lease a name.");
     const request = await this.service.request(selection, type, card.name);
@@ -260,6 +264,8 @@ export class Reserve {
       remember(lease.name);
       this.card.forgetName();
     }
+    const area = selection.place === "band" ? "band" : "row";
+    this.view.grid.focusHit({ area, row: selection.rows[0], time: lease.start });
     this.view.refresh();
     announce(`${selection.purpose === "new" ? "Reserved" : "Changed"}: ${lease.name}, ${spoken({ ...selection, start: lease.start, end: lease.end }, null, type)}`);
   }
@@ -292,10 +298,7 @@ export class Reserve {
     const keys = selection.lease.etag ? differences(selection.lease, lease) : differences(selection.lease, lease).filter((key) => key === "start" || key === "end");
     const note = changeSentence(selection.lease, lease, keys);
     this.dispatch({ type: "rebased", lease, amount, note });
-    if (note) {
-      this.view.refresh();
-      announce(note);
-    }
+    if (note) this.view.refresh();
     this.checkNow();
   }
 

@@ -17,6 +17,8 @@ import { isSame } from "./selection.js";
  * @property {object|null} result the lease of the answer
  */
 
+const FITS_NOW = "It fits now."; // said when watching has ended with success
+
 /** Nothing is selected. @type {State} */
 export const IDLE = Object.freeze({ phase: "idle", selection: null, verdict: null, windows: [], focused: null,
   watching: false, takenAt: null, note: "", request: null, result: null });
@@ -99,7 +101,6 @@ function judged(state, verdict, at) {
     takenAt: taken ? at : still ? state.takenAt : null,
     focused: known ? state.focused : first,
     watching: state.watching && verdict.kind !== "fits",
-    // Ended watching means that it fits now, which the card says.
-    note: state.watching && verdict.kind === "fits" ? "It fits now." : state.note,
+    note: state.watching && verdict.kind === "fits" ? FITS_NOW : taken ? "" : state.note,
   };
 }

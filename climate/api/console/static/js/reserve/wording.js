@@ -109,6 +109,7 @@ export function refusalHeading({ free, matching, missing, asked }, selection, ty
 /** "2 free throughout, 3 needed"; `short`: "2 of 3". */
 export function bandLabel(verdict, selection, short = false) {
   const needed = verdict.asked ?? selection.amount;
+  if (selection.place === "rows") return rowLabel(verdict, selection);
   if (verdict.kind === "refused") {
     if (verdict.free === null) return "Does not fit";
     return short ? `${verdict.free} of ${needed}` : `${grouped(verdict.free)} free throughout, ${grouped(needed)} needed`;
@@ -118,6 +119,13 @@ export function bandLabel(verdict, selection, short = false) {
     return short ? `${grouped(verdict.free)} free` : `${grouped(verdict.free)} free throughout`;
   }
   return verdict.kind === "limited" ? "Above your limit" : "Not checked";
+}
+
+// Rows are low, and their selection may be narrow.
+function rowLabel({ kind, free }, { purpose, rows }) {
+  if (kind === "fits") return purpose === "change" ? "Fits" : "Free";
+  if (kind !== "refused") return kind === "limited" ? "Above your limit" : "Not checked";
+  return purpose === "change" || rows.length === 1 || free === null ? "Not free" : `${free} of ${rows.length} free`;
 }
 
 /** The two lines of an alternative: what differs, and its window. */
@@ -156,8 +164,9 @@ export function spoken(selection, verdict, type) {
   const what = selection.place === "rows"
     ? selection.rows.map((row) => row.name).slice(0, 3).join(", ") + (selection.rows.length > 3 ? ` and ${selection.rows.length - 3} more` : "")
     : count(selection.amount, type);
-  const base = `${span(selection)}, ${spell(selection.end - selection.start)}`;
-  if (!verdict) return `${base}, ${what}`;
+  const time = `${span(selection)}, ${spell(selection.end - selection.start)}`;
+  const base = selection.place === "band" && selection.amount === 1 ? time : `${time}, ${what}`;
+  if (!verdict) return `${time}, ${what}`;
   if (verdict.kind === "fits") return `${base}, ${verdict.free === null ? "fits" : `${fraction(verdict)} free`}`;
   if (verdict.kind === "refused") {
     const letters = verdict.alternatives.map((each) => alternativeSpoken(each, selection, type)).join(". ");
@@ -207,7 +216,7 @@ export function limitLines({ limit, scope, allowed, used, asked, unit, detail })
   if (sentence) return [title, sentence()];
   if (allowed === undefined) return [title, detail];
   const words = String(unit ?? "").replaceAll("-", " ");
-  return [title, `${whose} have ${grouped(allowed)} ${words}; ${grouped(used)} are taken, and this needs ${grouped(asked)}.`];
+  return [title, `${whose} have ${grouped(allowed)} ${words}; ${used ? grouped(used) : "none"} ${used === 1 || !used ? "is" : "are"} taken, and this needs ${grouped(asked)}.`];
 }
 
 /** What changed about a lease, as sentences; "" if nothing that people see. */

@@ -19,7 +19,8 @@ export function may(me, rule) {
 
 /** Open the form that registers a resource; calls `done` with the new resource. */
 export function registerDialog({ types, chosen, titleOf }, done) {
-  const type = h("select", { name: "resource_type" }, types.map((item) => h("option", { value: item, selected: item === chosen }, titleOf(item))));
+  const type = h("select", { name: "resource_type" },
+    types.map((item) => h("option", { value: item, selected: item === chosen }, titleOf(item))));
   const input = h("input", { name: "name", required: true, maxlength: 255, autocomplete: "off", spellcheck: "false" });
   const label = field("Name", input, "x");
   const explain = () => {
@@ -33,7 +34,8 @@ export function registerDialog({ types, chosen, titleOf }, done) {
   const content = form([field("Type", type), label,
     field("Properties", text, "Optional. One property a line: name = value. Property expressions can use them.")],
   "Register", async (values) => {
-    const body = { resource_type: values.resource_type, name: values.name.trim(), properties: readProperties(values.properties) };
+    const body = { resource_type: values.resource_type, name: values.name.trim(),
+      properties: readProperties(values.properties) };
     const resource = await post("/v2/resources", body);
     box.close();
     announce(`${plain(resource.name)} is registered.`);
@@ -60,10 +62,11 @@ function fieldProblem(key, detail) {
 /** Ask for the reason and quarantine the resources. `done` is called if at least one has changed. */
 export function quarantineDialog(resources, done) {
   const reason = h("textarea", { name: "reason", required: true, maxlength: 2000, class: "words" });
-  const effect = "Leases that hold it keep it; climate replaces it in leases that have not started, if another resource is free.";
+  const effect = "Running leases keep it. climate replaces it in later leases, if another host is free.";
   const content = form([h("p", {}, `climate books a quarantined host for no new lease. ${effect}`), named(resources),
     field("Reason", reason, "Operators see it beside the host.")], "Quarantine", async (values) => {
-    await each(resources, (item) => api("PATCH", `/v2/resources/${encodeURIComponent(item.id)}/readiness`, { body: { set_aside: values.reason.trim() } }), done);
+    await each(resources, (item) => api("PATCH", `/v2/resources/${encodeURIComponent(item.id)}/readiness`,
+      { body: { set_aside: values.reason.trim() } }), done);
     box.close();
     announce(`${subject(resources)} quarantined.`);
   }, { busy: "Quarantining" });
@@ -75,16 +78,19 @@ export async function endQuarantine(resources, done) {
   const text = h("span", {}, "climate books them again for new leases if they work.");
   const yes = await confirm({ title: `End the quarantine of ${subject(resources)}`, text, action: "End quarantine" });
   if (!yes) return;
-  await attempt(() => each(resources, (item) => api("PATCH", `/v2/resources/${encodeURIComponent(item.id)}/readiness`, { body: { set_aside: null } }), done),
+  await attempt(() => each(resources, (item) => api("PATCH", `/v2/resources/${encodeURIComponent(item.id)}/readiness`,
+    { body: { set_aside: null } }), done),
     `The quarantine of ${subject(resources)} has ended.`);
 }
 
 /** Remove the resources from the service, asked first. */
 export async function removeResources(resources, done) {
-  const text = h("span", {}, "They are no longer reservable, and climate forgets their properties. They stay in the cloud. climate refuses to remove a resource that a lease uses or will use.");
+  const text = h("span", {}, "climate forgets the resource and its properties. The cloud keeps it. ",
+    "climate refuses to remove a resource that a lease uses or will use.");
   const yes = await confirm({ title: `Remove ${subject(resources)}`, text, action: "Remove", danger: true });
   if (!yes) return;
-  await attempt(() => each(resources, (item) => api("DELETE", `/v2/resources/${encodeURIComponent(item.id)}`), done), `${subject(resources)} removed.`);
+  await attempt(() => each(resources, (item) => api("DELETE", `/v2/resources/${encodeURIComponent(item.id)}`), done),
+    `${subject(resources)} removed.`);
 }
 
 async function attempt(work, success) {
@@ -92,7 +98,8 @@ async function attempt(work, success) {
     await work();
     announce(success);
   } catch (error) {
-    const box = dialog({ title: "Not everything has changed", content: problemNote(error, error.details || []), actions: [button("Close", () => box.close(), { kind: "primary" })] });
+    const box = dialog({ title: "Not everything has changed", content: problemNote(error, error.details || []),
+      actions: [button("Close", () => box.close(), { kind: "primary" })] });
   }
 }
 
@@ -121,5 +128,6 @@ function subject(resources) {
 function named(resources) {
   if (resources.length === 1) return null;
   const shown = resources.slice(0, 10);
-  return h("p", { class: "small" }, shown.map((item, at) => [at ? ", " : "", name(item.name)]), resources.length > 10 ? ` and ${resources.length - 10} more` : "", ".");
+  return h("p", { class: "small" }, shown.map((item, at) => [at ? ", " : "", name(item.name)]), resources.length > 10
+    ? ` and ${resources.length - 10} more` : "", ".");
 }

@@ -72,7 +72,8 @@ export function plural(amount, noun, several = `${noun}s`) {
 export function meter(label, used, limit, { unit = "", left = true } = {}) {
   const id = uid("meter");
   if (limit === null || limit === undefined) {
-    return h("div", { class: "metered" }, h("p", { class: "bar-label" }, h("span", {}, label), h("b", {}, count(used), unit)),
+    return h("div", { class: "metered" }, h("p", { class: "bar-label" }, h("span", {}, label),
+      h("b", {}, count(used), unit)),
       h("p", { class: "hint" }, "No limit."));
   }
   const share = limit > 0 ? Math.min(1, used / limit) : 1;
@@ -80,14 +81,18 @@ export function meter(label, used, limit, { unit = "", left = true } = {}) {
   fill.style.width = `${share * 100}%`;
   const rest = Math.max(0, limit - used);
   return h("div", { class: "metered" },
-    h("p", { class: "bar-label", id }, h("span", {}, label), " ", h("b", {}, `${count(used)} of ${count(limit)}${unit}`)),
+    h("p", { class: "bar-label", id }, h("span", {}, label), " ",
+      h("b", {}, `${count(used)} of ${count(limit)}${unit}`)),
     h("div", { class: used >= limit ? "meter full" : "meter", role: "meter", "aria-labelledby": id, "aria-valuemin": 0,
-      "aria-valuemax": Math.max(limit, used), "aria-valuenow": used, "aria-valuetext": `${count(used)} of ${count(limit)}${unit}` }, fill),
-    left ? h("p", { class: "hint" }, used > limit ? `${count(used - limit)}${unit} above the limit.` : `${count(rest)}${unit} left.`) : null);
+      "aria-valuemax": Math.max(limit, used), "aria-valuenow": used,
+      "aria-valuetext": `${count(used)} of ${count(limit)}${unit}` }, fill),
+    left ? h("p", { class: "hint" }, used > limit ? `${count(used - limit)}${unit} above the limit.`
+      : `${count(rest)}${unit} left.`) : null);
 }
 
 /** A list of facts: `[label, content]`; those without content are left out. */
 export function facts(pairs) {
-  return h("dl", { class: "pairs" }, pairs.filter((pair) => pair && pair[1] !== null && pair[1] !== undefined && pair[1] !== "")
+  return h("dl", { class: "pairs" }, pairs.filter((pair) => pair && pair[1] !== null && pair[1] !== undefined
+    && pair[1] !== "")
     .map(([label, content]) => [h("dt", {}, label), h("dd", {}, content)]));
 }

@@ -17,7 +17,8 @@ export function parseExpression(text) {
   if (clean.startsWith("[")) return fromJson(clean);
   const reader = new Reader(clean);
   const expression = either(reader);
-  if (reader.token) throw new ExpressionError(`"${reader.token.text}" is not expected here. Join conditions with "and" or "or".`);
+  if (reader.token) throw new ExpressionError(
+    `"${reader.token.text}" is not expected here. Join conditions with "and" or "or".`);
   return expression;
 }
 
@@ -68,7 +69,8 @@ function* tokens(text) {
   TOKEN.lastIndex = 0;
   while (TOKEN.lastIndex < text.trimEnd().length) {
     const [, quoted, sign, word, other] = TOKEN.exec(text);
-    if (other) throw new ExpressionError(`"${other}" is not expected. Put names and values with special signs into double quotes.`);
+    if (other) throw new ExpressionError(
+      `"${other}" is not expected. Put names and values with special signs into double quotes.`);
     if (quoted !== undefined) yield { text: quoted.replace(/\\(.)/g, "$1"), quoted: true };
     else yield { text: sign ?? word, quoted: false };
   }
@@ -99,7 +101,8 @@ function single(reader) {
   if (reader.take("in")) return ["in", property, ...list(reader)];
   const operator = reader.token && !reader.token.quoted && OPERATORS[reader.token.text];
   if (!operator) {
-    throw new ExpressionError(`After ${property.slice(1)}, write one of = != < <= > >= in, and a value: ${property.slice(1)} >= 4.`);
+    throw new ExpressionError(
+      `After ${property.slice(1)}, write one of = != < <= > >= in, and a value: ${property.slice(1)} >= 4.`);
   }
   reader.at += 1;
   return [operator, property, value(reader.next("The value"))];

@@ -23,7 +23,9 @@ export function feedDialog(me, target = {}, done = () => {}) {
   const submit = async (body) => {
     const feed = await post("/v2/feeds", body);
     done(feed);
-    showOnce(content, box, { label: "Address of the feed", secret: feed.url, note: "Subscribe to this address in your calendar. Everyone who has it can read the feed, until you revoke it.", what: "address" });
+    showOnce(content, box, { label: "Address of the feed", secret: feed.url,
+      note: "Subscribe to this address in your calendar. Everyone who has it can read the feed, until you revoke it.",
+      what: "address" });
   };
   replace(content, target.id ? known(target, submit) : choice(me, target.scope || "project", submit));
 }
@@ -33,23 +35,30 @@ function nameField() {
 }
 
 function known({ scope, id, label }, submit) {
-  return form([h("p", {}, `${scopeWords(scope)} `, h("b", {}, name(label || id)), ": the feed shows its leases from 30 days ago to a year ahead."), nameField()],
+  return form([h("p", {}, `${scopeWords(scope)} `, h("b", {}, name(label || id)),
+    ": the feed shows its leases from 30 days ago to a year ahead."), nameField()],
     "Create", (values) => submit(filled({ scope, id, name: values.name })), { busy: "Creating" });
 }
 
 function choice(me, chosen, submit) {
-  const scope = h("select", { name: "scope" }, Object.entries(SCOPES).map(([value, words]) => h("option", { value, selected: value === chosen }, words)));
+  const scope = h("select", { name: "scope" },
+    Object.entries(SCOPES).map(([value, words]) => h("option", { value, selected: value === chosen }, words)));
   const target = h("div");
   const draw = () => replace(target, targetField(me, scope.value));
   scope.addEventListener("change", draw);
   draw();
-  return form([field("What it shows", scope), target, nameField()], "Create", (values) => submit(filled(values)), { busy: "Creating" });
+  return form([field("What it shows", scope), target, nameField()], "Create", (values) => submit(filled(values)),
+    { busy: "Creating" });
 }
 
 function targetField(me, scope) {
-  if (scope === "project") return field("Project", h("input", { name: "id", required: true, value: me.project.id, readonly: !me.allowed["leases:get_all"] }));
-  if (scope === "lease") return picker("Lease", async (text) => (await get(`/v2/leases${query({ limit: 200, sort: "-start" })}`)).leases.filter((lease) => lease.name.includes(text) || lease.id === text));
-  return picker("Resource", async (text) => (await get(`/v2/resources${query({ q: text, limit: 50, sort: "name" })}`)).resources);
+  if (scope === "project") return field("Project",
+    h("input", { name: "id", required: true, value: me.project.id, readonly: !me.allowed["leases:get_all"] }));
+  if (scope === "lease") return picker("Lease",
+    async (text) => (await get(`/v2/leases${query({ limit: 200, sort: "-start" })}`)).leases.filter((lease) =>
+      lease.name.includes(text) || lease.id === text));
+  return picker("Resource",
+    async (text) => (await get(`/v2/resources${query({ q: text, limit: 50, sort: "name" })}`)).resources);
 }
 
 /** A search box and a list of what it finds; the list has the chosen id. */
@@ -64,7 +73,9 @@ function picker(label, find) {
     try {
       const items = await find(search.value.trim());
       if (turn !== asked) return;
-      replace(list, items.map((item) => h("option", { value: item.id }, `${plain(item.name)}${item.start ? `, from ${item.start.slice(0, 10)}` : ""}`)));
+      replace(list, items.map((item) =>
+        h("option", { value: item.id },
+          `${plain(item.name)}${item.start ? `, from ${item.start.slice(0, 10)}` : ""}`)));
       note.textContent = items.length ? "" : "Nothing has this in its name.";
     } catch (error) {
       note.textContent = error.detail || "The search has failed.";
@@ -73,7 +84,8 @@ function picker(label, find) {
   let timer = 0;
   search.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(look, 250); });
   look();
-  return h("div", { class: "stack" }, field(`Search for a ${label.toLowerCase()}`, search), h("div", { class: "field" }, field(label, list).childNodes[0], list, note));
+  return h("div", { class: "stack" }, field(`Search for a ${label.toLowerCase()}`, search),
+    h("div", { class: "field" }, field(label, list).childNodes[0], list, note));
 }
 
 function filled(values) {

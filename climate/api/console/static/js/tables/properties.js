@@ -13,7 +13,8 @@ const AMOUNTS = {
 };
 const LABELS = { vcpus: "vCPUs", memory_mb: "Memory, MiB", local_gb: "Disk, GB" };
 // Nova reports these for every host; they tell few hosts apart, so lists leave them out.
-const COMMON = /^(id|cpu_info|service_name|hypervisor_hostname|hypervisor_version|hypervisor_type|availability_zone|trait:.*|resources:.*|free_.*|current_workload|running_vms|status)$/;
+const COMMON = new RegExp("^(id|cpu_info|service_name|hypervisor_hostname|hypervisor_version|hypervisor_type"
+  + "|availability_zone|trait:.*|resources:.*|free_.*|current_workload|running_vms|status)$");
 
 /** The properties that tell resources apart, the operator's own first. */
 export function distinctive(properties) {
@@ -25,7 +26,8 @@ export function distinctive(properties) {
 export function shortProperties(properties, most = 4) {
   const all = distinctive(properties);
   const parts = all.slice(0, most).map(([key, value]) => h("span", { class: "property" },
-    AMOUNTS[key] && Number.isFinite(Number(value)) ? AMOUNTS[key](value) : [h("span", { class: "quiet" }, name(key), " "), name(value)]));
+    AMOUNTS[key] && Number.isFinite(Number(value)) ? AMOUNTS[key](value)
+      : [h("span", { class: "quiet" }, name(key), " "), name(value)]));
   const rest = all.length - most;
   return h("span", { class: "properties" }, parts, rest > 0 ? h("span", { class: "quiet" }, `and ${rest} more`) : null);
 }
@@ -39,7 +41,8 @@ export function allProperties(properties) {
 
 function longValue(value) {
   const text = plain(value);
-  return text.length > 160 ? h("details", {}, h("summary", {}, name(`${text.slice(0, 60)}...`)), h("p", {}, name(text))) : name(text);
+  return text.length > 160 ? h("details", {}, h("summary", {}, name(`${text.slice(0, 60)}...`)), h("p", {}, name(text)))
+    : name(text);
 }
 
 /**
@@ -57,11 +60,12 @@ export class PropertiesField {
     this.changed = changed;
     this.suggest = suggest;
     this.expression = expression;
-    this.input = h("input", { type: "text", value: expressionText(expression), spellcheck: "false", autocapitalize: "off", placeholder: "vcpus >= 16 and rack = r1" });
+    this.input = h("input", { type: "text", value: expressionText(expression), spellcheck: "false",
+      autocapitalize: "off", placeholder: "vcpus >= 16 and rack = r1" });
     this.input.addEventListener("change", () => this.read());
     this.input.addEventListener("keydown", (event) => { if (event.key === "Enter") this.read(); });
     this.opener = button([icon("plus"), "Condition"], () => this.toggle(), { "aria-expanded": "false" });
-    this.adder = h("form", { class: "adder card", hidden: true, "aria-label": "Add a condition" });
+    this.adder = h("form", { class: "condition-form card", hidden: true, "aria-label": "Add a condition" });
     this.adder.id = uid("adder");
     this.opener.setAttribute("aria-controls", this.adder.id);
     this.element = field("Properties", this.input);
@@ -112,12 +116,17 @@ export class PropertiesField {
 
   drawAdder() {
     const [names, values] = [uid("names"), uid("values")];
-    const property = h("input", { name: "property", list: names, required: true, autocapitalize: "off", spellcheck: "false" });
-    const operator = h("select", { name: "operator" }, [["=", "is"], ["!=", "is not"], [">=", "is at least"], ["<=", "is at most"], [">", "is more than"], ["<", "is less than"]]
+    const property = h("input", { name: "property", list: names, required: true, autocapitalize: "off",
+      spellcheck: "false" });
+    const operator = h("select", { name: "operator" },
+      [["=", "is"], ["!=", "is not"], [">=", "is at least"], ["<=", "is at most"], [">", "is more than"],
+        ["<", "is less than"]]
       .map(([value, words]) => h("option", { value }, words)));
-    const value = h("input", { name: "value", list: values, required: true, autocapitalize: "off", spellcheck: "false" });
+    const value = h("input", { name: "value", list: values, required: true, autocapitalize: "off",
+      spellcheck: "false" });
     const lists = [h("datalist", { id: names }), h("datalist", { id: values })];
-    replace(this.adder, h("div", { class: "filters" }, field("Property", property), field("Comparison", operator), field("Value", value),
+    replace(this.adder, h("div", { class: "filters" }, field("Property", property), field("Comparison", operator),
+      field("Value", value),
       h("button", { type: "submit", class: "button primary" }, "Add"), button("Close", () => this.close())), lists);
     this.adder.addEventListener("keydown", (event) => { if (event.key === "Escape") this.close(); });
     this.adder.addEventListener("submit", (event) => {
@@ -166,5 +175,6 @@ export function seenProperties(resources) {
       found.get(key).add(value);
     }
   }
-  return [...found].map(([key, values]) => ({ name: key, values: [...values].sort() })).sort((a, b) => a.name.localeCompare(b.name));
+  return [...found].map(([key, values]) => ({ name: key, values: [...values].sort() })).sort((a, b) =>
+    a.name.localeCompare(b.name));
 }

@@ -70,7 +70,8 @@ function placeOf(element, active) {
 
 function find(element, { key, at, focus, index }) {
   const rows = [...element.querySelectorAll("[data-key]")];
-  const holder = key === null ? element : rows.find((row) => row.dataset.key === key) || rows[Math.min(at, rows.length - 1)];
+  const holder = key === null ? element : rows.find((row) => row.dataset.key === key)
+    || rows[Math.min(at, rows.length - 1)];
   if (!holder) return element.closest("[tabindex]") || document.getElementById("main");
   const all = focusable(holder);
   return (focus && all.find((item) => item.dataset.focus === focus)) || all[Math.min(index, all.length - 1)] || null;

@@ -31,7 +31,8 @@ export function newSecret() {
 /** Open the form of a new subscription, or of `subscription`. Calls `done` after the change. */
 export function subscriptionDialog(me, subscription, done) {
   const content = h("div", { class: "stack" });
-  const box = dialog({ title: subscription ? "Change the subscription" : "Create a subscription", content, wide: true });
+  const box = dialog({ title: subscription ? "Change the subscription" : "Create a subscription", content,
+    wide: true });
   const submit = async (values, element) => {
     const { body, secret } = read(values, element, subscription);
     if (subscription) await api("PATCH", `/v2/subscriptions/${encodeURIComponent(subscription.id)}`, { body });
@@ -52,18 +53,31 @@ export function subscriptionDialog(me, subscription, done) {
 function formFields(me, subscription) {
   const now = subscription || { event_types: [], url: "", lease_id: "", resource_type: "" };
   const other = now.event_types.filter((item) => !KNOWN.includes(item));
-  const boxes = EVENT_TYPES.map(([value, words]) => check(words, h("input", { type: "checkbox", name: "event_types", value, checked: now.event_types.includes(value) })));
+  const boxes = EVENT_TYPES.map(([value, words]) =>
+    check(words, h("input", { type: "checkbox", name: "event_types", value,
+      checked: now.event_types.includes(value) })));
   const types = h("select", { name: "resource_type" }, h("option", { value: "" }, "Any"),
-    (me.resource_types || []).map((item) => h("option", { value: item, selected: item === now.resource_type }, typeTitle(item))));
+    (me.resource_types || []).map((item) => h("option", { value: item, selected: item === now.resource_type },
+      typeTitle(item))));
   return [
-    field("Receiver", h("input", { name: "url", type: "url", required: true, maxlength: 2000, value: now.url, placeholder: "https://" }), "The address of your service. climate sends CloudEvents to it by POST, over https only."),
-    h("fieldset", { class: "group" }, h("legend", {}, "Which notifications"), h("p", { class: "hint" }, "Without a choice, all."), h("div", { class: "fields" }, boxes),
-      field("Other types", h("input", { name: "other_types", value: other.join(" "), spellcheck: "false" }), "Separated by spaces. A * at the end stands for any rest: lease.event.*")),
-    h("div", { class: "fields" }, field("Only this lease", h("input", { name: "lease_id", maxlength: 36, value: now.lease_id || "", spellcheck: "false" }), "The id of a lease. Empty: all leases."),
+    field("Receiver", h("input", { name: "url", type: "url", required: true, maxlength: 2000, value: now.url,
+      placeholder: "https://" }),
+        "The address of your service. climate sends CloudEvents to it by POST, over https only."),
+    h("fieldset", { class: "group stack" }, h("legend", {}, "Which notifications"),
+      h("p", { class: "hint" }, "Without a choice, all."), h("div", { class: "fields" }, boxes),
+      field("Other types", h("input", { name: "other_types", value: other.join(" "), spellcheck: "false" }),
+        "Separated by spaces. A * at the end stands for any rest: lease.event.*")),
+    h("div", { class: "fields" },
+      field("Only this lease",
+        h("input", { name: "lease_id", maxlength: 36, value: now.lease_id || "", spellcheck: "false" }),
+        "The id of a lease. Empty: all leases."),
       field("Only leases with", types)),
-    subscription ? field("New secret", h("input", { name: "secret", autocomplete: "off", spellcheck: "false" }), "Empty: the secret stays.")
-      : field("Secret", h("input", { name: "secret", autocomplete: "off", spellcheck: "false" }), "Empty: the console makes one and shows it once. Your own: whsec_ and the base64 of 24 to 64 bytes."),
-    !subscription && me.allowed["notifications:get_all"] ? check("Notifications of all projects", h("input", { type: "checkbox", name: "all_projects" })) : null,
+    subscription ? field("New secret", h("input", { name: "secret", autocomplete: "off", spellcheck: "false" }),
+      "Empty: the secret stays.")
+      : field("Secret", h("input", { name: "secret", autocomplete: "off", spellcheck: "false" }),
+        "Empty: the console makes one and shows it once. Your own: whsec_ and the base64 of 24 to 64 bytes."),
+    !subscription && me.allowed["notifications:get_all"]
+      ? check("Notifications of all projects", h("input", { type: "checkbox", name: "all_projects" })) : null,
   ];
 }
 
@@ -89,7 +103,8 @@ export function deadLettersDialog(subscription, { mayRedeliver }, done) {
   const content = h("div", { class: "stack" });
   const problem = h("div", { role: "alert" });
   dialog({ title: "Dead letters", wide: true, content: h("div", { class: "stack" },
-    h("p", {}, "Notifications that ", name(subscription.url), " did not accept. climate has stopped sending them."), problem, content) });
+    h("p", {}, "Notifications that ", name(subscription.url), " did not accept. climate has stopped sending them."),
+    problem, content) });
   const redeliver = async (body) => {
     problem.replaceChildren();
     try {
@@ -101,11 +116,14 @@ export function deadLettersDialog(subscription, { mayRedeliver }, done) {
       replace(problem, problemNote(error));
     }
   };
-  const show = () => loading(content, async () => draw(await get(`${path}/dead-letters${query({ limit: LETTERS })}`)), "the dead letters");
+  const show = () => loading(content, async () => draw(await get(`${path}/dead-letters${query({ limit: LETTERS })}`)),
+    "the dead letters");
   const draw = ({ dead_letters: letters }) => {
     if (!letters.length) return h("p", { class: "empty" }, "There are no dead letters.");
-    const more = letters.length < subscription.dead_letters ? h("p", { class: "hint" }, `The first ${count(letters.length)} of ${count(subscription.dead_letters)}.`) : null;
-    return [mayRedeliver ? button("Send all again", () => redeliver({}), { kind: "primary" }) : null, lettersTable(letters, mayRedeliver, redeliver), more];
+    const more = letters.length < subscription.dead_letters
+      ? h("p", { class: "hint" }, `The first ${count(letters.length)} of ${count(subscription.dead_letters)}.`) : null;
+    return [mayRedeliver ? button("Send all again", () => redeliver({}), { kind: "primary" }) : null,
+      lettersTable(letters, mayRedeliver, redeliver), more];
   };
   show();
 }
@@ -118,8 +136,10 @@ function lettersTable(letters, mayRedeliver, redeliver) {
       { label: "Failed", cell: (item) => when(item.failed_at) },
       { label: "Attempts", class: "number", cell: (item) => count(item.attempts) },
       { label: "Reason", cell: (item) => name(item.reason) },
-      ...(mayRedeliver ? [{ label: "Send again", hidden: true, class: "act", cell: (item) => (item.redelivering ? h("span", { class: "quiet" }, "Being sent")
-        : button("Send again", () => redeliver({ seqs: [item.seq] }), { kind: "small", "aria-label": `Send ${plain(item.seq)} again` })) }] : []),
+      ...(mayRedeliver ? [{ label: "Send again", hidden: true, class: "act",
+        cell: (item) => (item.redelivering ? h("span", { class: "quiet" }, "Being sent")
+        : button("Send again", () => redeliver({ seqs: [item.seq] }),
+          { kind: "small", "aria-label": `Send ${plain(item.seq)} again` })) }] : []),
     ],
   });
 }

@@ -36,14 +36,16 @@ export class PagedTable {
    * @param {function({marker: string|null, sort: string}): void} [options.moved] called when page or order change
    */
   constructor(options) {
-    this.options = { limit: 50, key: (item) => item.id, filter: () => ({}), moved: () => {}, selected: () => {}, ...options };
+    this.options = { limit: 50, key: (item) => item.id, filter: () => ({}), moved: () => {}, selected: () => {},
+      ...options };
     this.sort = options.sort || "";
     this.marker = options.marker || null;
     this.before = options.marker ? [null] : [];
     this.selection = new Map();
     this.body = h("tbody", { role: "rowgroup" });
     this.head = h("tr", { role: "row" });
-    this.table = h("table", { role: "table", class: "listing" }, h("caption", { class: "visually-hidden" }, options.caption),
+    this.table = h("table", { role: "table", class: "listing" },
+      h("caption", { class: "visually-hidden" }, options.caption),
       h("thead", { role: "rowgroup" }, this.head), this.body);
     this.note = h("div");
     this.status = h("p", { class: "quiet", role: "status" });
@@ -126,7 +128,8 @@ export class PagedTable {
 
   failed(error, quiet) {
     if (quiet && error.code === "offline") return; // the banner says so
-    if (error.code === "invalid_marker" || (error.status === 400 && this.marker && /marker/.test(JSON.stringify(error.body)))) {
+    if (error.code === "invalid_marker" || (error.status === 400 && this.marker
+      && /marker/.test(JSON.stringify(error.body)))) {
       this.load({ first: true });
       return;
     }
@@ -136,9 +139,11 @@ export class PagedTable {
 
   drawHead() {
     const { columns, title } = this.options;
-    const all = h("input", { type: "checkbox", "aria-label": "Select all rows of this page", onchange: () => this.selectAll(all.checked) });
+    const all = h("input", { type: "checkbox", "aria-label": "Select all rows of this page",
+      onchange: () => this.selectAll(all.checked) });
     this.all = all;
-    keepFocus(this.head, () => replace(this.head, title ? h("th", { role: "columnheader", scope: "col", class: "tick" }, all) : null,
+    keepFocus(this.head, () =>
+      replace(this.head, title ? h("th", { role: "columnheader", scope: "col", class: "tick" }, all) : null,
       columns.map((column) => this.heading(column))));
   }
 
@@ -147,10 +152,11 @@ export class PagedTable {
     if (!sort) return h("th", attributes, hidden ? h("span", { class: "visually-hidden" }, label) : label);
     const ascending = this.sort === sort;
     const descending = this.sort === `-${sort}`;
-    const order = ascending ? "ascending" : descending ? "descending" : "none";
-    const arrow = h("span", { class: "arrow", "aria-hidden": "true" }, ascending ? "\u2191" : descending ? "\u2193" : "\u2195");
+    const order = ascending ? "ascending" : descending ? "descending" : null;
+    const arrow = ascending || descending ? icon(ascending ? "up" : "down") : null;
     return h("th", { ...attributes, class: `sortable ${kind || ""}`.trim(), "aria-sort": order },
-      h("button", { type: "button", class: "sort", dataset: { focus: `sort-${sort}` }, onclick: () => this.order(ascending ? `-${sort}` : sort) }, label, arrow));
+      h("button", { type: "button", class: "sort", dataset: { focus: `sort-${sort}` },
+        onclick: () => this.order(ascending ? `-${sort}` : sort) }, label, arrow));
   }
 
   order(sort) {
@@ -187,7 +193,8 @@ export class PagedTable {
   tick(item) {
     const key = this.options.key(item);
     return h("input", {
-      type: "checkbox", dataset: { focus: "tick" }, "aria-label": `Select ${plain(this.options.title(item))}`, checked: this.selection.has(key),
+      type: "checkbox", dataset: { focus: "tick" }, "aria-label": `Select ${plain(this.options.title(item))}`,
+      checked: this.selection.has(key),
       onchange: ({ target }) => {
         if (target.checked) this.selection.set(key, item);
         else this.selection.delete(key);
@@ -222,7 +229,8 @@ export class PagedTable {
   drawPager() {
     this.pager.hidden = !this.next && !this.before.length;
     keepFocus(this.pager, () => replace(this.pager,
-      button([icon("left"), "Previous"], () => this.turn(-1), { disabled: !this.before.length, "data-focus": "previous" }),
+      button([icon("left"), "Previous"], () => this.turn(-1),
+        { disabled: !this.before.length, "data-focus": "previous" }),
       h("span", { class: "quiet" }, `Page ${this.before.length + 1}${this.next ? "" : ", the last"}`),
       button(["Next", icon("right")], () => this.turn(1), { disabled: !this.next, "data-focus": "next" })));
   }
@@ -238,7 +246,8 @@ export class PagedTable {
 }
 
 function cellOf({ label, cell, header, class: kind }, item) {
-  const attributes = { role: header ? "rowheader" : "cell", class: kind, scope: header ? "row" : null, "data-label": label };
+  const attributes = { role: header ? "rowheader" : "cell", class: kind, scope: header ? "row" : null,
+    "data-label": label };
   return h(header ? "th" : "td", attributes, cell(item));
 }
 
@@ -247,7 +256,8 @@ export function plainTable({ caption, columns, items, key = (item) => item.id, h
   return h("div", { class: "table listing-frame" }, h("table", { role: "table", class: "listing" },
     h("caption", { class: hideCaption ? "visually-hidden" : null }, caption),
     h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(({ label, class: kind, hidden }) =>
-      h("th", { role: "columnheader", scope: "col", class: kind }, hidden ? h("span", { class: "visually-hidden" }, label) : label)))),
+      h("th", { role: "columnheader", scope: "col", class: kind }, hidden
+        ? h("span", { class: "visually-hidden" }, label) : label)))),
     h("tbody", { role: "rowgroup" }, items.map((item) => h("tr", { role: "row", dataset: { key: key(item) } },
       columns.map((column) => cellOf(column, item)))))));
 }

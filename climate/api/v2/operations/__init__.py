@@ -1,0 +1,1 @@
+"""Operations in the v2 API: managers and overdue work."""

@@ -1,0 +1,120 @@
+"""Overdue events, and which leases and events they wait for."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from climate.core.lease.lifecycle import EventStatus
+from climate.core.lease.model import StartWhen
+from climate.core.lease.overdue import Blocker, OverdueEvent
+from climate.core.lease.schedule import ACTIONS, END, START, UPDATE
+from climate.core.page import Page, Part
+from climate.db.engine.types import any_of
+from climate.db.events.ordering import IN_PROGRESS, OPEN, UNDONE, previous_holders
+from climate.db.resources.pages import cut
+from climate.db.tables.bulk import record
+from climate.db.tables.leases import EVENTS, LEASES, columns
+
+# More than the longest pause before a retry: bounds the search, as the index is by ``run_at``.
+_LONGEST_PAUSE = timedelta(minutes=2)
+_COLUMNS = (
+    *columns(
+        EVENTS, "id lease_id kind status due_at run_at attempt owner claimed_until last_error"
+    ),
+    LEASES.c.name.label("lease_name"),
+    *columns(LEASES, "project_id start_when ready_at"),
+)
+
+
+def find(session: Session, now: datetime, page: Page) -> Part[OverdueEvent]:
+    """Return a page of the open events that were due by ``now``, by due time (four statements)."""
+    query = sa.select(*_COLUMNS).outerjoin(LEASES, LEASES.c.id == EVENTS.c.lease_id)
+    rows = session.execute(
+        cut(query.where(*_is_overdue(now)), EVENTS.c.due_at, EVENTS.c.id, page)
+    ).all()
+    events = [_event(row) for row in rows[: page.limit]]
+    blockers = _blockers(session, [event.id for event in events])
+    siblings = _siblings(session, {event.lease_id for event in events if event.lease_id})
+    items = [
+        replace(
+            event,
+            blocked_by=blockers.get(event.id),
+            sibling=_sibling(event.id, siblings.get(event.lease_id or "", ())),
+        )
+        for event in events
+    ]
+    return Part(items=items, more=len(rows) > page.limit)
+
+
+def oldest(session: Session, now: datetime) -> datetime | None:
+    """Return the earliest due time of the overdue events; None if no event is overdue."""
+    first = sa.select(EVENTS.c.due_at).where(*_is_overdue(now)).order_by(EVENTS.c.due_at)
+    return session.scalar(first.limit(1))
+
+
+def _is_overdue(now: datetime) -> tuple[sa.ColumnElement[bool], ...]:
+    is_due = sa.and_(EVENTS.c.status == UNDONE, EVENTS.c.run_at <= now + _LONGEST_PAUSE)
+    return sa.or_(is_due, EVENTS.c.status == IN_PROGRESS), EVENTS.c.due_at <= now
+
+
+def _event(row: Any) -> OverdueEvent:  # noqa: ANN401 - a row of _COLUMNS
+    waits = row.kind == START and row.start_when == StartWhen.READY and row.ready_at is None
+    more = {"status": EventStatus(row.status), "waits_for_hosts": waits}
+    return record(OverdueEvent, row, **more, blocked_by=None, sibling=None)
+
+
+def _blockers(session: Session, event_ids: Collection[str]) -> dict[str, Blocker]:
+    """Return, by event id, the first lease that holds a resource of the event's lease."""
+    rows = session.execute(_BLOCKED, {"ids": list(event_ids)}).all() if event_ids else ()
+    held = {row.id: (row.blocker, row.resource) for row in rows if row.blocker is not None}
+    if not held:
+        return {}
+    ids = list({lease_id for lease_id, _ in held.values()})
+    names: Mapping[str, str] = dict(session.execute(_NAMES, {"ids": ids}).all())
+    return {
+        event_id: Blocker(lease_id, names.get(lease_id, ""), resource)
+        for event_id, (lease_id, resource) in held.items()
+    }
+
+
+def _siblings(session: Session, lease_ids: Collection[str]) -> dict[str, list[Any]]:
+    """Return the open actions of leases, by lease id, in the order in which they run."""
+    by_lease: dict[str, list[Any]] = {}
+    for row in session.execute(_ACTIONS, {"ids": list(lease_ids)}) if lease_ids else ():
+        by_lease.setdefault(row.lease_id, []).append(row)
+    return by_lease
+
+
+def _sibling(event_id: str, actions: Collection[Any]) -> str | None:
+    """Return the kind of the action that the event waits for, as ``ordering`` defines it."""
+    own = next((action for action in actions if action.id == event_id), None)
+    if own is None:
+        return None
+    before = True
+    for action in actions:
+        if action.id == event_id:
+            before = False
+        elif action.status == IN_PROGRESS or (before and (own.kind != END or action.attempt == 0)):
+            return str(action.kind)
+    return None
+
+
+_HOLDERS = previous_holders()
+_FIRST = _HOLDERS.order_by(*_HOLDERS.selected_columns).limit(1)
+_BLOCKED = sa.select(
+    EVENTS.c.id,
+    _FIRST.with_only_columns(_HOLDERS.selected_columns.lease_id).scalar_subquery().label("blocker"),
+    _FIRST.with_only_columns(_HOLDERS.selected_columns.resource)
+    .scalar_subquery()
+    .label("resource"),
+).where(any_of(EVENTS.c.id, "ids"), EVENTS.c.status == UNDONE, EVENTS.c.kind.in_([START, UPDATE]))
+_NAMES = sa.select(LEASES.c.id, LEASES.c.name).where(any_of(LEASES.c.id, "ids"))
+_ACTIONS = (
+    sa.select(*columns(EVENTS, "id lease_id kind status attempt"))
+    .where(any_of(EVENTS.c.lease_id, "ids"), EVENTS.c.status.in_(OPEN), EVENTS.c.kind.in_(ACTIONS))
+    .order_by(*columns(EVENTS, "due_at rank id"))
+)

@@ -1,0 +1,56 @@
+"""Which windows notifications concern, without what they say: for viewers of any project."""
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from climate.core.window import Window
+from climate.db.tables.leases import RESOURCES
+from climate.db.tables.notifications import OutboxRow
+
+# Notifications about a lease; those of earlier releases have no window.
+_OF_LEASE = OutboxRow.event_type.startswith("lease.")
+_RESOURCES = sa.select(
+    sa.func.count(),
+    sa.func.sum(sa.case((RESOURCES.c.reservable.is_(True), 1), else_=0)),
+    sa.func.max(RESOURCES.c.id),
+    sa.func.max(RESOURCES.c.updated_at),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedWindows:
+    """The windows of leases that notifications concern; not ``complete``: some are unknown."""
+
+    windows: list[Window]
+    complete: bool
+
+
+def after(
+    session: Session, seq: int, last: int, resource_types: Collection[str] | None, limit: int
+) -> ChangedWindows:
+    """Return the windows of the notifications above ``seq``, up to ``last``, at most ``limit``.
+
+    Only leases with a reservation of one of the types count (None: any lease).
+    """
+    query = sa.select(OutboxRow.changed_from, OutboxRow.changed_until).where(
+        OutboxRow.seq > seq, OutboxRow.seq <= last, _OF_LEASE
+    )
+    if resource_types is not None:
+        of_type = [
+            OutboxRow.resource_types.contains(f" {type_} ", autoescape=True)
+            for type_ in resource_types
+        ]
+        query = query.where(sa.or_(OutboxRow.resource_types.is_(None), *of_type))
+    rows = session.execute(query.order_by(OutboxRow.seq).limit(limit + 1)).all()
+    known = [Window(start, end) for start, end in rows if start is not None and end is not None]
+    return ChangedWindows(known, len(known) == len(rows) <= limit)
+
+
+def resources_version(session: Session) -> str:
+    """Return a text that differs after a resource was registered, removed or changed."""
+    state = tuple(session.execute(_RESOURCES).one())
+    return hashlib.sha256(repr(state).encode()).hexdigest()[:8]

@@ -1,0 +1,77 @@
+"""Use case: which leases use the limits of a project or a user."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from heapq import nlargest
+
+from climate.core.limits import Rules
+from climate.db import limits as rows
+from climate.db.leases import leases
+from climate.db.limits import Party, UseOf
+from climate.manager.process.runtime import Store
+
+# Limits the answer.
+_MOST_LEASES = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseUse:
+    """What a lease uses of the limits of a party. ``host_hours`` is over its whole length.
+
+    ``lease_id`` and ``lease_name`` are None for leases that the requester may not see, and for
+    deleted reservations. A lease that grew is one item per part.
+    """
+
+    lease_id: str | None
+    lease_name: str | None
+    start: datetime
+    end: datetime
+    hosts: int
+    vcpus: float
+    host_hours: float
+
+
+def find(
+    store: Store, settings: Rules, parties: Sequence[Party], seen_project: str | None
+) -> list[list[LeaseUse]]:
+    """Return the leases with most host-hours of each party, in the same order, at most 100 each.
+
+    Leases that ended within the configured period are included. The requester sees only leases of
+    ``seen_project``; None: all. Executes one statement per party, and one for the names.
+    """
+    since = store.clock.now() - settings.period
+    with store.database.read() as session:
+        by_party = [
+            nlargest(
+                _MOST_LEASES, rows.uses(session, [party], since, past_too=True), key=_host_hours
+            )
+            for party in parties
+        ]
+        seen = {
+            entry.lease_id
+            for entries in by_party
+            for entry in entries
+            if entry.lease_id is not None and seen_project in {None, entry.project_id}
+        }
+        names = leases.names(session, seen)
+    return [_described(entries, names) for entries in by_party]
+
+
+def _described(entries: Collection[UseOf], names: Mapping[str, str]) -> list[LeaseUse]:
+    return [
+        LeaseUse(
+            lease_id=entry.lease_id if entry.lease_id in names else None,
+            lease_name=names.get(entry.lease_id or ""),
+            start=entry.use.start,
+            end=entry.use.end,
+            hosts=entry.use.hosts,
+            vcpus=entry.use.vcpus,
+            host_hours=_host_hours(entry),
+        )
+        for entry in entries
+    ]
+
+
+def _host_hours(entry: UseOf) -> float:
+    return entry.use.hosts * ((entry.use.end - entry.use.start) / timedelta(hours=1))

@@ -1,0 +1,108 @@
+"""Which windows of the calendar changed since a version of it, without names or exact edges."""
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from climate.core.window import END_OF_TIME, Window, later, merged
+from climate.db.notifications import calendar_changes, outbox
+from climate.manager.process.runtime import Runtime
+
+# The notifications that one request reads; a client that is further behind starts again.
+MAX_NOTIFICATIONS = 5_000
+MAX_WINDOWS = 50
+_ALL_TIME = Window(datetime(1970, 1, 1, tzinfo=UTC), END_OF_TIME.replace(microsecond=0))
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of the calendar: the last notification before it, and the resources then."""
+
+    seq: int
+    resources: str
+
+    def __str__(self) -> str:
+        """Return the text of the version in the API."""
+        return f"{self.seq}.{self.resources}"
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarChanges:
+    """The windows that changed up to ``version``; ``reset``: any may have changed."""
+
+    version: Version
+    windows: list[Window]
+    reset: bool = False
+
+
+def current(session: Session) -> Version:
+    """Return the present version: what is read later in the session is at least that new."""
+    return Version(outbox.last_seq(session), calendar_changes.resources_version(session))
+
+
+def find(runtime: Runtime, after: Version | None, resource_type: str | None) -> CalendarChanges:
+    """Return what changed since the version ``after``; without it, only the present version.
+
+    ``resource_type`` is that of the calendar's rows; None: of any calendar. Raises
+    UnsupportedResourceType.
+    """
+    types = None if resource_type is None else _reserved_types(runtime, resource_type)
+    with runtime.database.snapshot() as session:
+        version = current(session)
+        if after is None:
+            return CalendarChanges(version, [])
+        if not outbox.removed_seq(session) <= after.seq <= version.seq:
+            return CalendarChanges(version, [], reset=True)
+        found = calendar_changes.after(session, after.seq, version.seq, types, MAX_NOTIFICATIONS)
+    if not found.complete:
+        return CalendarChanges(version, [], reset=True)
+    if version.resources != after.resources:
+        return CalendarChanges(version, [_ALL_TIME])
+    cleaning = runtime.settings.cleaning_time
+    days = (_days(window.busy(cleaning)) for window in found.windows)
+    return CalendarChanges(version, merged(days, MAX_WINDOWS))
+
+
+def wait(
+    runtime: Runtime,
+    after: Version,
+    resource_type: str | None,
+    *,
+    seconds: float,
+    project_id: str,
+) -> CalendarChanges:
+    """Return what ``find`` returns; if that is nothing, wait up to ``seconds`` for a change.
+
+    A change of a resource alone does not end the wait: it is found at its end. ``project_id`` is
+    the requester's project. Raises TooManyFollowers if too many requests are waiting already.
+    """
+    changes = find(runtime, after, resource_type)
+    if _is_news(changes) or seconds <= 0:
+        return changes
+    deadline = time.monotonic() + seconds
+    with runtime.latest.place(project_id):
+        while not _is_news(changes) and runtime.latest.wait(
+            changes.version.seq, deadline - time.monotonic()
+        ):
+            changes = find(runtime, after, resource_type)
+    return changes if _is_news(changes) else find(runtime, after, resource_type)
+
+
+def _is_news(changes: CalendarChanges) -> bool:
+    return changes.reset or bool(changes.windows)
+
+
+def _reserved_types(runtime: Runtime, resource_type: str) -> list[str]:
+    """Return the types of reservations that are on resources of a type."""
+    rows = runtime.plugin(resource_type).type_of_resources
+    return [name for name, plugin in runtime.plugins.items() if plugin.type_of_resources == rows]
+
+
+def _days(window: Window) -> Window:
+    """Return the whole days (UTC) that a window touches: they do not tell leases apart."""
+    start = window.start.replace(hour=0, minute=0, second=0, microsecond=0)
+    end = window.end.replace(hour=0, minute=0, second=0, microsecond=0)
+    return Window(start, end if end == window.end else later(end, _DAY).replace(microsecond=0))
