@@ -1,6 +1,7 @@
-"""The HTTP API: identity, policy, validation and JSON, but no decisions about leases.
+"""The HTTP API: identifies callers, checks policy, validates requests and renders JSON.
 
-``app`` builds the Flask application. ``call`` provides a view with the request and the runtime.
-``auth`` identifies the caller, ``policy`` authorizes the caller, and ``errors`` renders errors.
-``v1`` is Blazar's wire format; ``v2`` is climate's own.
+The decisions about leases are in ``climate.manager``. ``app`` builds the Flask application.
+``call`` has what a view needs: the request, its caller and the runtime. ``auth`` identifies the
+caller, ``policy`` authorizes the caller, and ``errors`` renders errors. ``v1`` has Blazar's wire
+format; ``v2`` has climate's own.
 """

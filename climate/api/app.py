@@ -1,4 +1,4 @@
-"""The WSGI application: serves the route tables, and wraps each view with the shared checks."""
+"""The WSGI application: serves the route tables, and does the checks that all routes share."""
 
 import logging
 import time
@@ -60,7 +60,11 @@ ROUTES = [route for route in _ALL if route.rule is not None]
 
 
 def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) -> Flask:
-    """Build the application; ``dispatcher`` is None without a manager in this process."""
+    """Build the WSGI application of the API.
+
+    If a manager runs in this process, ``dispatcher`` is the part of it that polls for due events.
+    Otherwise it is None.
+    """
     app = Flask("climate", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     app.json.sort_keys = False  # type: ignore[attr-defined]  # the default provider has it
@@ -84,9 +88,11 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
 
 
 def list_rules() -> list[RuleDefault]:
-    """Return the policy rules with the routes that require them, for oslopolicy-sample-generator.
+    """Return the policy rules, each with the routes that require it.
 
-    A rule without a route, such as ``leases:get_all``, extends what ``leases:get`` allows.
+    The entry point for oslopolicy-sample-generator. A rule without a route of its own, such as
+    ``leases:get_all``, extends what another rule (``leases:get``) allows, and gets the routes of
+    that.
     """
     routes: dict[str, list[Operation]] = {}
     for route in ROUTES:
@@ -134,7 +140,7 @@ def _unguarded(api: Api, view: Callable[..., Answer]) -> Callable[..., Response]
 
 
 def _guarded(api: Api, rule: str, view: Callable[..., Answer]) -> Callable[..., Response]:
-    """Wrap a view: first check the version, then the identity, then the policy."""
+    """Wrap a view, so that version, identity and policy are checked in this order before it."""
 
     def handle(**path: str) -> Response:
         if request.path.startswith("/v1"):
@@ -167,7 +173,7 @@ def _response(body: Any, status: int, headers: Mapping[str, str] | None = None) 
 
 
 def _with_arrival_time(wsgi_app: Any, clock: Clock) -> Callable[..., Any]:  # noqa: ANN401 - WSGI
-    """Wrap the application: record the arrival time before Keystone validates the token."""
+    """Wrap the application to record when a request arrives, before its token is validated."""
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:  # noqa: ANN401
         environ[ARRIVED_AT], environ[_STARTED] = clock.now(), time.monotonic()
@@ -177,7 +183,11 @@ def _with_arrival_time(wsgi_app: Any, clock: Clock) -> Callable[..., Any]:  # no
 
 
 def _check_request() -> None:
-    """Assign the request id; reject what the server rejected, and unstorable text."""
+    """Assign the request id; reject a request that has text which the database cannot store.
+
+    If the HTTP server has rejected the request, for instance because it is too large, answer with
+    that error.
+    """
     request.environ["climate.request_id"] = request_id = f"req-{uuid.uuid4()}"
     log_context.begin_request(request_id, request.headers.get("X-OpenStack-Request-ID"))
     if REJECTION in request.environ:
@@ -199,7 +209,10 @@ def _add_headers(response: Response) -> Response:
 
 
 def _measure(runtime: Runtime, response: Response) -> Response:
-    """Count, time and log the request: at DEBUG if it only reads, else at INFO."""
+    """Count the request in the metrics, record its duration, and log it.
+
+    GET and HEAD requests are logged at level DEBUG, others at INFO.
+    """
     route = request.url_rule.rule if request.url_rule is not None else "none"
     seconds = time.monotonic() - request.environ[_STARTED]
     runtime.metrics.request(request.method, route, response.status_code, seconds)

@@ -1,9 +1,10 @@
 """Authentication: identify the caller of a request.
 
-With ``[api] auth_strategy = keystone``, keystonemiddleware strips the identity headers that the
+With ``[api] auth_strategy = keystone``, keystonemiddleware removes the identity headers that the
 client sent, validates the token with Keystone and sets the headers again. climate sends the error
 responses itself: discovery needs no token, errors have the format of the API version, and an
 unreachable Keystone is not reported as an invalid token.
+
 Without authentication, climate trusts the text of the token: ``user:project[:role,...]``.
 """
 
@@ -70,11 +71,13 @@ _LOCAL_NAMES = {"localhost.", "ip6-localhost"}
 
 
 def by_token_text(request: Request) -> Caller:
-    """Identify the caller by the text of the token, without validation.
+    """Identify the caller by the text of the token, ``user:project[:role,...]``, unchecked.
 
-    A request without a token (or with ``notused``) counts as from ``admin``, with all roles. A
-    token without roles has the roles member and reader. Raises Unauthenticated for a malformed
-    text, and ForeignOrigin for a web page of another site: it would act as ``admin``.
+    If a request has no token (or ``notused``), its caller is ``admin`` with all roles. If the token
+    names no roles, the caller has the roles member and reader.
+
+    Raises Unauthenticated if the text is malformed. Raises ForeignOrigin if a web page of another
+    site sent the request, because that page would act as ``admin``.
     """
     _check_origin(request)
     token = request.headers.get("X-Auth-Token")
@@ -100,18 +103,21 @@ def _check_origin(request: Request) -> None:
 
 
 def by_token_text_on_loopback(bind_host: str, request: Request) -> Caller:
-    """Identify the caller as ``by_token_text`` does; raises Forbidden for other machines.
+    """Identify the caller as ``by_token_text`` does, but only for requests from this machine.
 
-    This protects other WSGI servers than climate's, too. Raises ForeignOrigin if ``Host`` is
-    neither loopback nor ``bind_host``: a web page whose name resolves to this machine (DNS
-    rebinding) could read the response.
+    Raises Forbidden if the request comes from another machine. This also protects climate in other
+    WSGI servers than its own.
+
+    Raises ForeignOrigin if the header ``Host`` is neither a loopback name or address nor
+    ``bind_host``. Otherwise a web page whose name resolves to this machine (DNS rebinding) could
+    read the response.
     """
     check_local(bind_host, request)
     return by_token_text(request)
 
 
 def check_local(bind_host: str, request: Request) -> None:
-    """Raise Forbidden or ForeignOrigin as ``by_token_text_on_loopback`` does."""
+    """Raise Forbidden or ForeignOrigin if ``by_token_text_on_loopback`` would."""
     if request.remote_addr and not is_loopback(request.remote_addr):
         raise Forbidden(
             "There is no authentication, so only this machine is served (see [api]"
@@ -126,13 +132,13 @@ def check_local(bind_host: str, request: Request) -> None:
 
 
 def names_this_machine(host: str) -> bool:
-    """Return whether a Host header is a loopback address, or a name for it."""
+    """Return whether a Host header has a loopback address or a name of one."""
     name = _hostname(host)
     return is_loopback(name) or name in _LOCAL_NAMES or name.endswith(".localhost")
 
 
 def _hostname(host: str) -> str:
-    """Return the name or address in a Host header, empty if it is malformed."""
+    """Return the name or address in a Host header; if the header is malformed, return ""."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -164,9 +170,10 @@ _TOKEN_HEADERS = ("X-Auth-Token", "X-Storage-Token", "X-Service-Token")
 
 
 def guard(app: Flask, conf: ConfigOpts, open_paths: Collection[str]) -> Identify:
-    """Make ``app`` require a valid token on all paths but ``open_paths``, which are route rules.
+    """Make ``app`` require a valid Keystone token on all paths except ``open_paths``.
 
-    Returns the function that identifies the caller of a request. Raises Misconfigured.
+    ``open_paths`` are paths of Flask routes, such as ``/feeds/<secret>.ics``. Returns the function
+    that identifies the caller of a request. Raises Misconfigured.
     """
     try:
         app.wsgi_app = _Gate(app.wsgi_app, conf, open_paths)  # type: ignore[method-assign]  # as in its docs
@@ -182,12 +189,15 @@ def guard(app: Flask, conf: ConfigOpts, open_paths: Collection[str]) -> Identify
 
 
 def path_pattern(paths: Collection[str]) -> re.Pattern[str]:
-    """Return a pattern of the paths that these route rules match."""
+    """Return a regular expression for all paths that the Flask routes ``paths`` match."""
     return re.compile("|".join(re.sub(r"<\w+>", "[^/]+", re.escape(path)) for path in paths))
 
 
 def by_token(request: Request) -> Caller:
-    """Identify the caller by the validated token; raises Forbidden if it has no project."""
+    """Return the caller that the validated Keystone token identifies.
+
+    Raises the error of the validation. Raises Forbidden if the token is not scoped to a project.
+    """
     _raise_error(request)
     headers = request.headers
     project_id = headers.get("X-Project-Id")
@@ -227,7 +237,7 @@ def _names(joined: str | None) -> tuple[str, ...]:
 
 
 class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untyped
-    """keystonemiddleware's token check, except that climate reports a failed validation."""
+    """keystonemiddleware's token check; unlike there, climate renders the error responses."""
 
     def __init__(self, app: Any, conf: ConfigOpts, open_paths: Collection[str]) -> None:  # noqa: ANN401
         # delay_auth_decision=True would report an unreachable Keystone as an invalid token.
@@ -248,13 +258,14 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
 
     @property
     def www_authenticate_uri(self) -> str | None:
-        """Keystone's address for callers without a token, without a query to Keystone."""
+        """Keystone's address for callers without a token, found without a query to Keystone."""
         return self._uri
 
     def process_request(self, request: Any) -> None:  # noqa: ANN401 - a WebOb request
-        """Identify the caller, or store the error in the environment.
+        """Identify the caller, or store the error in the WSGI environment.
 
-        A token on an open path is ignored, so a slow Keystone delays no health check.
+        On a path that needs no identity, a token is ignored. So a slow Keystone delays no health
+        check.
         """
         environ = request.environ
         environ[_IS_OPEN] = self._open_path.fullmatch(environ["PATH_INFO"]) is not None

@@ -1,4 +1,4 @@
-"""A request: its caller, its body, and what a view needs to answer it."""
+"""A request with its caller: what a view needs to answer it."""
 
 import json
 import math
@@ -38,7 +38,10 @@ T = TypeVar("T", bound=_OfProject)
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """The objects that all requests share; ``dispatcher`` is None without a manager here."""
+    """The objects that all requests share.
+
+    ``dispatcher`` polls for due events. It is None if no manager runs in this process.
+    """
 
     conf: ConfigOpts
     runtime: Runtime
@@ -50,7 +53,7 @@ class Api:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request of an identified caller. It arrived at ``asked_at`` (UTC)."""
+    """A request whose caller is identified; ``asked_at`` (UTC) is when it arrived."""
 
     api: Api
     caller: Caller
@@ -58,29 +61,35 @@ class Call:
 
     @property
     def runtime(self) -> Runtime:
-        """The runtime, which views pass to the manager's functions."""
+        """The database, plug-ins, clock and so on, which views pass to ``climate.manager``."""
         return self.api.runtime
 
     @property
     def owner(self) -> Owner:
-        """The caller, with whether the policy lets it see private properties."""
+        """The caller as an owner of leases, and whether it may see private properties."""
         return replace(self.caller, sees_private=self.may("resources:get_private"))
 
     def require(self, rule: str, project_id: str | None = None) -> None:
-        """Raise Forbidden unless ``rule`` allows the caller to act on objects of the project.
+        """Raise Forbidden unless the policy ``rule`` allows the caller to act for a project.
 
-        ``project_id`` defaults to the caller's own project.
+        ``project_id`` is the project that owns the objects. It defaults to the caller's own
+        project.
         """
         self.api.policy.require(self.caller, rule, project_id or self.caller.project_id)
 
     def may(self, rule: str, project_id: str | None = None) -> bool:
-        """Return whether ``require`` accepts the same arguments."""
+        """Return whether the policy ``rule`` allows the caller to act for a project.
+
+        ``project_id`` is the project that owns the objects. It defaults to the caller's own
+        project.
+        """
         return self.api.policy.allows(self.caller, rule, project_id or self.caller.project_id)
 
     def visible(self, get: Callable[[Runtime, str], T], id_: str, rule: str, absent: str) -> T:
-        """Return the item with this id, which ``get`` reads.
+        """Return the object with the id ``id_``, such as a lease, which ``get`` reads.
 
-        Raises NotFound(``absent``) if there is no such item, or if ``rule`` forbids to read it.
+        Raises NotFound with the message ``absent`` if there is no such object, or if the policy
+        ``rule`` forbids the caller to read it.
         """
         try:
             item = get(self.runtime, id_)
@@ -91,15 +100,19 @@ class Call:
         return item
 
     def body(self, *, unique_keys: bool = False) -> dict[str, Any]:
-        """Return the body, a JSON object; raises InvalidInput for anything else.
+        """Return the JSON object in the body; raise InvalidInput if the body is anything else.
 
-        The last value of a repeated key counts; ``unique_keys`` rejects repeated keys instead.
+        If a key occurs twice, the last value counts. With ``unique_keys``, this is an error
+        instead.
         """
         return json_object(unique_keys=unique_keys)
 
 
 def json_object(*, unique_keys: bool) -> dict[str, Any]:
-    """Return what ``Call.body`` returns, for a request whose caller is not known."""
+    """Return the JSON object in the body of the current request, as ``Call.body`` does.
+
+    It is for requests whose caller is not identified. Raises InvalidInput.
+    """
     pairs = _unique if unique_keys else None
     try:
         body = json.loads(request.get_data(), parse_constant=_no_constant, object_pairs_hook=pairs)
@@ -112,7 +125,7 @@ def json_object(*, unique_keys: bool) -> dict[str, Any]:
 
 
 def _check_storable(value: Any, depth: int) -> None:  # noqa: ANN401 - JSON
-    """Raise InvalidInput if ``value`` nests too deeply or contains what a database cannot store."""
+    """Raise InvalidInput if ``value`` nests too deeply, or a database could not store it."""
     if depth > _MAX_DEPTH:
         raise InvalidInput(f"The request body is nested deeper than {_MAX_DEPTH} levels")
     if isinstance(value, str) and not is_storable(value):

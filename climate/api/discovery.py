@@ -1,4 +1,4 @@
-"""Version documents, as keystoneauth expects them. They need no token."""
+"""The version documents that keystoneauth reads to discover the API. They need no token."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def _v1() -> dict[str, Any]:
 
 
 def versions(_api: Api) -> tuple[Any, int]:
-    """List the versions. v2 is experimental, so that clients do not select it automatically."""
+    """List the versions. v2 is "experimental", so that clients do not select it automatically."""
     return {"versions": [_v1(), _version(2, "EXPERIMENTAL")]}, 300
 
 

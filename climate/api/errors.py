@@ -1,8 +1,8 @@
 """Renders errors as HTTP responses.
 
-v1 uses Blazar's two formats: that of the application, and that of its web framework. v2 uses RFC
-9457. The stable error code is in the body in v2. In v1 it is in a header, because v1 clients expect
-exactly the fields of Blazar's body.
+v1 uses Blazar's two formats: one for errors of Blazar, one for errors of its web framework. v2 uses
+RFC 9457. In v2, the body has the stable error code. In v1, a header has it, because v1 clients
+expect exactly the fields of Blazar's body.
 """
 
 import logging
@@ -45,7 +45,7 @@ def register(app: Flask) -> None:
 
 
 def answer(error: ClimateError) -> Response:
-    """Return the response for an error of climate."""
+    """Return the response for an error of climate, in the format of the called API version."""
     if request.path.startswith(_WITH_PROBLEMS):
         return _problem(error)
     if isinstance(error, UnsupportedVersion):
@@ -57,9 +57,9 @@ def answer(error: ClimateError) -> Response:
 
 
 def from_validation(error: ValidationError) -> InvalidInput:
-    """Return an error of climate for marshmallow's errors.
+    """Return the InvalidInput that reports marshmallow's validation errors in v1.
 
-    It names all missing parameters or, if none is missing, the first malformed parameter.
+    Its message names all missing parameters. If none is missing, it names the first malformed one.
     """
     messages = error.normalized_messages()  # type: ignore[no-untyped-call]
     flat = list(_flatten(messages, ""))
@@ -103,7 +103,11 @@ def _climate_error(status: int, text: str) -> ClimateError:
 
 
 def _unexpected(error: Exception) -> Response:
-    """Return 503 if the database is unavailable, else 500 without details: a bug in climate."""
+    """Return the response for an exception that no view expects.
+
+    If the database is unavailable, the status is 503. Otherwise it is a bug in climate: the status
+    is 500, the log has the traceback, and the response shows no details.
+    """
     if is_unavailable(error):
         LOG.error("the database does not answer: %s", error)
         return answer(
@@ -117,7 +121,7 @@ def _unexpected(error: Exception) -> Response:
 
 
 def _problem(error: ClimateError, status: int | None = None) -> Response:
-    """Return an RFC 9457 problem; the error's details are its extension members."""
+    """Return a problem document (RFC 9457), with the error's details as extension members."""
     status = status or error.status
     standard = {
         "type": "about:blank",

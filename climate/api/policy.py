@@ -1,6 +1,6 @@
-"""Authorization: oslo.policy rules with Blazar's defaults, overridable in policy.yaml.
+"""Authorization: oslo.policy rules with Blazar's defaults, which policy.yaml can override.
 
-All rules have the scope of a project: a token for a domain or for the system satisfies none.
+All rules are scoped to a project. A token for a domain or for the system satisfies none of them.
 """
 
 from collections.abc import Mapping
@@ -100,10 +100,10 @@ RULES = _ROLES + [
 
 
 class Policy:
-    """The policy rules: the defaults, overridden by the policy file."""
+    """The policy in effect: the default rules, overridden by those in the policy file."""
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Read the policy file that ``conf`` names, if it exists; raises Misconfigured."""
+        """Read the policy file that ``conf`` names, if it exists. Raises Misconfigured."""
         self._enforcer = policy.Enforcer(conf)
         self._enforcer.register_defaults(RULES)
         try:
@@ -117,6 +117,6 @@ class Policy:
         return bool(self._enforcer.authorize(f"climate:{rule}", target, caller.credentials()))
 
     def require(self, caller: Caller, rule: str, project_id: str) -> None:
-        """Raise Forbidden unless ``allows`` is true for the same arguments."""
+        """Raise Forbidden unless ``rule`` allows ``caller`` to act on objects of ``project_id``."""
         if not self.allows(caller, rule, project_id):
             raise Forbidden(f"Policy doesn't allow {rule} to be performed.")

@@ -1,4 +1,4 @@
-"""A row of the route tables of v1 and v2. The OpenAPI document of v2 uses the same rows."""
+"""A row of the tables that list all routes of v1 and v2. The OpenAPI document uses them, too."""
 
 import inspect
 import re
@@ -31,11 +31,11 @@ Body = type[Schema] | tuple[type[Schema], ...] | list[type[Schema]] | str
 
 
 class Route(NamedTuple):
-    """A method on a path, the view that answers it, and the policy rule that it requires.
+    """A row of a route table: method, path, the view that answers, and the required policy rule.
 
-    A route without a rule needs no token, and its view receives the ``Api`` instead of a ``Call``.
-    The other fields describe a route of v2: schemas, headers, and answers by status (None: an
-    empty body).
+    If the rule is None, the route needs no token, and the view gets an ``Api`` instead of a
+    ``Call``. The other fields describe a route of v2 for the OpenAPI document: schemas, headers,
+    and the body by status of each answer (None: an empty body).
     """
 
     method: str
@@ -51,19 +51,20 @@ class Route(NamedTuple):
 
     @property
     def template(self) -> str:
-        """The path with its parameters in braces."""
+        """The path with its parameters in braces, such as ``/v2/leases/{lease_id}``."""
         return re.sub(r"<(\w+)>", r"{\1}", self.path)
 
     @property
     def summary(self) -> str:
-        """The first line of the view's docstring."""
+        """The first line of the view's docstring, which is the summary in the OpenAPI document."""
         return (inspect.getdoc(self.view) or "").partition("\n")[0].rstrip(".")
 
     @property
     def errors(self) -> tuple[type[ClimateError], ...]:
-        """The errors that this route may answer, for the OpenAPI document.
+        """The errors that this route can answer with, for the OpenAPI document.
 
-        First those that follow from the row (token, body, query, path, write), then ``own_errors``.
+        First come those that follow from the row: it has a rule, a body, a query, a parameter in
+        the path, or changes something. Then come ``own_errors``.
         """
         is_write = self.rule is not None and not self.rule.endswith(":get")
         return (

@@ -21,18 +21,16 @@ marked "Idempotent" must succeed without further effect if their work is already
 """
 
 import abc
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
 
-from marshmallow import EXCLUDE, Schema, fields, missing, post_load
+from marshmallow import EXCLUDE, Schema, missing, post_load
 
-from climate.core.errors import Conflict, InvalidQuery
+from climate.core.errors import Conflict
 from climate.core.lease.model import Granted, Inventory, Lease, Reservation, Resource
-from climate.core.matching.extra_specs import read
 from climate.core.matching.requirement import Requirement
 
 # ``with turn("name"):`` holds the advisory lock of this name. At most one thread of all climate
@@ -399,57 +397,3 @@ def run_all(*steps: Callable[[], object]) -> None:
 #: Values of the request parameters ``on_start`` (first line) and ``on_end`` (second line).
 CREATE, NOTHING = "create", "nothing"
 DELETE, KEEP = "delete", "keep"
-
-
-def titled(title: str, description: str = "", **more: Any) -> dict[str, Any]:
-    """Return the metadata of a field, from which clients generate forms.
-
-    ``more`` are keywords of JSON Schema: ``minimum``, ``maximum`` or ``enum`` for rules that are
-    not validators of the field, ``readOnly`` for values that ``look_up`` sets, ``writeOnly`` for
-    values that no answer contains because they may be secret.
-    """
-    return {"title": title, **({"description": description} if description else {}), **more}
-
-
-class WholeNumber(fields.Integer):
-    """A field for an integer >= 0 in decimal text, or any integer as a JSON number.
-
-    Command lines send text, such as ``"1"``. Rejects ``1.5`` and booleans.
-    """
-
-    def _validated(self, value: Any) -> int:  # noqa: ANN401 - marshmallow's signature
-        if isinstance(value, bool | float):
-            raise self.make_error("invalid", input=value)
-        if isinstance(value, str) and not value.strip().isdecimal():
-            raise self.make_error("invalid", input=value)
-        return super()._validated(value)
-
-
-#: Bytes of the text of an expression: climate stores it with the lease.
-MAX_EXPRESSION = 64 * 1024
-
-
-class Expression(fields.Field[str]):
-    """A field for a property expression or extra specs, as text or JSON. Its output is text."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        form = {"type": ["string", "array", "object"], "format": "property-expression"}
-        super().__init__(**{**kwargs, "metadata": {**form, **kwargs.get("metadata", {})}})
-
-    def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> str:  # noqa: ANN401
-        if value is None:
-            return ""
-        text = value if isinstance(value, str) else json.dumps(value)
-        try:
-            _check_length(text)
-            read(value)
-        except InvalidQuery as error:
-            raise InvalidQuery(f"{error.message} (in {self.name})") from None
-        return text
-
-
-def _check_length(text: str) -> None:
-    if (length := len(text.encode())) > MAX_EXPRESSION:
-        raise InvalidQuery(
-            f"An expression has at most {MAX_EXPRESSION} bytes, this one has {length}"
-        )

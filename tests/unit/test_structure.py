@@ -43,7 +43,7 @@ LAYERS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"resources", "events", "audit"}),
     ),
     "climate.plugins": (
-        frozenset({"base", "fencing"}),
+        frozenset({"base", "fencing", "request_fields"}),
         frozenset({"filters", "loader", "simulated_journal"}),
         frozenset({"openstack"}),
         frozenset({"hosts"}),

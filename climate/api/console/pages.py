@@ -1,6 +1,6 @@
-"""``/console``: the page of the web console and its files.
+"""The routes of ``/console``: the page of the web console and its files.
 
-All addresses of the console return the same page; its script shows what the address names.
+All paths of the console return the same page. Its script shows what the path names.
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def page(_api: Api, **_path: str) -> Answer:
 
 
 def file(_api: Api, version: str, name: str, folder: str = "", inner: str = "") -> Answer:
-    """Return a file of the console; raises NotFound."""
+    """Return a static file of the console, such as a script; raise NotFound if there is none."""
     path = "/".join(part for part in (folder, inner, name) if part)
     body, status, headers = _files().answer(path, version)
     return body, status, {"Cross-Origin-Resource-Policy": "same-origin", **headers}

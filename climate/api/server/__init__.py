@@ -1,5 +1,6 @@
 """The built-in HTTP server, with health checks and the delivery of static files.
 
-``http_server`` listens and drains requests, ``connections`` bounds slow clients, ``health`` has the
-views for supervisors, and ``static_files`` serves the files of web pages.
+``http_server`` listens, and finishes requests at shutdown. ``connections`` closes connections of
+slow clients. ``health`` has the views for supervisors. ``static_files`` serves the files of web
+pages.
 """

@@ -1,10 +1,10 @@
-"""Connections of the built-in server: waitress, with bounds for slow and hostile clients.
+"""Connections of the built-in server: waitress, with limits for slow and hostile clients.
 
-- A connection without progress closes, also if its client does not read the response.
-- At the limit, the connection that is idle for the longest time makes room for a new one.
-- waitress rejects a malformed or too large request before its body arrives; the application renders
-  the error.
-- ``/healthz`` has a thread of its own.
+- A connection without progress is closed, also if its client does not read the response.
+- At the limit of connections, the one that is idle for the longest time is closed for a new one.
+- waitress rejects a malformed or too large request before its body arrives; the application then
+  renders the error.
+- ``/healthz`` has a thread of its own, so it answers although all others are busy.
 """
 
 import socket
@@ -31,7 +31,7 @@ _LINGER = 5.0
 
 
 class _Request(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
-    """A request while it arrives. After a rejection it has no headers, and no body is read."""
+    """A request while it arrives. If it is rejected, its headers and body are dropped."""
 
     def __init__(self, adj: Adjustments) -> None:
         super().__init__(adj)
@@ -59,7 +59,10 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
 
     @staticmethod
     def error_task_class(channel: "_Connection", request: HTTPRequestParser) -> Task:
-        """Let the application answer a rejected request, then close the connection."""
+        """Return the task that lets the application answer a rejected request, then closes.
+
+        If the application itself failed, return waitress's own error task.
+        """
         if not isinstance(request, _Request) or not hasattr(request, "path"):
             return ErrorTask(channel, request)  # the application failed
         channel.is_rejected = True
@@ -85,9 +88,10 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         return True
 
     def handle_close(self) -> None:
-        """Close; after a rejection, first discard what arrives (RFC 9112, section 9.6).
+        """Close the connection. After a rejection, first discard what the client still sends.
 
-        Without this, the kernel resets the connection and the client misses the response.
+        Otherwise the kernel would reset the connection, and the client would miss the response (RFC
+        9112, section 9.6).
         """
         if not self.is_rejected or self._discards_until is not None:
             super().handle_close()
@@ -98,7 +102,10 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
             self.socket.shutdown(socket.SHUT_WR)
 
     def is_stuck(self, cutoff: float) -> bool:
-        """Return whether the client sends or reads too slowly; ``cutoff`` is a wall-clock time."""
+        """Return whether the client sends or reads too slowly, so the connection must be closed.
+
+        ``cutoff`` is a wall-clock time: a client that was not active since then is silent.
+        """
         with self.outbuf_lock:  # a response that is being written counts as activity
             is_silent = self.last_activity < cutoff
             if self.requests:
@@ -109,10 +116,11 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         return bool(time.monotonic() - max(self.request.began, self._busy_at) > _ARRIVAL)
 
     def abort(self) -> None:
-        """Make the loop close the connection. ``will_close`` alone waits for a client that reads.
+        """Make waitress's loop close the connection.
 
-        To close here would free the file descriptor while waitress collects descriptors to poll: a
-        new connection with the same descriptor would receive the events of this connection.
+        ``will_close`` alone would wait until the client has read the response. To close the socket
+        here would free its file descriptor while waitress collects descriptors to poll. A new
+        connection with the same descriptor would then receive the events of this one.
         """
         self.is_rejected = False
         with suppress(OSError):
@@ -149,7 +157,10 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]  # waitress is untyped
             min(idle, key=lambda channel: channel.last_activity).abort()
 
     def pull_trigger(self) -> None:
-        """Wake the loop unless closed: then another file may have the trigger's descriptor."""
+        """Wake the loop, unless the listener is closed.
+
+        After that, another file may have the file descriptor that wakes the loop.
+        """
         with self._trigger_lock:
             if not self.trigger._closed:  # noqa: SLF001 - waitress has no public name for it
                 super().pull_trigger()
@@ -163,7 +174,10 @@ class Server:
     """Listens on each address of a host, and serves the application with worker threads."""
 
     def __init__(self, app: Flask, adjustments: Adjustments) -> None:
-        """Listen; raises OSError. Requests queue until ``run``."""
+        """Listen on the addresses in ``adjustments``; requests queue until ``run``.
+
+        Raises OSError.
+        """
         self.workers = ThreadedTaskDispatcher()
         self._health = ThreadedTaskDispatcher()
         sockets: dict[int, Any] = {}
@@ -187,7 +201,7 @@ class Server:
         return int(self._listeners[0].effective_port)
 
     def run(self) -> None:
-        """Serve until ``close``; may then raise OSError or ValueError."""
+        """Serve until ``close`` is called. It may then raise OSError or ValueError."""
         self._listeners[0].run()  # all listeners share one map of sockets
 
     def close(self) -> None:

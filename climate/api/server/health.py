@@ -1,4 +1,4 @@
-"""Liveness, readiness and metrics, for load balancers, supervisors and Prometheus."""
+"""Views for load balancers, supervisors and Prometheus: liveness, readiness and metrics."""
 
 from typing import Any
 
@@ -22,11 +22,13 @@ def healthz(_api: Api) -> tuple[Any, int]:
 
 
 def readyz(api: Api) -> tuple[Any, int]:
-    """Return 200 if the process can serve requests that read and write; else 503.
+    """Return 200 if the process can serve requests that read and write; otherwise 503.
 
-    That needs a database that answers and accepts writes, and a suitable schema. A manager in this
-    process must have queried for due events recently. ``warnings`` names managers that are absent
-    and loops that have stalled: other processes can be at fault, and this one still admits leases.
+    It is ready if the database answers and accepts writes, and its schema is suitable. If a manager
+    runs in this process, it must also have queried for due events recently.
+
+    ``warnings`` in the answer names managers that are absent and periodic tasks that have stalled.
+    They do not make this process unready: others can be at fault, and this one still admits leases.
     """
     checks = {"database": "ok", "schema": "ok"}
     warnings: list[str] = []
@@ -59,7 +61,7 @@ def _check_schema(api: Api, checks: dict[str, str]) -> None:
 
 
 def metrics(api: Api) -> Answer:
-    """Return the metrics of this process, with those of a manager in it, as text for Prometheus.
+    """Return the metrics of this process, including a manager in it, as text for Prometheus.
 
     Raises NotFound unless ``[api] metrics`` is set.
     """

@@ -1,4 +1,4 @@
-"""The built-in HTTP server: listens on the port, and drains requests at shutdown."""
+"""The built-in HTTP server: listens on the port, and finishes running requests at shutdown."""
 
 import logging
 import resource
@@ -32,14 +32,14 @@ _FILES_PER_CONNECTION = 2
 
 
 def url(host: str, port: int) -> str:
-    """Return the http URL of a host and port; an IPv6 address gets brackets."""
+    """Return the http URL of a host and port, with brackets around an IPv6 address."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def check_address(conf: ConfigOpts) -> None:
     """Raise Misconfigured if the API would listen beyond loopback without authentication.
 
-    ``[api] serve_unauthenticated_to_the_network`` permits it.
+    The option ``[api] serve_unauthenticated_to_the_network`` permits it.
     """
     open_to_all = conf.api.serve_unauthenticated_to_the_network
     if conf.api.auth_strategy == "noauth" and not open_to_all and not is_loopback(conf.host):
@@ -52,9 +52,9 @@ def check_address(conf: ConfigOpts) -> None:
 
 @contextmanager
 def bound(conf: ConfigOpts, app: Flask) -> Iterator[Server]:
-    """Listen on the port, and yield the server; close it after the block.
+    """Listen on the configured port, and yield the server. Close it after the block.
 
-    Requests queue until ``serve`` runs. Raises Misconfigured.
+    Requests queue until ``serve`` is called. Raises Misconfigured if it cannot listen.
     """
     try:
         server = Server(app, _adjustments(conf))
@@ -66,7 +66,7 @@ def bound(conf: ConfigOpts, app: Flask) -> Iterator[Server]:
 
 
 def deletion_waits(conf: ConfigOpts) -> int:
-    """Return how many requests may wait for deletions of leases at once, in each process."""
+    """Return how many requests of this process may wait at once until a lease is deleted."""
     threads: int = conf.api.threads
     return max(1, threads // 4)
 
@@ -89,9 +89,10 @@ def _adjustments(conf: ConfigOpts) -> Adjustments:
 
 
 def _possible_connections(limit: int) -> int:
-    """Raise the limit of open files for ``limit`` connections; return how many are possible.
+    """Raise the process's limit of open files; return how many connections are possible.
 
-    Without a free file descriptor, the server would accept nothing and use a whole processor.
+    The result is at most ``limit``. Without a free file descriptor, the server would accept nothing
+    and use a whole processor.
     """
     needed = limit * _FILES_PER_CONNECTION + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -116,7 +117,7 @@ def serve(
 ) -> None:
     """Serve requests until ``stopping`` is set, then finish the requests in progress.
 
-    ``stop_waiting`` is called to end the requests that wait for notifications.
+    ``stop_waiting`` must end the requests that wait for notifications; it is called at that time.
     """
     threading.Thread(target=_run, args=(server, stopping), name="http", daemon=True).start()
     sys.stdout.write(f"climate is ready at {url(conf.host, server.port)}\n")
@@ -129,7 +130,10 @@ def serve(
 
 
 def _run(server: Server, stopping: threading.Event) -> None:
-    """Serve until the sockets are closed; ``select`` may raise when that happens."""
+    """Serve until the sockets are closed.
+
+    Ignore the errors that ``select`` may raise at that time.
+    """
     try:
         server.run()
     except (OSError, ValueError):  # bad file descriptor, negative file descriptor
@@ -138,7 +142,7 @@ def _run(server: Server, stopping: threading.Event) -> None:
 
 
 def _until_idle(dispatcher: ThreadedTaskDispatcher) -> None:
-    """Wait until ``dispatcher`` runs no request, for ``_CLOSE_DELAY`` seconds at most."""
+    """Wait until ``dispatcher`` runs no request, but at most ``_CLOSE_DELAY`` seconds."""
     deadline = time.monotonic() + _CLOSE_DELAY
     while dispatcher.active_count and time.monotonic() < deadline:
         time.sleep(0.02)

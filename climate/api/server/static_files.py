@@ -1,4 +1,4 @@
-"""Static files of web pages: read once, compressed once, with entity tags."""
+"""Static files of web pages, with entity tags. Each is read and compressed once."""
 
 import gzip
 import hashlib
@@ -17,7 +17,7 @@ _FOREVER = "public, max-age=31536000, immutable"
 
 
 class _File(NamedTuple):
-    """A file, plain and compressed, with its entity tag."""
+    """The content of a file, plain and compressed, with its entity tag."""
 
     content: bytes
     compressed: bytes
@@ -25,7 +25,7 @@ class _File(NamedTuple):
 
 
 class StaticFiles:
-    """Files by the name in their address, with the place and the media type of each."""
+    """A set of static files: the name in the URL of each, its place and its media type."""
 
     def __init__(self, places: Mapping[str, tuple[Traversable, str]]) -> None:
         self._places = places
@@ -33,16 +33,17 @@ class StaticFiles:
 
     @cached_property
     def version(self) -> str:
-        """A text that differs if any name or content differs."""
+        """A digest of the names and contents of all files."""
         digest = hashlib.sha256()
         for name in sorted(self._places):
             digest.update(f"{name}\n{self._file(name).tag}\n".encode())
         return digest.hexdigest()[:16]
 
     def answer(self, name: str, version: str | None = None) -> tuple[bytes, int, Mapping[str, str]]:
-        """Return the body, the status and the headers of the answer; raises NotFound.
+        """Return the body, the status and the headers for the file ``name``. Raises NotFound.
 
-        If ``version`` is that of these files, the browser keeps the file without asking again.
+        ``version`` is the digest in the URL. If it is that of the present files, browsers keep the
+        file without asking again.
         """
         if name not in self._places:
             raise NotFound("The requested URL was not found on the server.")

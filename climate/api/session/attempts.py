@@ -1,6 +1,6 @@
-"""Limits how often sign-ins may fail: by user at an address, by user, and by address.
+"""Limits how many sign-ins may fail: for a user at one address, for a user, and for an address.
 
-The counts are of one process. Keystone can lock users out for all processes.
+The counts are those of one process. Keystone can lock users out for all processes.
 """
 
 import ipaddress
@@ -24,20 +24,20 @@ _Key = tuple[str, str]
 
 
 class Attempts:
-    """The failed sign-ins of the last minutes, in memory."""
+    """The failed sign-ins of the last five minutes, in memory."""
 
     def __init__(self, at_once: int) -> None:
-        """Allow ``at_once`` sign-ins at the same time: each one occupies a thread."""
+        """Allow ``at_once`` sign-ins at the same time, because each of them occupies a thread."""
         self._failures: OrderedDict[_Key, deque[float]] = OrderedDict()
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(at_once)
 
     @contextmanager
     def attempt(self, address: str, user: str, now: float) -> Iterator[None]:
-        """Run a sign-in at ``now`` (monotonic seconds); a SignInFailed in the block counts.
+        """Guard a sign-in: the block signs in, and counts as failed if it raises SignInFailed.
 
-        Raises TooManySignIns. A sign-in under way counts as failed until it ends, so that requests
-        at the same time do not exceed a limit.
+        Raises TooManySignIns if a limit is reached. A sign-in under way counts as failed until it
+        ends, so that simultaneous requests do not exceed a limit. ``now`` is in monotonic seconds.
         """
         if not self._places.acquire(blocking=False):
             raise TooManySignIns("Too many sign-ins are under way", {"retry_after": 1})
@@ -70,7 +70,7 @@ class Attempts:
                 self._failures.popitem(last=False)
 
     def _wait(self, key: _Key, limit: int, now: float) -> float:
-        """Return the seconds until another attempt is allowed; 0: now."""
+        """Return the seconds until another attempt is allowed; 0 if it is allowed now."""
         failures = self._failures.get(key, deque())
         while failures and failures[0] <= now - PERIOD:
             failures.popleft()
@@ -90,7 +90,7 @@ def _limits(address: str, user: str) -> dict[_Key, int]:
 
 
 def _network(address: str) -> str:
-    """Return the address, or the network of an IPv6 address: a client has a whole one."""
+    """Return the address; if it is an IPv6 address, its /64 network, which one client can own."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

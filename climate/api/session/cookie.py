@@ -1,6 +1,7 @@
-"""The session cookie: its content, encrypted and authenticated, its name and its attributes.
+"""The session cookie: its name, its attributes, and its encrypted and authenticated content.
 
-The server stores no session: a process needs only the keys to read the cookie of another one.
+The server stores no session. To read a cookie that another process made, a process needs only the
+same keys.
 """
 
 import secrets
@@ -22,17 +23,18 @@ _NAME, _PREFIX = "climate", "__Host-"
 
 
 class UnreadableCookie(Exception):
-    """The cookie was not made with one of the keys, or is not a session."""
+    """Raised if a cookie was not made with one of the keys, or does not contain a session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Who is signed in, until when (UTC), and the secret that state-changing requests carry.
+    """Who is signed in until ``expires_at`` (UTC), as the cookie stores it.
 
-    With Keystone, ``token`` is the user's token for a project, and identifies the caller. ``root``
-    is the token without a project from which it was made: Keystone makes tokens for other
-    projects only from that. Without authentication, ``user``, ``project`` and ``roles`` identify
-    the caller.
+    ``csrf`` is the secret that requests must carry if they change something.
+
+    With Keystone, ``token`` is the user's token for a project; it identifies the caller. It was
+    made from ``root``, a token without a project. Keystone makes tokens for other projects from
+    ``root`` only. Without authentication, ``user``, ``project`` and ``roles`` identify the caller.
     """
 
     csrf: str = field(repr=False)
@@ -45,22 +47,22 @@ class Session:
 
     @property
     def is_choosing(self) -> bool:
-        """Whether there is no project yet: the session only permits to choose one."""
+        """Whether the user has not chosen a project yet; the session then permits only that."""
         return self.root is not None and self.token is None
 
     @property
     def tokens(self) -> list[str]:
-        """The tokens of Keystone, that with the project first."""
+        """The session's Keystone tokens; the one for a project is first."""
         return [token for token in (self.token, self.root) if token is not None]
 
 
 def new_secret() -> str:
-    """Return a secret against cross-site requests."""
+    """Return a new random secret that protects a session against cross-site requests."""
     return secrets.token_urlsafe(24)
 
 
 def encrypt(session: Session, fernet: MultiFernet, now: datetime) -> str:
-    """Return the value of the cookie; raises SessionTooLarge."""
+    """Return the session as the value of a cookie; raise SessionTooLarge if it is too long."""
     content = msgspec.json.encode(session)
     value = fernet.encrypt_at_time(content, int(now.timestamp())).decode()
     if len(value) > _MAX_BYTES:
@@ -74,7 +76,7 @@ def encrypt(session: Session, fernet: MultiFernet, now: datetime) -> str:
 
 
 def decrypt(value: str, fernet: MultiFernet) -> Session:
-    """Return the session in the value of a cookie, expired or not; raises UnreadableCookie."""
+    """Return the session in the value of a cookie, even if expired; raise UnreadableCookie."""
     try:
         content = fernet.decrypt(value.encode())
         return msgspec.json.decode(content, type=Session)
@@ -83,16 +85,16 @@ def decrypt(value: str, fernet: MultiFernet) -> Session:
 
 
 def is_secure(scheme: str, host: str) -> bool:
-    """Return whether the cookie is only for https: always, except on loopback over http.
+    """Return whether browsers may send the cookie over https only.
 
-    ``scheme`` is the scheme of the connection to this server. A proxy may speak https to the
-    browser and http to this server.
+    This is so except on loopback over http. ``scheme`` is the scheme of the connection to this
+    server; a proxy may speak https to the browser and http to this server.
     """
     return scheme == "https" or not names_this_machine(host)
 
 
 def name(scheme: str, host: str) -> str:
-    """Return the name of the cookie on this site."""
+    """Return the name of the cookie, which depends on whether it is for https only."""
     return f"{_PREFIX}{_NAME}" if is_secure(scheme, host) else _NAME
 
 
@@ -110,6 +112,6 @@ def header(value: str, scheme: str, host: str) -> str:
 
 
 def is_plain_http(origin: str) -> bool:
-    """Return whether a page of ``origin`` cannot keep the cookie: http, and not loopback."""
+    """Return whether browsers reject the cookie on pages of ``origin``: http, not on loopback."""
     parts = urlsplit(origin)
     return parts.scheme == "http" and not names_this_machine(parts.netloc)

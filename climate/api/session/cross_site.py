@@ -1,7 +1,9 @@
 """Decides whether a request may come from a page of another site (CSRF).
 
-Browsers send ``Origin`` with each request that is not GET or HEAD, and no page can forge it or send
-a header of its own to another site without that site's permission.
+Browsers send the header ``Origin`` with each request except GET and HEAD, and no page can forge it.
+Neither can a page add a header of its own to a request to another site without that site's
+permission.
+
 https://cheatsheetseries.owasp.org/cheatsheets/Cross-Site_Request_Forgery_Prevention_Cheat_Sheet.html
 """
 
@@ -18,7 +20,7 @@ READ_METHODS = {"GET", "HEAD"}
 
 
 def check_origin(environ: Mapping[str, Any]) -> None:
-    """Raise CrossSiteRequest unless a page of this site sent the request."""
+    """Raise CrossSiteRequest unless the headers show that a page of this site sent the request."""
     origin, host = environ.get("HTTP_ORIGIN", ""), environ.get("HTTP_HOST", "")
     if not _is_own(origin, host, environ["wsgi.url_scheme"]):
         raise CrossSiteRequest(
@@ -30,7 +32,10 @@ def check_origin(environ: Mapping[str, Any]) -> None:
 
 
 def check(environ: Mapping[str, Any], secret: str) -> None:
-    """Raise CrossSiteRequest if a request with the cookie may come from another site."""
+    """Raise CrossSiteRequest if a request with a session cookie may come from another site.
+
+    The request must carry ``secret``, the ``csrf`` of the session, in a header. GET and HEAD pass.
+    """
     if environ["REQUEST_METHOD"] in READ_METHODS:
         return
     check_origin(environ)
@@ -41,7 +46,7 @@ def check(environ: Mapping[str, Any], secret: str) -> None:
 
 
 def _is_own(origin: str, host: str, scheme: str) -> bool:
-    """Return whether ``origin`` has this host, and https if this connection has it."""
+    """Return whether ``origin`` has the host ``host``, and https if this connection has it."""
     try:
         parts = urlsplit(origin)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where users come from: the interface of a directory, and the one without authentication."""
+"""Where users who sign in come from: an interface, and its form without authentication."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ _DEFAULT_ROLES = ("member", "reader")
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A project that the user can choose; ``domain`` is the id of its domain."""
+    """A Keystone project that the user can choose; ``domain`` is the id of its domain."""
 
     id: str
     name: str
@@ -27,7 +27,10 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A new session, and who it is; without a caller, the user must choose one of the projects."""
+    """The result of a sign-in: a session, and the caller that it identifies.
+
+    If ``caller`` is None, the user must first choose one of ``projects``.
+    """
 
     session: Session
     caller: Caller | None
@@ -35,32 +38,38 @@ class Outcome:
 
 
 class Directory(Protocol):
-    """Signs users in. ``now`` is the arrival of the request, in UTC."""
+    """Interface of a source of users: signs users in and out.
+
+    ``now`` is a request's arrival, in UTC.
+    """
 
     def start(self, body: Mapping[str, Any], address: str, now: datetime) -> Outcome:
-        """Sign in with the body of a request from ``address``.
+        """Sign a user in with ``body``, the body of a request that came from ``address``.
 
         Raises InvalidInput, SignInFailed, TooManySignIns, Forbidden, IdentityUnavailable.
         """
 
     def change(self, session: Session, project_id: str, now: datetime) -> Outcome:
-        """Change the project; raises Forbidden, Unauthenticated, IdentityUnavailable and so on."""
+        """Return a session in another project.
+
+        Raises Conflict, Forbidden, Unauthenticated, IdentityUnavailable.
+        """
 
     def projects(self, session: Session) -> Sequence[Project]:
-        """Return the projects to which the session can change, if there is a list of them."""
+        """Return the projects to which the session can change; none if there is no list."""
 
     def end(self, session: Session) -> None:
-        """End the session, as far as possible."""
+        """End the session as far as possible, for instance by revoking its tokens."""
 
 
 def short_text(**kwargs: Any) -> fields.String:
-    """Return a field for 1 to 255 characters that are not all white space."""
+    """Return a field for a text of 1 to 255 characters, at least one of them visible."""
     rule = validate.Regexp(r"(?=.*\S).{1,255}\Z", error="This must have 1 to 255 characters.")
     return fields.String(validate=rule, **kwargs)
 
 
 class _Choice(Strict):
-    """Who a session without authentication acts as."""
+    """The body of a sign-in without authentication: the user, project and roles to act as."""
 
     user = short_text(required=True)
     project = short_text(required=True)
@@ -73,7 +82,7 @@ _CHOICE = _Choice()
 
 
 class UncheckedDirectory:
-    """Without authentication: each user states its name, its project and its roles."""
+    """The directory without authentication: each user states its name, project and roles."""
 
     def __init__(self, lifetime: timedelta) -> None:
         self._lifetime = lifetime
@@ -96,7 +105,7 @@ class UncheckedDirectory:
         return Outcome(changed, caller_of(changed))
 
     def projects(self, session: Session) -> Sequence[Project]:  # noqa: ARG002 - as in Directory
-        """Return none: the user can choose any project."""
+        """Return an empty list: the user can choose any project."""
         return ()
 
     def end(self, session: Session) -> None:
@@ -104,5 +113,5 @@ class UncheckedDirectory:
 
 
 def caller_of(session: Session) -> Caller:
-    """Return the caller of a session without authentication."""
+    """Return the caller that a session without authentication identifies."""
     return Caller(session.user, session.project, session.roles, expires_at=session.expires_at)

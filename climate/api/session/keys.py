@@ -1,6 +1,6 @@
 """Keys that encrypt session cookies. All API processes that serve a site need the same keys.
 
-Keys are Fernet keys (https://github.com/fernet/spec). The first one encrypts, all decrypt.
+They are Fernet keys (https://github.com/fernet/spec). The first key encrypts; each key decrypts.
 """
 
 import logging
@@ -25,18 +25,19 @@ _Stamp = tuple[int, int, int, int]
 
 
 class Keys(Protocol):
-    """The source of the keys."""
+    """Interface of a source of the keys for session cookies."""
 
     def fernet(self) -> MultiFernet:
-        """Return the current keys."""
+        """Return the current keys, as an object that encrypts and decrypts."""
 
 
 def for_config(conf: ConfigOpts) -> Keys | None:
-    """Return the keys that ``[console] session_key_file`` names; raises Misconfigured.
+    """Return the source of the keys that the configuration selects. Raises Misconfigured.
 
-    Without the file, the keys are beside an SQLite database, which only one machine uses. With
-    another database and no authentication, each process has a random key. None: nobody can sign
-    in, because several processes that check passwords must have the same keys.
+    - With ``[console] session_key_file``: that file.
+    - Otherwise with SQLite, which only one machine uses: a file beside the database.
+    - Otherwise without authentication: a random key in each process.
+    - Otherwise None, and nobody can sign in: processes that check passwords must share keys.
     """
     if conf.console.session_key_file:
         keys = KeyFile(Path(conf.console.session_key_file))
@@ -56,7 +57,7 @@ def _is_of_one_machine(url: sa.URL) -> bool:
 
 
 class RandomKey:
-    """A key that ends with the process."""
+    """A random key that exists only in this process, until it ends."""
 
     def __init__(self) -> None:
         self._fernet = MultiFernet([Fernet(Fernet.generate_key())])
@@ -67,7 +68,10 @@ class RandomKey:
 
 
 class KeyFile:
-    """A file with a key per line. A changed file is read again, so keys rotate without restart."""
+    """A file with one key per line.
+
+    If it changes, it is read again: keys rotate without restart.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -75,7 +79,7 @@ class KeyFile:
         self._fernet: MultiFernet | None = None
 
     def load(self) -> MultiFernet:
-        """Read the file; raises Misconfigured, with a message that shows no key."""
+        """Read the file. Raises Misconfigured, with a message that shows no key."""
         try:
             stamp, text = _stamp(self._path), self._path.read_text(encoding="ascii")
             mode = self._path.stat().st_mode
@@ -89,7 +93,7 @@ class KeyFile:
         return fernet
 
     def fernet(self) -> MultiFernet:
-        """Return the current keys: the last ones that could be read."""
+        """Return the keys in the file; if it cannot be read now, those read before."""
         if self._fernet is None:
             return self.load()
         try:
@@ -101,10 +105,10 @@ class KeyFile:
 
 
 class CreatedKeyFile(KeyFile):
-    """A key file that the first process creates when a session needs it."""
+    """A key file that the first process creates that needs it."""
 
     def load(self) -> MultiFernet:
-        """Read the file, and create it if it is absent; raises Misconfigured."""
+        """Read the file; if it is absent, create it first. Raises Misconfigured."""
         try:
             self._create()
         except OSError as error:
@@ -112,7 +116,7 @@ class CreatedKeyFile(KeyFile):
         return super().load()
 
     def _create(self) -> None:
-        """Create the file with its content at once, so that no process reads a part of it."""
+        """Create the file and its content in one step, so that no process reads a part of it."""
         if self._path.exists():
             return
         draft = self._path.with_name(f"{self._path.name}.{secrets.token_hex(8)}")
@@ -128,9 +132,10 @@ class CreatedKeyFile(KeyFile):
 
 
 def parse(text: str, name: str) -> MultiFernet:
-    """Return the keys in the lines of ``text``; raises Misconfigured, which names the line.
+    """Return the keys in ``text``, one per line; ``name`` is the name of the file.
 
-    Empty lines and lines that begin with ``#`` are comments.
+    Empty lines and lines that begin with ``#`` are ignored. Raises Misconfigured with the number of
+    the malformed line.
     """
     lines = [(n, line.strip()) for n, line in enumerate(text.splitlines(), 1)]
     found: Sequence[tuple[int, str]] = [(n, line) for n, line in lines if line and line[0] != "#"]

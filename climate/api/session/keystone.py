@@ -1,7 +1,7 @@
 """Requests to Keystone for sessions: get a token, list the projects, revoke the token.
 
-The address and the TLS options are those of ``[keystone_authtoken]``. No password is stored or
-logged: keystoneauth does not log the requests for tokens.
+The address and the TLS options are those of ``[keystone_authtoken]``. Passwords are neither stored
+nor logged: keystoneauth does not log the requests for tokens.
 """
 
 import logging
@@ -36,7 +36,7 @@ _INVALID = "The token of your session is not valid any more"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, who it identifies, and when it expires (UTC)."""
+    """A Keystone token, the user and project that it identifies, and when it expires (UTC)."""
 
     text: str = field(repr=False)
     expires_at: datetime
@@ -48,10 +48,10 @@ class Token:
 
 
 class Keystone:
-    """A client of Keystone. It can be shared by threads."""
+    """A client of Keystone. Several threads can use it at the same time."""
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Read the options; keystonemiddleware has registered them."""
+        """Read the options in ``[keystone_authtoken]``, which keystonemiddleware has registered."""
         options = conf[TOKEN_CHECKER]
         url = conf[options.auth_section or TOKEN_CHECKER].auth_url.rstrip("/")
         self._url = url if url.endswith(_V3) else f"{url}{_V3}"
@@ -61,9 +61,10 @@ class Keystone:
         self._certificate = (options.certfile, options.keyfile) if both else options.certfile
 
     def by_password(self, user: str, domain: str | None, password: str) -> Token:
-        """Return a token without a project; raises SignInFailed, IdentityUnavailable.
+        """Return a token without a project for a user with a password.
 
-        Without a domain, the user is in Keystone's default domain.
+        If ``domain`` is None, the user is in Keystone's default domain. Raises SignInFailed,
+        IdentityUnavailable.
         """
         return self._token(
             v3.Password(
@@ -77,7 +78,10 @@ class Keystone:
         )
 
     def by_credential(self, id_: str, secret: str) -> Token:
-        """Return a token of an application credential; raises SignInFailed, IdentityUnavailable."""
+        """Return a token for an application credential, which belongs to one project.
+
+        Raises SignInFailed, IdentityUnavailable.
+        """
         return self._token(
             v3.ApplicationCredential(
                 self._url, application_credential_id=id_, application_credential_secret=secret
@@ -85,16 +89,17 @@ class Keystone:
         )
 
     def by_token(self, token: str, project_id: str) -> Token:
-        """Return a token for a project from one without a project. It ends when that one ends.
+        """Return a token for a project, made from ``token``, which has no project.
 
-        Newer releases of Keystone make tokens only from tokens without a project, and revoke the
-        former together with the latter.
+        Newer releases of Keystone make tokens from tokens without a project only. The new token
+        expires with ``token``, and Keystone revokes both together.
+
         Raises SignInFailed, IdentityUnavailable.
         """
         return self._token(v3.Token(self._url, token, project_id=project_id))
 
     def projects(self, token: str) -> Sequence[Project]:
-        """Return the projects in which the user has a role, by name.
+        """Return the projects in which the user of the token has a role, sorted by name.
 
         Raises Unauthenticated, IdentityUnavailable.
         """
@@ -112,7 +117,10 @@ class Keystone:
         return sorted(found, key=lambda project: (project.name, project.id))
 
     def revoke(self, token: str) -> None:
-        """Revoke a token; raises Unauthenticated if it is not valid, IdentityUnavailable."""
+        """Revoke a token.
+
+        Raises Unauthenticated if it is not valid any more, IdentityUnavailable.
+        """
         headers = {"X-Auth-Token": token, "X-Subject-Token": token}
         with (
             self._session() as session,
@@ -127,7 +135,7 @@ class Keystone:
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
-        """Yield a session of its own, so that users share neither connections nor cookies."""
+        """Yield a new HTTP session, so that users share neither connections nor cookies."""
         session = Session(
             verify=self._verify,
             cert=self._certificate,
@@ -142,7 +150,7 @@ class Keystone:
 
 
 def _read(access: AccessInfoV3) -> Token:
-    """Raise ValueError if Keystone's answer lacks a part of each token."""
+    """Return the token in Keystone's answer; raise ValueError if a part is missing."""
     if not (access.auth_token and access.expires and access.user_id):
         raise ValueError("incomplete token")
     return Token(
@@ -158,7 +166,11 @@ def _read(access: AccessInfoV3) -> Token:
 
 @contextmanager
 def _errors(rejected: Exception) -> Iterator[None]:
-    """Raise ``rejected`` if Keystone rejects a request, and IdentityUnavailable if it fails."""
+    """Translate Keystone's errors in the block.
+
+    If Keystone rejects the request, raise ``rejected``. If it does not answer, or not usably, raise
+    IdentityUnavailable.
+    """
     try:
         yield
     except (AuthorizationFailure, MissingAuthMethods):

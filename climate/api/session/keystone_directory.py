@@ -40,7 +40,7 @@ def _secret() -> fields.String:
 
 
 class _Password(Strict):
-    """A user with a password, and optionally the id of the project."""
+    """The body of a sign-in with a password; ``project`` is an optional project id."""
 
     user = short_text(required=True)
     password = _secret()
@@ -49,7 +49,7 @@ class _Password(Strict):
 
 
 class _Credential(Strict):
-    """An application credential."""
+    """The body of a sign-in with an application credential of Keystone."""
 
     application_credential_id = short_text(required=True)
     application_credential_secret = _secret()
@@ -59,7 +59,7 @@ _PASSWORD, _CREDENTIALS = _Password(), _Credential()
 
 
 class KeystoneDirectory:
-    """The users of Keystone. A session has tokens of the user, and no password."""
+    """The users of Keystone. Their sessions contain Keystone tokens, and no password."""
 
     def __init__(
         self,
@@ -68,14 +68,14 @@ class KeystoneDirectory:
         lifetime: timedelta,
         elapsed: Callable[[], float],
     ) -> None:
-        """``elapsed`` is a monotonic clock, in seconds."""
+        """Create the directory; ``elapsed`` returns the seconds of a monotonic clock."""
         self._keystone, self._attempts = keystone, attempts
         self._lifetime, self._elapsed = lifetime, elapsed
         self._lists: OrderedDict[bytes, tuple[float, Sequence[Project]]] = OrderedDict()
         self._lock = threading.Lock()
 
     def start(self, body: Mapping[str, Any], address: str, now: datetime) -> Outcome:
-        """Get a token from Keystone."""
+        """Sign a user in: get a token from Keystone, if the limit of failed sign-ins permits."""
         if _CREDENTIAL in body:
             data = validation.load(_CREDENTIALS, body)
             name = f"credential {data[_CREDENTIAL]}"
@@ -91,7 +91,7 @@ class KeystoneDirectory:
             raise
 
     def change(self, session: Session, project_id: str, now: datetime) -> Outcome:
-        """Get a token for the project, and revoke that for the previous project."""
+        """Get a token for the new project, and revoke the token for the previous one."""
         if session.root is None:
             raise Conflict("An application credential belongs to one project: sign in with another")
         if project_id not in {project.id for project in self._keystone.projects(session.root)}:
@@ -105,7 +105,10 @@ class KeystoneDirectory:
         return self._outcome(token, session.root, now)
 
     def projects(self, session: Session) -> Sequence[Project]:
-        """Return the projects in which the user has a role; none if it cannot change."""
+        """Return the projects in which the user has a role, as of at most a minute ago.
+
+        If the session cannot change its project, as with an application credential, return none.
+        """
         if session.root is None:
             return ()
         key, present = hashlib.sha256(session.root.encode()).digest(), self._elapsed()
@@ -122,7 +125,10 @@ class KeystoneDirectory:
         return found
 
     def end(self, session: Session) -> None:
-        """Revoke the tokens. If Keystone does not answer, they live until they expire."""
+        """Revoke the session's tokens.
+
+        If Keystone does not answer, they stay valid until they expire.
+        """
         for text in session.tokens:
             self._revoke(text)
 
@@ -138,7 +144,11 @@ class KeystoneDirectory:
             raise
 
     def _in_project(self, root: Token, project_id: str | None, now: datetime) -> Outcome:
-        """Go on to the project; without one, to the only project of the user, or to a choice."""
+        """Return a session in the project ``project_id``, with a token made from ``root``.
+
+        If ``project_id`` is None and the user has one project, take that. If the user has several,
+        return a session in which the user must first choose one.
+        """
         if project_id is None:
             projects = self._keystone.projects(root.text)
             if not projects:

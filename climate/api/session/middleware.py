@@ -1,7 +1,7 @@
-"""Reads the session cookie of a request, before the token is checked and the request routed.
+"""Reads the session cookie of a request, before the token is checked and the request is routed.
 
-The cookie counts only on routes that need an identity, and only without a token header. So clients
-with tokens never notice a cookie.
+The cookie counts only on routes that need an identity, and only if the request has no token header.
+So it never affects clients that send tokens.
 """
 
 import re
@@ -38,7 +38,10 @@ _CHOOSE = "Your session has no project yet: choose one in the console"
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """What all requests with sessions share. Without ``keys``, nobody can sign in."""
+    """The objects that all requests with sessions share.
+
+    If ``keys`` is None, nobody can sign in.
+    """
 
     authentication: Literal["none", "keystone"]
     keys: Keys | None
@@ -48,7 +51,7 @@ class Sessions:
 
     @property
     def token_headers(self) -> tuple[str, ...]:
-        """The keys in the WSGI environment of the headers that take precedence of the cookie."""
+        """The WSGI names of the token headers. If a request has one, its cookie is ignored."""
         if self.authentication == "none":
             return ("HTTP_X_AUTH_TOKEN",)
         return ("HTTP_X_AUTH_TOKEN", "HTTP_X_STORAGE_TOKEN")  # keystonemiddleware reads both
@@ -57,9 +60,10 @@ class Sessions:
 def install(
     app: Flask, conf: ConfigOpts, clock: Clock, identify: Identify, open_paths: Collection[str]
 ) -> Identify:
-    """Make ``app`` accept session cookies; ``open_paths`` are the routes without identity.
+    """Make ``app`` accept session cookies; return the function that identifies the caller.
 
-    Returns the function that identifies the caller of a request. Raises Misconfigured.
+    ``identify`` identifies callers without a session. ``open_paths`` are the routes that need no
+    identity. Raises Misconfigured.
     """
     sessions = Sessions(
         "none" if conf.api.auth_strategy == "noauth" else "keystone",
@@ -88,17 +92,17 @@ def _reach_check(conf: ConfigOpts) -> Callable[[Request], None]:
 
 
 def current_sessions() -> Sessions:
-    """Return what ``install`` made for this application."""
+    """Return the ``Sessions`` that ``install`` has created for the current application."""
     return cast("Sessions", current_app.extensions[_EXTENSION])
 
 
 def current_session() -> Session | None:
-    """Return the session of the cookie of this request, None without one that can be read."""
+    """Return the session in the cookie of the current request, or None."""
     return request.environ.get(_SESSION)
 
 
 def has_unreadable_cookie() -> bool:
-    """Return whether this request has a cookie that is no session, or an expired one."""
+    """Return whether the current request has a cookie that is expired or not a session."""
     return SESSION_ERROR in request.environ
 
 
@@ -120,7 +124,7 @@ def _by_session_or(identify: Identify) -> Identify:
 
 
 class _Middleware:
-    """Stores the session of a request, or the error in its cookie, in the WSGI environment."""
+    """Stores the session of a request in the WSGI environment, or the error in its cookie."""
 
     def __init__(
         self, app: Callable[..., Any], sessions: Sessions, open_path: re.Pattern[str]

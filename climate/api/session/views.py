@@ -1,4 +1,4 @@
-"""``/console/session``: sign in, choose a project, sign out."""
+"""The routes of ``/console/session``: sign in, choose a project, sign out."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -34,7 +34,7 @@ from climate.core.errors import (
 
 
 class _Change(Strict):
-    """The project to which a session changes: its id."""
+    """The body of a change of project: the id of the new project."""
 
     project = short_text(required=True)
 
@@ -43,7 +43,7 @@ _CHANGE = _Change()
 
 
 def show(api: Api) -> Answer:
-    """Return who is signed in, or how to sign in."""
+    """Return who is signed in. If nobody is, return how to sign in."""
     sessions = current_sessions()
     sessions.check_reach(request)
     validation.no_query()
@@ -61,7 +61,7 @@ def show(api: Api) -> Answer:
 
 
 def create(api: Api) -> Answer:
-    """Sign in; the answer is that of ``show``."""
+    """Sign in. The body of the answer is that of ``show``."""
     sessions = _for_change()
     if cookie.is_plain_http(request.headers["Origin"]):
         raise Forbidden("Sign in over https: browsers keep no session of this site over http")
@@ -71,7 +71,7 @@ def create(api: Api) -> Answer:
 
 
 def update(api: Api) -> Answer:
-    """Change the project; the answer is that of ``show``."""
+    """Change the project of the session. The body of the answer is that of ``show``."""
     sessions = _for_change()
     session = current_session()
     if session is None:
@@ -82,7 +82,7 @@ def update(api: Api) -> Answer:
 
 
 def delete(_api: Api) -> Answer:
-    """Sign out; without a session, do nothing."""
+    """Sign out. Without a session, do nothing."""
     sessions = _for_change()
     validation.no_query()
     session = current_session()
@@ -93,7 +93,10 @@ def delete(_api: Api) -> Answer:
 
 
 def _for_change() -> Sessions:
-    """Return what requests share; raises CrossSiteRequest, ForeignOrigin, Forbidden."""
+    """Check that a request may change a session; return what all requests share.
+
+    Raises CrossSiteRequest, ForeignOrigin, Forbidden.
+    """
     sessions = current_sessions()
     cross_site.check_origin(request.environ)
     sessions.check_reach(request)
@@ -109,7 +112,10 @@ def _keys(sessions: Sessions) -> Keys:
 
 
 def _begin(api: Api, sessions: Sessions, outcome: Outcome) -> Answer:
-    """Answer with the cookie of a new session. A session that is too large ends at once."""
+    """Answer a sign-in with the cookie of the new session.
+
+    If the session is too large for a cookie, end it and raise SessionTooLarge.
+    """
     session = outcome.session
     try:
         value = cookie.encrypt(session, _keys(sessions).fernet(), _now())
@@ -124,7 +130,7 @@ def _begin(api: Api, sessions: Sessions, outcome: Outcome) -> Answer:
 
 
 def _known_projects(sessions: Sessions, session: Session) -> Sequence[Project]:
-    """Return the projects to change to; none while Keystone does not answer."""
+    """Return the projects to which the user can change; none if Keystone does not answer."""
     try:
         return sessions.directory.projects(session)
     except (IdentityUnavailable, Unauthenticated):
@@ -170,7 +176,7 @@ def _cookie(value: str) -> dict[str, str]:
 
 
 def _now() -> datetime:
-    """Return the arrival of the request, in UTC."""
+    """Return when the request arrived, in UTC."""
     return cast("datetime", request.environ[ARRIVED_AT])
 
 

@@ -1,4 +1,4 @@
-"""``/v1/floatingips``: reservable addresses."""
+"""The routes of ``/v1/floatingips``: reservable floating IP addresses."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""``/v1/os-hosts``: hosts, their extra capabilities, and their allocations."""
+"""The routes of ``/v1/os-hosts``: hosts, their extra capabilities, and their allocations."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ _FALSE = {"", "0", "false", "no", "off", "none", "null"}
 
 
 def index(call: Call) -> tuple[Any, int]:
-    """List the hosts: all of them without ``limit``."""
+    """List the hosts. Without the parameter ``limit``, list all of them."""
     page = NUMBERED_PAGE.load(request.args.to_dict())
     found = resources.find_all(call.runtime, HOST, page["limit"], page["marker"])
     return {"hosts": [_body(host) for host in found]}, 200
@@ -44,7 +44,7 @@ def show(call: Call, host_id: str) -> tuple[Any, int]:
 
 
 def update(call: Call, host_id: str) -> tuple[Any, int]:
-    """Add or change extra capabilities."""
+    """Add or change extra capabilities of a host: properties that an operator sets."""
     data = call.body()
     if not data:
         raise InvalidInput("No data to update")
@@ -62,7 +62,7 @@ def delete(call: Call, host_id: str) -> tuple[Any, int]:
 
 
 def allocations(call: Call) -> tuple[Any, int]:
-    """List all hosts with their allocations, also hosts without allocations."""
+    """List all hosts with their allocations, including hosts without allocations."""
     by_host = _find_allocations(call)
     return {"allocations": [_allocations(*item) for item in by_host.items()]}, 200
 
@@ -74,9 +74,9 @@ def allocation(call: Call, host_id: str) -> tuple[Any, int]:
 
 
 def properties(call: Call) -> tuple[Any, int]:
-    """List extra capabilities.
+    """List extra capabilities: the properties of hosts that operators have set.
 
-    Private capabilities are listed only with ``all``, and only to callers that may hide them.
+    Private ones are listed only with the parameter ``all``, and only if the caller may hide them.
     """
     extra, values = hosts.find_properties(call.runtime)
     with_private = _flag("all") and call.may("oshosts:update_resource_properties")
@@ -91,7 +91,7 @@ def properties(call: Call) -> tuple[Any, int]:
 
 
 def update_property(call: Call, name: str) -> tuple[Any, int]:
-    """Hide or show an extra capability."""
+    """Make an extra capability of hosts private or public."""
     private = PropertyUpdate().load(call.body())["private"]
     prop = hosts.set_property_private(call.runtime, name, private=private)
     body = {

@@ -1,4 +1,4 @@
-"""``/v1/leases`` and ``/v1/plugins``."""
+"""The routes of ``/v1/leases`` and ``/v1/plugins``."""
 
 from datetime import datetime
 from functools import cache
@@ -29,9 +29,12 @@ from climate.manager.leases.update import update_lease
 
 
 def index(call: Call) -> tuple[Any, int]:
-    """List the leases of the caller's project; an admin gets those of all projects.
+    """List the leases of the caller's project.
 
-    The list is complete without ``limit``, as Blazar's clients know no pages.
+    If the caller is an admin, list those of all projects.
+
+    Without the parameter ``limit``, the list is complete, because Blazar's clients request no
+    pages.
     """
     project_id = None if call.may("leases:get_all") else call.caller.project_id
     page = PAGE.load(request.args.to_dict())
@@ -82,7 +85,7 @@ def update(call: Call, lease_id: str) -> tuple[Any, int]:
 
 
 def delete(call: Call, lease_id: str) -> tuple[Any, int]:
-    """Delete a lease. If the lease has started, a manager ends it first."""
+    """Delete a lease. If it has started, a manager ends it first."""
     call.require("leases:delete", _visible(call, lease_id).project_id)
     delete_lease(call.runtime, lease_id, call.api.conf.api.delete_wait)
     return None, 204
@@ -94,13 +97,13 @@ def plugins(call: Call) -> tuple[Any, int]:
 
 
 def _visible(call: Call, lease_id: str) -> Lease:
-    """Return the lease; raises NotFound also if the caller may not see it."""
+    """Return the lease. Raises NotFound if it does not exist or the caller may not see it."""
     absent = f"Object with {{'lease_id': '{lease_id}'}} not found"
     return call.visible(get_lease, lease_id, "leases:get", absent)
 
 
 def _moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
-    """Return ``date``; for ``now``, the minute in which the request arrived."""
+    """Return ``date``; if it is ``now``, return the minute in which the request arrived."""
     return minute_of(call.asked_at) if date == NOW else date
 
 
@@ -117,12 +120,15 @@ def _reservation_change(body: dict[str, Any], number: int) -> ReservationChange:
 
 @cache
 def _instance(schema: type[Schema]) -> Schema:
-    """Return the schema's instance, cached because creating it takes longer than using it."""
+    """Return an instance of the schema, from a cache: creating one takes longer than using it."""
     return schema()
 
 
 def _load(schema: Schema, body: dict[str, Any], number: int) -> Any:  # noqa: ANN401
-    """Validate a reservation; an error names its index ``number`` unless it is the first."""
+    """Validate a reservation of a request; ``number`` is its index in the list.
+
+    The error for any reservation but the first names the index. Raises ValidationError.
+    """
     try:
         return schema.load(body)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The microversion header of v1. The only version is 1.0."""
+"""The microversion header of v1. The only microversion is 1.0."""
 
 import re
 
@@ -12,9 +12,10 @@ _VERSION = "1.0"
 
 
 def check(header: str | None) -> None:
-    """Raise UnsupportedVersion (406) for another version, InvalidVersion (400) for a malformed one.
+    """Check the microversion that a request asks for.
 
-    An absent header, and parts of the header for other services, are ignored.
+    Raises UnsupportedVersion (status 406) if it is not 1.0, and InvalidVersion (400) if it is
+    malformed. Ignores an absent header, and parts of the header for other services.
     """
     for part in (header or "").split(","):
         service, _, version = part.strip().partition(" ")
@@ -34,13 +35,13 @@ def _check_version(version: str) -> None:
 
 
 class InvalidVersion(UnsupportedVersion):
-    """The header names the service ``reservation`` without a valid version."""
+    """Raised if the header names the service ``reservation`` with a malformed version."""
 
     code = "invalid_version"
     status = 400
 
 
 def add_headers(response: Response) -> None:
-    """Add the headers that name the microversion of the response."""
+    """Add the headers to the response that name its microversion."""
     response.headers[HEADER] = f"{_SERVICE} {_VERSION}"
     response.headers["Vary"] = HEADER

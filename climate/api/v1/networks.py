@@ -1,4 +1,4 @@
-"""``/v1/networks``: reservable network segments."""
+"""The routes of ``/v1/networks``: reservable network segments."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Schemas of v1 requests. They ignore unknown keys, because v1 clients rely on it."""
+"""Schemas of v1 requests. They ignore unknown keys, because v1 clients rely on that."""
 
 import re
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ _RESERVED_KINDS = {START, END, UPDATE, f"{BEFORE_END}.stop", RELEASE, TELL_END, 
 
 
 class Date(fields.Field[Any]):
-    """A UTC date to the minute; if allowed also the word ``now``, which stays text."""
+    """A field for a UTC date to the minute. If ``now`` is set, it also accepts the word ``now``."""
 
     def __init__(self, *, now: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -44,10 +44,10 @@ class Date(fields.Field[Any]):
 
 
 class OptionalDate(Date):
-    """A date that may also be null or empty, which means the same as absent."""
+    """A field for a date that may be null or empty, which means the same as an absent key."""
 
     def deserialize(self, value: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        """Load null and the empty text as None."""
+        """Load null and the empty text as None, and anything else as a date."""
         return None if value in _EMPTY else super().deserialize(value, *args, **kwargs)
 
 
@@ -57,7 +57,7 @@ class _Lenient(Schema):
 
 
 def check_event_kind(kind: str) -> None:
-    """Raise ValidationError unless users may create events of this kind."""
+    """Raise ValidationError if ``kind`` is malformed, or only climate creates such events."""
     if not _KIND.fullmatch(kind):
         raise ValidationError(
             "1 to 64 lower case letters, digits, _ and . only, the first of them a letter"
@@ -67,7 +67,7 @@ def check_event_kind(kind: str) -> None:
 
 
 class EventSchema(_Lenient):
-    """A custom event. The command line sends its date as ``event_date``, Heat as ``time``."""
+    """A custom event. Its date is in ``event_date`` (command line) or in ``time`` (Heat)."""
 
     event_type = fields.String(required=True, validate=check_event_kind)
     event_date = OptionalDate(now=False, load_default=None)
@@ -82,7 +82,7 @@ class EventSchema(_Lenient):
 
 
 class LeaseCreate(_Lenient):
-    """A request to create a lease. The plug-in of its type validates each reservation."""
+    """A request to create a lease. The plug-in of its type then validates each reservation."""
 
     start_date = Date(required=True)
     name = fields.String(required=True, validate=validate.Length(1, 80))
@@ -93,7 +93,7 @@ class LeaseCreate(_Lenient):
 
 
 class LeaseUpdate(_Lenient):
-    """A change of a lease. Absent keys keep their values."""
+    """A change of a lease. What the request leaves out does not change."""
 
     name = fields.String(validate=validate.Length(1, 80))
     start_date = OptionalDate(load_default=None)
@@ -107,39 +107,39 @@ class _Limit(_Lenient):
 
 
 class PageQuery(_Limit):
-    """A page of a list: at most ``limit`` items that follow the item with the id ``marker``."""
+    """The query of a page: at most ``limit`` items that follow the item with the id ``marker``."""
 
     marker = fields.String(load_default=None)
 
 
 class NumberedPageQuery(_Limit):
-    """A page of a list whose ids are numbers."""
+    """The query of a page in a list whose ids are numbers."""
 
     marker = fields.Integer(load_default=0, validate=validate.Range(0, 2**63 - 1))
 
 
 class ReservationType(_Lenient):
-    """The resource type of a reservation, which decides the schema of its other keys."""
+    """The resource type of a reservation. It determines the schema of its other keys."""
 
     resource_type = fields.String(required=True, validate=validate.Length(1, 64))
 
 
 class ReservationId(_Lenient):
-    """The id of a reservation that an update of a lease changes."""
+    """The id of the reservation that an update of a lease changes."""
 
     id = fields.String(required=True)
     resource_type = fields.String(load_default=None, allow_none=True)
 
 
 class FloatingipCreate(_Lenient):
-    """An address to make reservable."""
+    """The floating IP address that an operator makes reservable."""
 
     floating_network_id = fields.String(required=True, validate=_ID)
     floating_ip_address = fields.String(required=True, validate=_ID)
 
 
 class NetworkCreate(_Lenient):
-    """A segment to make reservable. Other keys are extra capabilities."""
+    """The network segment that an operator makes reservable. Other keys are extra capabilities."""
 
     network_type = fields.String(required=True, validate=_SEGMENT)
     physical_network = fields.String(load_default="", allow_none=True, validate=_SEGMENT)
@@ -147,7 +147,7 @@ class NetworkCreate(_Lenient):
 
 
 class PropertyUpdate(_Lenient):
-    """A change of a property's visibility: listings leave out private properties."""
+    """Whether a property is private: listings leave out private properties."""
 
     private = fields.Boolean(required=True, truthy={True}, falsy={False})
 
@@ -158,10 +158,10 @@ PAGE, NUMBERED_PAGE = PageQuery(), NumberedPageQuery()
 
 
 def capabilities(data: dict[str, Any]) -> dict[str, str]:
-    """Return extra capabilities with their values as text.
+    """Return the extra capabilities in ``data``, properties that an operator sets, as texts.
 
-    Raises InvalidInput for too many keys, an empty or too long key, a value that is no text, number
-    or boolean, or a too long value.
+    Raises InvalidInput if there are too many keys, if a key is empty or too long, or if a value is
+    too long or no text, number or boolean.
     """
     if len(data) > _MAX_CAPABILITIES:
         raise InvalidInput(f"More than {_MAX_CAPABILITIES} extra capabilities in one request")
@@ -181,7 +181,7 @@ def capabilities(data: dict[str, Any]) -> dict[str, str]:
 
 
 def number(noun: str, text: str) -> int:
-    """Return ``text``, an id in the path, as a number; raises NotFound if it is none."""
+    """Return ``text``, a resource id in the path, as a number. Raises NotFound if it is none."""
     if text.isascii() and text.isdecimal() and len(text) < len(str(2**63)):
         return int(text)
     raise NotFound(f"Object with {{'{noun}_id': '{text}'}} not found")

@@ -1,4 +1,4 @@
-"""``/v2/me``: the caller, what the policy allows, and what this service offers."""
+"""The route of ``/v2/me``: who the caller is, what it may do, and what this service offers."""
 
 from typing import Any
 
@@ -21,10 +21,11 @@ class Party(Schema):
 
 
 class Me(Schema):
-    """The caller; ``allowed`` has each policy rule, judged for objects of the caller's project.
+    """The caller, what it may do, and what this service offers.
 
-    ``expires_at`` is when the token or the session ends, null: never. ``cleaning_time`` is in
-    seconds.
+    ``allowed`` maps each policy rule to whether it allows the caller to act on objects of its own
+    project. ``expires_at`` is when the token or the session ends (null: never). ``cleaning_time``,
+    in seconds, is how long a resource stays booked after a lease.
     """
 
     user = fields.Nested(Party)
@@ -49,7 +50,7 @@ def show(call: Call) -> Answer:
 
 
 def body(call: Call) -> dict[str, Any]:
-    """Return the body of ``show``."""
+    """Return the body that ``show`` answers with."""
     caller, settings, conf = call.caller, call.runtime.settings, call.api.conf
     answer = {
         "user": {"id": caller.user_id, "name": caller.user_name or caller.user_id},

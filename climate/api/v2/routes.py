@@ -1,4 +1,4 @@
-"""The route table of v2. climate serves these routes and documents them from the same rows."""
+"""The table of all v2 routes. The OpenAPI document is generated from the same rows."""
 
 from datetime import date
 from functools import lru_cache

@@ -22,16 +22,14 @@ from climate.plugins.base import (
     DiscoveredResource,
     Drift,
     ExpectedState,
-    Expression,
     RequestSchema,
     ResourcePlugin,
     Turn,
-    WholeNumber,
     run_all,
-    titled,
 )
 from climate.plugins.hosts.audit import AuditedCloud, find_drifts
 from climate.plugins.loader import load_cloud
+from climate.plugins.request_fields import Expression, WholeNumber, titled
 
 # Limits one request: climate locks, stores and reports each host separately.
 MAX_HOSTS = 10_000

@@ -21,20 +21,18 @@ from climate.plugins.base import (
     DiscoveredResource,
     Drift,
     ExpectedState,
-    Expression,
     Requester,
     RequestSchema,
     ResourcePlugin,
     Turn,
-    WholeNumber,
     run_all,
-    titled,
 )
 from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.instances.audit import find_drifts
 from climate.plugins.instances.cloud import Boot, InstanceCloud, Size
 from climate.plugins.instances.server_schema import SNAPSHOT, LifeCycleSchema
 from climate.plugins.loader import load_cloud
+from climate.plugins.request_fields import Expression, WholeNumber, titled
 
 # Limits one request: climate chooses a host for each instance separately.
 MAX_INSTANCES = 10_000

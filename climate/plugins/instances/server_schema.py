@@ -18,7 +18,8 @@ from marshmallow import (
     validates_schema,
 )
 
-from climate.plugins.base import CREATE, DELETE, NOTHING, DefaultingSchema, titled
+from climate.plugins.base import CREATE, DELETE, NOTHING, DefaultingSchema
+from climate.plugins.request_fields import titled
 
 SNAPSHOT = "snapshot"
 # Limits the start of a reservation: each server requires a request to Nova. Users can boot more

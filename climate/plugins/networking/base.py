@@ -27,8 +27,8 @@ from climate.plugins.base import (
     HeldReservation,
     ResourcePlugin,
     run_all,
-    titled,
 )
+from climate.plugins.request_fields import titled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,8 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, post_load, validate, validates_schema
 
-from climate.plugins.base import CREATE, DELETE, KEEP, NOTHING, RequestSchema, titled
+from climate.plugins.base import CREATE, DELETE, KEEP, NOTHING, RequestSchema
+from climate.plugins.request_fields import titled
 from climate.plugins.stacks.document import InvalidTemplate, parse_environment, parse_template
 from climate.plugins.stacks.template import Source
 

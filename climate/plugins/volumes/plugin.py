@@ -27,15 +27,13 @@ from climate.plugins.base import (
     DiscoveredResource,
     Drift,
     ExpectedState,
-    Expression,
     Requester,
     RequestSchema,
     ResourcePlugin,
     Turn,
-    WholeNumber,
-    titled,
 )
 from climate.plugins.loader import load_cloud
+from climate.plugins.request_fields import Expression, WholeNumber, titled
 from climate.plugins.volumes import lifecycle
 from climate.plugins.volumes.audit import find_drifts
 from climate.plugins.volumes.cloud import (

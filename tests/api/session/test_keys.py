@@ -33,6 +33,7 @@ def path(tmp_path: Path) -> Path:
         ("\n" + "ä" * 44, "line 2"),
         ("secret", "line 1"),
     ],
+    ids=["empty", "comment", "short", "not-ascii", "not-a-key"],
 )
 def test_an_error_names_the_line_and_not_the_key(text: str, message: str) -> None:
     with pytest.raises(Misconfigured, match=message) as caught:

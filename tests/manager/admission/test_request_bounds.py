@@ -11,7 +11,7 @@ from climate.core.matching.query import both, written
 from climate.manager.admission import availability, requirements
 from climate.manager.admission.availability import MAX_REQUIREMENTS
 from climate.manager.leases.reservation_changes import MAX_RESERVATIONS
-from climate.plugins.base import MAX_EXPRESSION
+from climate.plugins.request_fields import MAX_EXPRESSION
 from tests.support.service import Story, host_reservation, hosts
 
 END = "2030-01-16T12:00:00Z"

@@ -1,1 +1,1 @@
-"""Availability, and the search for windows, in the v2 API."""
+"""Availability, the calendar, and the search for windows that fit a request, in the v2 API."""

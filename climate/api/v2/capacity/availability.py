@@ -1,4 +1,4 @@
-"""``/v2/availability``: free capacity, without lease owners."""
+"""The routes of ``/v2/availability``: free capacity over time, without naming any lease."""
 
 import json
 from datetime import timedelta
@@ -20,7 +20,7 @@ _MAX_STEPS = 10_000
 
 
 def show(call: Call) -> Answer:
-    """Show how many units are free at each moment of a window."""
+    """Show how many units, such as hosts, are free at each moment of a window."""
     query = validation.query(capacity_schemas.AVAILABILITY_QUERY)
     request = _request(call, query["resource_type"], query.get("params"))
     span = Window(reservations.moment(call, query.get("start", NOW)), query["end"])
@@ -41,7 +41,7 @@ def show(call: Call) -> Answer:
 
 
 def search(call: Call) -> Answer:
-    """Find windows in which climate would admit all the reservations."""
+    """Find windows in which climate would admit a lease with all the given reservations."""
     data = validation.load(capacity_schemas.WINDOW_SEARCH, validation.body(call))
     windows = availability.search(
         call.runtime,
@@ -55,7 +55,7 @@ def search(call: Call) -> Answer:
 
 
 def _request(call: Call, resource_type: str, text: str | None) -> ReservationRequest:
-    """Return the request for one unit with the parameters in ``text``; raises InvalidInput."""
+    """Return the request for one unit; ``text`` has its parameters as JSON. Raises InvalidInput."""
     try:
         plugin = call.runtime.plugin(resource_type)
     except UnsupportedResourceType as error:

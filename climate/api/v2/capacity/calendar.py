@@ -1,4 +1,7 @@
-"""``/v2/calendar``: what resources are occupied by, with own leases named and others anonymous."""
+"""The routes of ``/v2/calendar``: what occupies resources. Leases of other projects have no name.
+
+Operators can request the names of all leases.
+"""
 
 import hashlib
 import json
@@ -23,7 +26,7 @@ from climate.manager.resources.calendar_changes import Version
 
 
 def index(call: Call) -> Answer:
-    """Show what resources are occupied by, in intervals or buckets."""
+    """Show what occupies resources over time, as intervals or in buckets of equal length."""
     query = validation.query(schemas.CALENDAR_QUERY)
     if query["whose"] == "all":
         call.require("calendar:get_all")
@@ -81,7 +84,7 @@ def _check_resolution(resolution: int, limit: int) -> None:
 
 
 def _filter(call: Call, query: Mapping[str, Any]) -> RowFilter:
-    """Return which resources are rows; raises InvalidInput."""
+    """Return the filter of the resources that the calendar shows as rows. Raises InvalidInput."""
     try:
         resource_type = call.runtime.plugin(query["resource_type"]).type_of_resources
     except UnsupportedResourceType as error:
@@ -157,9 +160,9 @@ def _lease(lease: VisibleLease, project_id: str) -> dict[str, Any]:
 
 
 def _tagged(body: Mapping[str, Any]) -> Answer:
-    """Return the answer with its ETag, or 304 if the client has it.
+    """Return the answer with its ETag. If the client has that version already, return 304.
 
-    The tag does not depend on the version, which grows with every notification of the service.
+    The tag does not depend on ``version``, which grows with every notification of the service.
     """
     stable = json.dumps({**body, "version": ""}, sort_keys=True, separators=(",", ":"))
     tag = hashlib.sha256(stable.encode("utf-8", "surrogatepass")).hexdigest()[:32]

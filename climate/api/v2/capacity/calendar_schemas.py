@@ -1,4 +1,4 @@
-"""Schemas of the calendar."""
+"""Schemas of the calendar, which shows what occupies resources over time."""
 
 from marshmallow import Schema, fields, validate
 
@@ -51,7 +51,7 @@ class CalendarQuery(Strict):
 
 
 class CalendarGroup(Schema):
-    """Rows with the same value of the property; null: the resources without it."""
+    """The rows whose resources have the same value of a property (null: do not have it)."""
 
     name = fields.String(allow_none=True)
     first = fields.Integer(metadata=described("Offset of its first row."))
@@ -62,7 +62,10 @@ class CalendarGroup(Schema):
 
 
 class CalendarRow(Schema):
-    """A resource and what occupies it: ``x``, or ``b`` and ``own`` with a resolution."""
+    """A resource and what occupies it.
+
+    With intervals, the row has ``x``. With buckets of equal length, it has ``b`` and ``own``.
+    """
 
     id = fields.String()
     name = fields.String()
@@ -83,7 +86,7 @@ class CalendarRow(Schema):
 
 
 class CalendarLease(Schema):
-    """A lease that the caller may see; ``mine``: of the caller's project."""
+    """A lease that the caller may see; ``mine`` is true if it is of the caller's project."""
 
     id = fields.String()
     name = fields.String()
@@ -96,7 +99,7 @@ class CalendarLease(Schema):
 
 
 class Calendar(Schema):
-    """A page of the calendar."""
+    """A page of the calendar: rows, and the leases to which their intervals refer."""
 
     start = Moment()
     end = Moment()

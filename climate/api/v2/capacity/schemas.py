@@ -1,4 +1,4 @@
-"""Schemas of availability and of the search for windows."""
+"""Schemas of availability and of the search for windows that fit a request."""
 
 from marshmallow import Schema, fields, validate
 
@@ -9,7 +9,7 @@ from climate.manager.admission.availability import MAX_REQUIREMENTS
 
 
 class FreeStep(Schema):
-    """A window, and the number of requested units that are free during all of it."""
+    """A window, and how many of the requested units, such as hosts, are free during all of it."""
 
     start = Moment(attribute="window.start")
     end = Moment(attribute="window.end")
@@ -17,9 +17,10 @@ class FreeStep(Schema):
 
 
 class Availability(Schema):
-    """The free units over time, in consecutive windows without gaps.
+    """The number of free units, such as hosts, over time, in consecutive windows without gaps.
 
-    With a resolution, ``free`` is the least of each bucket, and equal buckets are one window.
+    With a ``resolution``, time is divided into buckets of that length. ``free`` is then the least
+    number in each bucket, and consecutive buckets with the same number are one window.
     """
 
     steps = fields.List(fields.Nested(FreeStep))
@@ -49,7 +50,11 @@ class WindowSearch(Strict):
 
 
 class Offer(Schema):
-    """A window that climate would admit now; a lease may start as late as ``latest_start``."""
+    """A window in which climate would admit the lease now.
+
+    According to the bookings, a lease of the same length may also start later, until
+    ``latest_start``.
+    """
 
     start = Moment(attribute="window.start")
     end = Moment(attribute="window.end")
@@ -57,7 +62,7 @@ class Offer(Schema):
 
 
 class Offers(Schema):
-    """Windows that climate would admit now, the earliest first. The search reserves nothing."""
+    """Windows in which climate would admit the lease now, the earliest first. None is reserved."""
 
     windows = fields.List(fields.Nested(Offer))
 
@@ -67,7 +72,7 @@ AVAILABILITY, WINDOW_SEARCH, OFFERS = Availability(), WindowSearch(), Offers()
 
 
 class AvailabilityQuery(Strict):
-    """The resources, and the window in which to show the free units."""
+    """The kind of resource, and the window in which to show how many units of it are free."""
 
     resource_type = fields.String(required=True)
     params = fields.String(metadata=described("Parameters of a reservation of one unit, as JSON."))

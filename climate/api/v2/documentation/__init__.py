@@ -1,1 +1,1 @@
-"""The interactive page of v2: Swagger UI with climate's own start script, and request examples."""
+"""The interactive page of v2: Swagger UI with climate's own start script and request examples."""

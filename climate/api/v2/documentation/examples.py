@@ -1,4 +1,4 @@
-"""Examples of request bodies, by route. Each works on a new ``climate-standalone``.
+"""Examples of request bodies, by route. Each one works on a new ``climate-standalone``.
 
 A test sends each example.
 """
@@ -18,7 +18,7 @@ Examples = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 def examples(today: date) -> Examples:
-    """Return the examples, with dates that follow ``today``."""
+    """Return the example bodies of each route; their dates are a week after ``today``."""
     end_by = f"{today + _AHEAD}T00:00:00Z"
     return {
         route: {

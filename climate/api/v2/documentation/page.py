@@ -1,4 +1,4 @@
-"""``/v2/docs``: the page and its files, those of Swagger UI included."""
+"""The routes of ``/v2/docs``: an interactive page about v2 and its files, with Swagger UI."""
 
 from importlib.resources import files
 
@@ -33,5 +33,5 @@ def page(_api: Api) -> Answer:
 
 
 def file(_api: Api, name: str) -> Answer:
-    """Return a file of the page; raises NotFound."""
+    """Return a file of the page, such as a script; raise NotFound if there is none."""
     return _FILES.answer(name)

@@ -1,4 +1,4 @@
-"""Calendar entries as an iCalendar file (RFC 5545, RFC 7986)."""
+"""Renders calendar entries as an iCalendar file (RFC 5545, RFC 7986)."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _UNPRINTABLE = {"Cc", "Zl", "Zp"}
 
 
 def render(name: str, entries: Iterable[Entry]) -> str:
-    """Return the file of a calendar with this name."""
+    """Return the iCalendar file of a calendar with the name ``name`` and these entries."""
     calendar = Calendar()
     calendar.add("prodid", "-//climate//leases//EN")
     calendar.add("version", "2.0")
@@ -50,5 +50,5 @@ def _event(entry: Entry) -> Event:
 
 
 def _line(text: str) -> str:
-    """Return a text without characters that could end a line."""
+    """Return the text with a space for each character that could end a line."""
     return "".join(" " if unicodedata.category(char) in _UNPRINTABLE else char for char in text)

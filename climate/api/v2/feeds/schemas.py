@@ -1,4 +1,4 @@
-"""Schemas of calendar feeds."""
+"""Schemas of calendar feeds: secret URLs at which calendar programs read leases."""
 
 from marshmallow import Schema, fields, validate
 
@@ -20,7 +20,7 @@ class FeedRequest(Strict):
 
 
 class Feed(Schema):
-    """A calendar feed; only the answer to its creation has the ``url``."""
+    """A calendar feed. Its secret ``url`` is only in the answer to the request that created it."""
 
     id = fields.String()
     scope = fields.Enum(FeedScope, by_value=True)
@@ -42,7 +42,7 @@ FeedPage = page_of("feeds", Feed)
 
 
 class FeedQuery(PageQuery):
-    """Which feeds to list."""
+    """The query of a page in the list of feeds."""
 
     all_projects = flag(
         load_default=False,

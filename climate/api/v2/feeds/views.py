@@ -1,4 +1,4 @@
-"""``/v2/feeds``, the secret addresses ``/feeds/<secret>.ics``, and the file of one lease."""
+"""The routes of ``/v2/feeds``, the secret ``/feeds/<secret>.ics``, and the file of one lease."""
 
 import hashlib
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def create(call: Call) -> Answer:
 
 
 def delete(call: Call, feed_id: str) -> Answer:
-    """Revoke a calendar feed: its address leads nowhere from now on."""
+    """Revoke a calendar feed: nobody can read it any more."""
     validation.no_query()
     feed = call.visible(feeds.get, feed_id, "feeds:get", f"There is no feed {feed_id}")
     call.require("feeds:delete", feed.project_id)
@@ -80,7 +80,10 @@ def of_lease(call: Call, lease_id: str) -> Answer:
 
 
 def _file(name: str, entries: Sequence[Entry]) -> Answer:
-    """Return the file, or 304 before it is rendered: that is most of the work."""
+    """Return the iCalendar file. If the client has that version already, return 304.
+
+    It compares the entity tag before it renders the file, because rendering is most of the work.
+    """
     content = repr((name, entries)).encode("utf-8", "surrogatepass")
     tag = hashlib.sha256(content).hexdigest()[:32]
     headers = {**_HEADERS, "ETag": f'"{tag}"'}
@@ -90,7 +93,10 @@ def _file(name: str, entries: Sequence[Entry]) -> Answer:
 
 
 def _target_name(call: Call, scope: FeedScope, id_: str, *, sees_all: bool) -> str:
-    """Return the name of what a feed is to show; raises NotFound if the caller may not see it."""
+    """Return the name of the lease, project or resource that a new feed shows.
+
+    Raises NotFound if it does not exist or the caller may not see it.
+    """
     if scope is FeedScope.LEASE:
         return visible(call, id_).name
     if scope is FeedScope.PROJECT:

@@ -1,4 +1,4 @@
-"""Fields of v2 schemas: times with a zone, counts, flags. They reject ambiguous values."""
+"""Fields of v2 schemas: times with a zone, counts and flags. They reject ambiguous values."""
 
 import re
 from datetime import UTC, datetime
@@ -19,23 +19,23 @@ _EXAMPLE = "2030-01-15T12:00:00Z or 2030-01-15T13:00:00+01:00"
 
 
 class CodedMessage(str):
-    """A message about an invalid value, with a stable error code."""
+    """The text of a validation error, with a stable error code."""
 
     __slots__ = ("code",)
     code: str
 
     def __new__(cls, text: str, code: str) -> Self:
-        """Create a message ``text`` with the error code ``code``."""
+        """Create a message with the text ``text`` and the error code ``code``."""
         message = super().__new__(cls, text)
         message.code = code
         return message
 
 
 class Strict(Schema):
-    """An object that rejects unknown keys."""
+    """The base class of schemas that reject unknown keys."""
 
     class Meta:
-        """An unknown key is an error, so a typo never passes silently."""
+        """Reject unknown keys, so that a typo never passes silently."""
 
         unknown = RAISE
 
@@ -46,9 +46,9 @@ class Strict(Schema):
 
 
 class Moment(fields.Field[Any]):
-    """An instant with a precision of one second: ISO 8601 with a zone, rendered in UTC.
+    """A field for an instant to the second: ISO 8601 with a zone, rendered in UTC.
 
-    The field also accepts ``words`` such as ``now``, which load as themselves.
+    It also accepts the texts in ``words``, such as ``now``, and loads them unchanged.
     """
 
     def __init__(self, *, words: tuple[str, ...] = (), **kwargs: Any) -> None:
@@ -65,7 +65,7 @@ class Moment(fields.Field[Any]):
 
 
 def moment(value: object) -> datetime:
-    """Parse an ISO 8601 time with a zone, and return it in UTC; raises ValidationError."""
+    """Parse an ISO 8601 time with a zone, and return it in UTC. Raises ValidationError."""
     form = _FORM.fullmatch(value) if isinstance(value, str) else None
     if form is None:
         raise _invalid(f"This is not a date and time such as {_EXAMPLE}.")
@@ -87,13 +87,13 @@ def _invalid(text: str) -> ValidationError:
 
 
 def show(instant: datetime) -> str:
-    """Format an instant in UTC, to the second, with Z."""
+    """Format an instant as ISO 8601 in UTC, such as ``2030-01-15T12:00:00Z``."""
     utc = instant.astimezone(UTC).replace(tzinfo=None)
     return f"{utc.isoformat(timespec='seconds')}Z"
 
 
 class Count(fields.Integer):
-    """A whole number in a query string, from ``minimum`` to ``maximum``."""
+    """A field for a whole number in a query string, from ``minimum`` to ``maximum``."""
 
     def __init__(self, *, minimum: int, maximum: int, **kwargs: Any) -> None:
         bounds = {"minimum": minimum, "maximum": maximum}
@@ -111,13 +111,13 @@ class Count(fields.Integer):
 
 
 def flag(**kwargs: Any) -> fields.Boolean:
-    """Return a boolean field of a query string: true, True, 1, false, False or 0."""
+    """Return a field for a boolean in a query string: true, True, 1, false, False or 0."""
     return fields.Boolean(truthy={"true", "True", "1"}, falsy={"false", "False", "0"}, **kwargs)
 
 
 def nullable_params(schema: Schema) -> set[str]:
-    """Return the names of the required parameters in ``schema`` that may be null.
+    """Return the names of the parameters in ``schema`` that are required but may be null.
 
-    v2 makes these parameters optional: their default is null.
+    v2 makes them optional, with the default null.
     """
     return {name for name, field in schema.fields.items() if field.required and field.allow_none}

@@ -1,4 +1,4 @@
-"""The parameters of a resource type as one JSON Schema without references, for generated forms."""
+"""JSON Schemas of the parameters of resource types, from which clients generate forms."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -18,9 +18,10 @@ _ANCHORS = {r"\A": "^", r"\Z": "$"}
 
 @lru_cache
 def of_params(schema: type[Schema]) -> dict[str, Any]:
-    """Return a plug-in's schema as JSON Schema: required parameters first, inherited ones last.
+    """Return a plug-in's schema of parameters as one JSON Schema without references.
 
-    Callers must not change the result. A schema that contains itself is cut off at an object.
+    Required parameters come first, and those that the class inherits last. A schema that contains
+    itself is cut off at an object. Callers must not change the result, which is cached.
     """
     spec = APISpec("", "2", openapi_version="3.1.0", plugins=[MarshmallowPlugin()])
     strict = schema(unknown=RAISE, partial=nullable_params(schema()))
@@ -36,7 +37,10 @@ def of_params(schema: type[Schema]) -> dict[str, Any]:
 
 
 def _inlined(node: Any, components: Mapping[str, Any], within: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
-    """Return ``node`` with the components that it refers to; ``within`` are those around it."""
+    """Return the JSON Schema ``node``, with each reference replaced by the component it names.
+
+    ``within`` has the names of the components that contain ``node``.
+    """
     if isinstance(node, list):
         return [_inlined(item, components, within) for item in node]
     if not isinstance(node, dict):

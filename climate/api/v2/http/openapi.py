@@ -61,9 +61,9 @@ def document(
 ) -> dict[str, Any]:
     """Return the OpenAPI document as a dict to render as JSON.
 
-    ``params`` maps resource types to schemas of their parameters. ``examples`` has the bodies by
-    method and path, and by their summaries. ``root`` is the path at which the application is
-    mounted.
+    ``params`` maps each resource type to the schema of its parameters. ``examples`` maps each
+    route, such as ``POST /v2/leases``, to a dict of example bodies, whose keys are their summaries.
+    ``root`` is the path at which the application is mounted.
     """
     spec = APISpec(
         title="climate",
@@ -99,7 +99,10 @@ def _add_params(spec: APISpec, resource_type: str, schema: type[Schema]) -> dict
 
 
 def _group(path: str) -> str:
-    """Return the group of a path; a new noun is a group of its own until it is listed."""
+    """Return the group of operations in which the document lists a path.
+
+    If no group lists the first segment of the path, the segment is a group of its own.
+    """
     noun = path.removeprefix("/v2").strip("/").partition("/")[0]
     return next((name for name, (_, nouns) in _GROUPS.items() if noun in nouns), noun)
 
@@ -134,7 +137,7 @@ def _operation(route: Route, examples: Examples) -> dict[str, Any]:
 
 
 def _named(examples: Examples) -> dict[str, Any]:
-    """Return examples with short keys, as OpenAPI lists them."""
+    """Return the examples in the form of OpenAPI: each has a short key, a summary and a value."""
     listed = enumerate(examples.items(), 1)
     return {f"example-{n}": {"summary": text, "value": body} for n, (text, body) in listed}
 

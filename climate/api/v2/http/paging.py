@@ -1,6 +1,6 @@
-"""Pages of lists. A marker encodes the key of the last item on a page.
+"""Pages of lists. A marker encodes the sort key of the last item on a page.
 
-A client sends the marker to get the next page.
+To get the next page, a client sends the marker.
 """
 
 import base64
@@ -28,9 +28,10 @@ T = TypeVar("T", bound=_Item)
 
 
 def page(query: Mapping[str, Any], *, numbered: bool = False) -> Page:
-    """Return the page that a query requests; raises InvalidInput for a marker of another order.
+    """Return the page that a query requests: order, limit and the item after which it starts.
 
-    ``numbered``: the ids of the items are numbers, not texts.
+    ``numbered`` means that the ids of the items are numbers, not texts. Raises InvalidInput if the
+    marker is malformed or comes from a list in another order.
     """
     sort: str = query["sort"]
     return Page(
@@ -44,7 +45,8 @@ def page(query: Mapping[str, Any], *, numbered: bool = False) -> Page:
 def following(page: Page, part: Part[T], sorts: Mapping[str, Callable[[T], Any]]) -> str | None:
     """Return the link to the page that follows ``part``: the same query with another marker.
 
-    Returns None on the last page.
+    If ``part`` is the last page, return None. ``sorts`` maps each order to a function that returns
+    an item's sort key.
     """
     if not part.more:
         return None
@@ -75,7 +77,10 @@ def _key(marker: str, sort: str, *, numbered: bool) -> tuple[Any, Any]:
 
 
 def _value(plain: Any, sort: str) -> Any:  # noqa: ANN401 - a sort key
-    """Return the value of a marker as the database compares it; raises ValueError, TypeError."""
+    """Return the sort key in a marker as the database compares it.
+
+    Raises ValueError or TypeError if it is malformed.
+    """
     if sort == "name" and isinstance(plain, str) and is_storable(plain):
         return plain
     if sort == "id" and _is_id(plain):

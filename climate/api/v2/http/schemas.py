@@ -1,4 +1,4 @@
-"""Fields that several lists share, and the schema of problem documents."""
+"""Fields that several lists share, and the schema of problem documents (RFC 9457)."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from climate.api.v2.http.fields import Count, Moment, Strict
 
 
 def described(text: str) -> dict[str, str]:
-    """Return the metadata of a field with this description in the OpenAPI document."""
+    """Return the metadata of a field that describes it in the OpenAPI document."""
     return {"description": text}
 
 
 def page_of(key: str, item: type[Schema]) -> type[Schema]:
-    """Return the schema of a page: its items in ``key``, and the link to the next page."""
+    """Return the schema of a page of a list: its items in ``key``, and a link to the next page."""
     text = described("Link to the next page; null on the last page.")
     keys: dict[str, fields.Field[Any]] = {
         key: fields.List(fields.Nested(item)),
@@ -23,19 +23,22 @@ def page_of(key: str, item: type[Schema]) -> type[Schema]:
 
 
 def sorted_by(names: Any, default: str) -> fields.String:  # noqa: ANN401 - any names
-    """Return the field for the order of a list: a name, or ``-`` and a name for descending."""
+    """Return the field for the order of a list.
+
+    Its value is one of ``names``; with ``-`` before it, the order is descending.
+    """
     orders = [prefix + name for name in names for prefix in ("", "-")]
     return fields.String(load_default=default, validate=validate.OneOf(orders))
 
 
 def wait_seconds() -> Count:
-    """Return the field for the time of long polling."""
+    """Return the field for the seconds that a request may wait for a first item (long polling)."""
     text = described("Seconds to wait for the first item if there is none (long polling).")
     return Count(minimum=0, maximum=60, load_default=0, metadata=text)
 
 
 class PageQuery(Strict):
-    """The requested page of a list."""
+    """The query of a page in a list: its size, and where it starts."""
 
     limit = Count(minimum=1, maximum=1000, load_default=100)
     marker = fields.String(
@@ -44,7 +47,10 @@ class PageQuery(Strict):
 
 
 class BadValue(Schema):
-    """An invalid value: its JSON pointer in the body, its query parameter, or its header."""
+    """What is wrong with a value in a request, and where the value is.
+
+    Its place is a JSON pointer into the body, a query parameter, or a header.
+    """
 
     pointer = fields.String()
     parameter = fields.String()
@@ -53,7 +59,7 @@ class BadValue(Schema):
 
 
 class Blocker(Schema):
-    """A conflicting booking; contains the lease only if it belongs to the caller's project."""
+    """A booking that conflicts with the request; names its lease only to the owning project."""
 
     start = Moment()
     end = Moment()
@@ -62,7 +68,7 @@ class Blocker(Schema):
 
 
 class Alternative(Schema):
-    """A lease similar to the rejected one that climate would admit now."""
+    """A lease that climate would admit now, similar to the rejected one."""
 
     differs = fields.String(validate=validate.OneOf(["later", "shorter", "fewer", "other"]))
     start = Moment()
@@ -71,10 +77,10 @@ class Alternative(Schema):
 
 
 class Problem(Schema):
-    """An error (RFC 9457). The members after ``errors`` depend on the code; more may follow."""
+    """An error (RFC 9457). The members after ``errors`` depend on its code."""
 
     class Meta:
-        """Plug-ins and later releases may add members."""
+        """Accept other members, which plug-ins and later releases may add."""
 
         unknown = INCLUDE
 

@@ -1,4 +1,4 @@
-"""Validation of requests. An error lists every invalid value, and where in the request it is."""
+"""Validation of requests. An error lists every invalid value and its place in the request."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -23,16 +23,19 @@ Finding = tuple[Place, str]
 
 
 def body(call: Call) -> dict[str, Any]:
-    """Return the JSON object in the body; raises UnsupportedMediaType, InvalidInput.
+    """Return the JSON object in the body, on a route without query parameters.
 
-    The route has no query parameters.
+    Raises UnsupportedMediaType. Raises InvalidInput if the body is invalid or there is a query.
     """
     no_query()
     return json_body(call)
 
 
 def json_body(call: Call) -> dict[str, Any]:
-    """Return what ``body`` returns, on a route that has query parameters."""
+    """Return the JSON object in the body, on a route that has query parameters.
+
+    Raises UnsupportedMediaType, InvalidInput.
+    """
     # A body without a Content-Type is accepted as JSON.
     if request.mimetype:
         _require_json()
@@ -40,9 +43,10 @@ def json_body(call: Call) -> dict[str, Any]:
 
 
 def anonymous_body() -> dict[str, Any]:
-    """Return what ``body`` returns, of a request whose caller is not known.
+    """Return the JSON object in the body of a request whose caller is not identified.
 
-    A Content-Type is required: a form of another site can send a body without one.
+    The header Content-Type is required, because a form on another site can send a body without it.
+    Raises UnsupportedMediaType. Raises InvalidInput if the body is invalid or there is a query.
     """
     no_query()
     _require_json()
@@ -58,15 +62,16 @@ def _require_json() -> None:
 
 
 def load(schema: Schema, data: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """Return the body as ``schema`` loads it; raises one InvalidInput that lists all errors."""
+    """Return the body as ``schema`` loads it; raise one InvalidInput that lists all errors."""
     [loaded] = load_all([(schema, data, ())])
     return loaded
 
 
 def load_all(parts: Sequence[tuple[Schema, Mapping[str, Any], Place]]) -> list[Any]:
-    """Return several parts of the body as their schemas load them.
+    """Return parts of the body, each as its schema loads it.
 
-    Raises one InvalidInput that lists the errors of all parts.
+    ``parts`` has the schema, the data and the place in the body of each part. Raises one
+    InvalidInput that lists the errors of all parts.
     """
     checked = [check(*part) for part in parts]
     findings = [finding for part_findings, _ in checked for finding in part_findings]
@@ -76,12 +81,12 @@ def load_all(parts: Sequence[tuple[Schema, Mapping[str, Any], Place]]) -> list[A
 
 
 def no_query() -> None:
-    """Raise InvalidInput if the request has a query parameter: this route has none."""
+    """Raise InvalidInput if the request has a query parameter. For routes without any."""
     query(_NO_PARAMETERS)
 
 
 def query(schema: Schema) -> dict[str, Any]:
-    """Return the checked parameters of the query string; raises InvalidInput."""
+    """Return the parameters of the query string as ``schema`` loads them. Raises InvalidInput."""
     repeatable = {name for name, field in schema.fields.items() if isinstance(field, fields.List)}
     data: dict[str, Any] = {}
     for name, values in request.args.lists():
@@ -93,9 +98,10 @@ def query(schema: Schema) -> dict[str, Any]:
 
 
 def load_parameter(schema: Schema, data: Mapping[str, Any], at: Place) -> Any:  # noqa: ANN401
-    """Return ``data``, the JSON of a query parameter, as ``schema`` loads it.
+    """Return ``data``, the JSON in a query parameter, as ``schema`` loads it.
 
-    ``at`` begins with the name of the parameter. Raises InvalidInput.
+    ``at`` is the place for errors; its first step is the name of the parameter. Raises
+    InvalidInput.
     """
     try:
         findings, loaded = check(schema, data, at)
@@ -123,9 +129,10 @@ def placed(error: InvalidInput, place: Place) -> InvalidInput:
 
 
 def check(schema: Schema, data: Mapping[str, Any], at: Place) -> tuple[list[Finding], Any]:
-    """Return the errors in ``data``, and ``data`` as loaded (None if there are errors).
+    """Load ``data`` with ``schema``; return the errors and the result, None if there are errors.
 
-    ``at`` is the place of ``data`` in the body. Raises the InvalidInput of a plug-in's field.
+    ``at`` is the place of ``data`` in the body. If a field of a plug-in raises InvalidInput, raise
+    that error with its place.
     """
     try:
         return [], schema.load(data)
@@ -152,7 +159,11 @@ def _in_body(place: Place, text: str) -> dict[str, str]:
 
 
 def _error(errors: list[dict[str, str]], findings: Sequence[Finding]) -> InvalidInput:
-    """Return the error for all findings: of their class if they share it, else InvalidInput."""
+    """Return one error for all findings, the invalid values of a request.
+
+    If all findings are of one error class, such as InvalidDate, the result is of that class.
+    Otherwise it is InvalidInput.
+    """
     kinds = {_kind(text) for _, text in findings}
     kind = kinds.pop() if len(kinds) == 1 else InvalidInput
     place, text = findings[0]

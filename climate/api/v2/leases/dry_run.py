@@ -13,7 +13,7 @@ from climate.manager.admission.preview import Preview
 
 
 class DryRunQuery(Strict):
-    """Whether to store the lease."""
+    """The query that selects a dry run, which stores no lease."""
 
     dry_run = flag(
         load_default=False,
@@ -24,14 +24,14 @@ class DryRunQuery(Strict):
 
 
 class NamedResource(Schema):
-    """A resource by its id and name."""
+    """A resource, such as a host, with its id and name."""
 
     id = fields.String()
     name = fields.String(attribute="external_id")
 
 
 class FreeCapacity(Schema):
-    """The capacity for a reservation during the whole window of the lease."""
+    """How much capacity is free for a reservation during the whole window of the lease."""
 
     resource_type = fields.String()
     asked = fields.Integer(metadata=described("Required units."))
@@ -50,7 +50,7 @@ class FreeCapacity(Schema):
 
 
 class DryRun(Schema):
-    """A lease that climate would admit now. Nothing is stored, and no resource is held."""
+    """A lease that climate would admit now. Nothing is stored, and no resource is held for it."""
 
     admitted = fields.Boolean(metadata=described("Always true: a refusal is an error."))
     lease = fields.Nested(Lease, metadata=described("The ids are not those of a later lease."))
@@ -72,7 +72,10 @@ DRY_RUN_QUERY, _DRY_RUN = DryRunQuery(), DryRun()
 
 
 def answer(call: Call, preview: Preview) -> Answer:
-    """Return the answer to a dry run; without the policy resources:get it names no resources."""
+    """Return the answer to a dry run.
+
+    If the policy ``resources:get`` forbids the caller to read resources, the answer names none.
+    """
     reservations = preview.reservations
     if not call.may("resources:get"):
         reservations = [replace(capacity, resources=()) for capacity in reservations]

@@ -1,4 +1,4 @@
-"""``/v2/past-leases``: the history of leases that had started and were removed."""
+"""The route of ``/v2/past-leases``: the history of leases that had started and were removed."""
 
 from marshmallow import Schema, fields
 
@@ -12,7 +12,10 @@ from climate.manager.leases.read import find_past_leases
 
 
 class PastResource(Schema):
-    """A resource that a removed lease held last; without amounts, it held the whole resource."""
+    """A resource that a removed lease held at its end.
+
+    If it has no amounts, the lease held the whole resource.
+    """
 
     id = fields.String()
     name = fields.String()
@@ -20,7 +23,7 @@ class PastResource(Schema):
 
 
 class PastReservation(Schema):
-    """A reservation of a removed lease."""
+    """A reservation of a lease that had started and was removed."""
 
     id = fields.String()
     resource_type = fields.String()
@@ -56,7 +59,7 @@ PastLeasePage = page_of("past_leases", PastLease)
 
 
 class PastLeaseQuery(PageQuery):
-    """Filter and order of removed leases."""
+    """The filter and order of the list of removed leases."""
 
     sort = sorted_by(PAST_LEASE_SORTS, "-ended")
     user_id = fields.String()

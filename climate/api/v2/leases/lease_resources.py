@@ -1,6 +1,6 @@
-"""``/v2/leases/<id>/resources``: the resources of a lease, with their windows and readiness.
+"""The route of ``/v2/leases/<id>/resources``: a lease's resources with their state and times.
 
-They are not part of the lease: their state changes without changing the lease and its ETag.
+They are not part of the lease in the API: their state changes while the lease and its ETag stay.
 """
 
 from marshmallow import Schema, fields
@@ -16,7 +16,7 @@ from climate.manager.resources import holders
 
 
 class LeaseResource(Schema):
-    """A resource that a reservation of the lease has, or will have."""
+    """A resource that a reservation of the lease has or will have."""
 
     reservation_id = fields.String(attribute="held.reservation_id")
     id = fields.String(attribute="held.resource_id")
@@ -51,7 +51,7 @@ LeaseResourcePage = page_of("resources", LeaseResource)
 
 
 class LeaseResourceQuery(PageQuery):
-    """Order of the resources of a lease."""
+    """The order of the list of a lease's resources."""
 
     sort = sorted_by(LEASE_RESOURCE_SORTS, "name")
 

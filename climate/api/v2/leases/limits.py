@@ -1,4 +1,4 @@
-"""``/v2/limits``: the limits on leases of a project and a user, and what counts against them."""
+"""The route of ``/v2/limits``: the limits on leases of a project and a user, and their usage."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from climate.manager.admission.limits import Account
 
 
 class LimitValues(Schema):
-    """The limits of a project or a user; null: unlimited. Times are in seconds."""
+    """The limits of a project or a user. Null means unlimited; times are in seconds."""
 
     leases = fields.Integer(allow_none=True)
     hosts = fields.Integer(allow_none=True)
@@ -28,7 +28,11 @@ class LimitValues(Schema):
 
 
 class Used(Schema):
-    """Usage: current leases, the peaks of hosts and vcpus, and host-hours in a period."""
+    """What counts against the limits of a project or a user.
+
+    It is the number of current leases, the most hosts and vcpus at any time, and the host-hours in
+    a period.
+    """
 
     leases = fields.Integer()
     hosts = fields.Integer()
@@ -46,7 +50,11 @@ class LimitedParty(Schema):
 
 
 class Limits(Schema):
-    """Whether limits apply to the caller, the rolling period in seconds, and limits and usage."""
+    """The limits of the caller's project and user, with their usage.
+
+    ``apply`` is whether limits apply to the caller at all. ``period`` is the length in seconds of
+    the period in which host-hours count.
+    """
 
     apply = fields.Boolean()
     period = fields.Integer()
@@ -130,6 +138,9 @@ def show_limits(call: Call) -> Answer:
 
 
 def body(settings: Rules, accounts: Sequence[Account], *, is_limited: bool) -> dict[str, Any]:
-    """Return what ``LIMITS`` dumps; ``is_limited``: whether limits apply to the caller."""
+    """Return the limits and the usage in ``accounts`` as the data of an answer.
+
+    ``is_limited`` is whether limits apply to the caller.
+    """
     period = int(settings.period.total_seconds())
     return {"apply": is_limited, "period": period, "parties": accounts}

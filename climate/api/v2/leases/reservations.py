@@ -1,4 +1,4 @@
-"""Parses reservations, which the plug-ins of their types validate, and dates."""
+"""Parses dates and reservations; the plug-in of its type validates each reservation."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -20,9 +20,9 @@ Part = tuple[Schema, Mapping[str, Any], Place]
 def requests(
     call: Call, bodies: Sequence[Mapping[str, Any]], key: str = "reservations"
 ) -> tuple[ReservationRequest, ...]:
-    """Validate reservations, and return a request for each; raises InvalidInput.
+    """Validate the reservations in a request body, and return them in the form of the manager.
 
-    ``key`` is the key of the list in the body, for the places in errors.
+    ``key`` is the key of their list in the body, for the places in errors. Raises InvalidInput.
     """
     parts = [
         params(call, body["resource_type"], body["params"], (key, number))
@@ -35,9 +35,10 @@ def requests(
 
 
 def params(call: Call, resource_type: str, params: Mapping[str, Any], at: Place) -> Part:
-    """Return the plug-in's schema, the parameters, and their place, for ``validation.load_all``.
+    """Return the arguments with which ``validation.load_all`` validates a reservation's parameters.
 
-    Absent parameters that may be null are added as null.
+    They are the plug-in's schema, the parameters, and their place in the body. If a required
+    parameter may be null and is absent, it is added as null. Raises InvalidInput.
     """
     try:
         schema = params_schema(call.runtime.plugin(resource_type).schema)
@@ -48,5 +49,5 @@ def params(call: Call, resource_type: str, params: Mapping[str, Any], at: Place)
 
 
 def moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
-    """Return ``date``; for ``now``, the second in which the request arrived."""
+    """Return ``date``; if it is ``now``, return the second in which the request arrived."""
     return call.asked_at.replace(microsecond=0) if date == NOW else date

@@ -27,14 +27,14 @@ _START_WHEN = "scheduled: at the start; ready: as soon as provisioners have prep
 
 
 class EventRequest(Strict):
-    """A custom event: climate publishes a notification at its time."""
+    """A custom event of a lease: at its time, climate publishes a notification."""
 
     type = fields.String(required=True, validate=check_event_kind)
     at = Moment(required=True)
 
 
 class ReservationRequest(Strict):
-    """A reservation of resources of one type, which determines the ``params``."""
+    """A request to reserve resources of one type, which determines the keys of ``params``."""
 
     resource_type = fields.String(required=True, validate=validate.Length(1, 64))
     params = fields.Dict(keys=fields.String(), load_default=dict, metadata=described(_PARAMS))
@@ -90,7 +90,7 @@ class ReservationChange(Strict):
 
 
 class LeaseChange(Strict):
-    """A change of a lease. Absent keys keep their values."""
+    """A change of a lease. What the request leaves out does not change."""
 
     name = fields.String(validate=_NAME)
     start = Moment(words=(NOW,))
@@ -121,7 +121,7 @@ class LeaseChange(Strict):
 
 
 class Event(Schema):
-    """A step in the life of a lease, due at a certain time."""
+    """A step in the life of a lease, such as its start, and when it is due."""
 
     id = fields.String()
     type = fields.String(attribute="kind")
@@ -130,7 +130,7 @@ class Event(Schema):
 
 
 class Reservation(Schema):
-    """A reservation: ``params`` echo the request, ``details`` describe how to use the resources."""
+    """A reservation: ``params`` as requested, and ``details`` of how to use its resources."""
 
     id = fields.String()
     resource_type = fields.String()
@@ -149,7 +149,7 @@ class Reservation(Schema):
 
 
 class Lease(Schema):
-    """A lease as v2 answers contain it."""
+    """A lease, as answers of v2 contain it."""
 
     id = fields.String()
     name = fields.String()
@@ -192,7 +192,7 @@ LeasePage = page_of("leases", Lease)
 
 
 class LeaseQuery(PageQuery):
-    """Filter and order of leases."""
+    """The filter and order of the list of leases."""
 
     sort = sorted_by(LEASE_SORTS, "-start")
     status = fields.List(

@@ -1,4 +1,4 @@
-"""``/v2/leases``, with ETags (conditional changes) and idempotency keys."""
+"""The routes of ``/v2/leases``, with ETags (conditional changes) and idempotency keys."""
 
 import hashlib
 import json
@@ -57,7 +57,7 @@ def index(call: Call) -> Answer:
 
 
 def create(call: Call) -> Answer:
-    """Create a lease, once for each Idempotency-Key; or check whether climate would."""
+    """Create a lease, once for each Idempotency-Key, or only check the request (dry run)."""
     is_dry_run = validation.query(dry_run.DRY_RUN_QUERY)["dry_run"]
     body = validation.json_body(call)
     if is_dry_run:
@@ -79,7 +79,7 @@ def show(call: Call, lease_id: str) -> Answer:
 
 
 def update(call: Call, lease_id: str) -> Answer:
-    """Change a lease, or check whether climate would."""
+    """Change a lease, or only check the request (dry run)."""
     is_dry_run = validation.query(dry_run.DRY_RUN_QUERY)["dry_run"]
     lease = visible(call, lease_id)
     call.require("leases:put", lease.project_id)
@@ -110,7 +110,7 @@ def update(call: Call, lease_id: str) -> Answer:
 
 
 def delete(call: Call, lease_id: str) -> Answer:
-    """Delete a lease; 202 while a manager still has to end the lease."""
+    """Delete a lease; the status is 202 if a manager has not yet ended it."""
     validation.no_query()
     lease = visible(call, lease_id)
     call.require("leases:delete", lease.project_id)
@@ -120,7 +120,7 @@ def delete(call: Call, lease_id: str) -> Answer:
 
 
 def visible(call: Call, lease_id: str) -> Lease:
-    """Return the lease; raises NotFound also if the caller may not see it."""
+    """Return the lease. Raises NotFound if it does not exist or the caller may not see it."""
     absent = f"There is no lease {lease_id}"
     return call.visible(get_lease, lease_id, "leases:get", absent)
 
@@ -141,7 +141,7 @@ def _created(body: Mapping[str, Any]) -> Answer:
 
 
 def _etag(body: Mapping[str, Any]) -> str:
-    """Return the entity tag of a body: any difference in the body changes the tag."""
+    """Return the entity tag of a lease's body. Bodies that differ have different tags."""
     packed = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return f'"{_fingerprint(packed)[:32]}"'
 
@@ -151,11 +151,13 @@ def _fingerprint(text: str) -> str:
 
 
 def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
-    """Run ``change`` if a tag in ``If-Match`` matches the lease; raises PreconditionFailed.
+    """Call ``change`` if the header ``If-Match`` is absent or has the lease's tag.
 
-    The tag is that of ``lease`` as read before. ``change`` locks the stored lease and raises
-    LeaseChanged if it differs from ``lease``, so no lease is rendered under the lock. Some
-    differences do not change the tag, such as the owner of a claimed event: then it tries again.
+    Otherwise raises PreconditionFailed. The tag is computed from ``lease``, which was read before.
+    ``change`` locks the stored lease, and raises LeaseChanged if it differs from ``lease``. So no
+    lease is rendered while it is locked. Some differences do not change the tag, such as the
+    manager that works on an event. Therefore it compares the tags and tries again, and at last
+    raises Contention.
     """
     if "If-Match" not in request.headers or request.if_match.star_tag:
         return change(None)
@@ -174,7 +176,10 @@ def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
 
 
 def _idempotent(call: Call, body: Mapping[str, Any]) -> IdempotentRequest | None:
-    """Return the idempotent request, or None if the client sent no key; raises InvalidInput."""
+    """Return the key under which to store the answer, and the function that renders it.
+
+    If the client sent no Idempotency-Key, return None. Raises InvalidInput if the key is malformed.
+    """
     key = request.headers.get("Idempotency-Key")
     if key is None:
         return None
@@ -230,7 +235,11 @@ def _request(call: Call, data: Mapping[str, Any]) -> LeaseRequest:
 def _reservation_changes(
     call: Call, lease: Lease, bodies: list[dict[str, Any]]
 ) -> tuple[ReservationChange, ...]:
-    """Validate each change together with the parameters that stay; return the changes."""
+    """Return the changes of the reservations of a lease, after validation.
+
+    Each change is validated together with the parameters that it leaves as they are. Raises
+    InvalidInput.
+    """
     stored = {reservation.id: reservation for reservation in lease.reservations}
     parts = []
     for number, body in enumerate(bodies):

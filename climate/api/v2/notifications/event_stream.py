@@ -1,8 +1,8 @@
-"""Server-Sent Events: the log of notifications as a stream. A client that reconnects loses nothing.
+"""Sends the log of notifications as Server-Sent Events. A client that reconnects loses nothing.
 
-A stream counts as a waiting request, and occupies a thread, until it ends. It ends at its time
-limit, when the token expires, when the process stops, or when a heartbeat finds that the client
-disconnected.
+A stream occupies a thread, and counts as a waiting request. It ends at its time limit, when the
+token expires, when the process stops, or when a heartbeat finds that the client has disconnected.
+
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
@@ -34,9 +34,9 @@ _RETRY = 2000
 
 @dataclass(eq=False)
 class Stream(Iterator[bytes]):
-    """An iterator over an event stream that ends at ``ends_at``; the caller must call ``close``.
+    """The bytes of an event stream that ends at ``ends_at``. The caller must call ``close``.
 
-    ``project_id`` is the project of the requester.
+    ``project_id`` is the project of the caller, for the limit of waiting requests.
     """
 
     runtime: Runtime
@@ -46,7 +46,7 @@ class Stream(Iterator[bytes]):
     ends_at: datetime
 
     def __post_init__(self) -> None:
-        """Count the stream as a waiting request until ``close``; raises TooManyFollowers."""
+        """Count the stream as a waiting request until ``close``. Raises TooManyFollowers."""
         self._parts = self._generate()
         self.close = self.runtime.latest.place(self.project_id).close
 

@@ -1,4 +1,4 @@
-"""Schemas of notifications, subscriptions and dead letters."""
+"""Schemas of notifications, subscriptions and dead letters (undeliverable notifications)."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def _check_secret(text: str) -> None:
 
 
 class Notification(Schema):
-    """A notification, usually about a lease; ``payload`` then is the lease in the format of v1."""
+    """A notification. If it is about a lease, ``payload`` is the lease in the format of v1."""
 
     seq = fields.Integer()
     message_id = fields.String()
@@ -47,7 +47,10 @@ def body(notification: message.Notification) -> dict[str, Any]:
 
 
 class NotificationPage(Schema):
-    """Notifications, the oldest first. Pass ``after`` in the next request, even without any."""
+    """Notifications, the oldest first.
+
+    To get the next ones, send ``after`` in the next request, even if this page is empty.
+    """
 
     notifications = fields.List(fields.Nested(Notification))
     after = fields.Integer()
@@ -89,7 +92,7 @@ class _SubscriptionSettings(Strict):
 
 
 class SubscriptionRequest(_SubscriptionSettings):
-    """A request to create a subscription."""
+    """A request to create a subscription: a URL that receives notifications."""
 
     url = _url(required=True)
     secret = _secret(required=True)
@@ -104,7 +107,7 @@ class SubscriptionRequest(_SubscriptionSettings):
 
 
 class SubscriptionChange(_SubscriptionSettings):
-    """A change of a subscription. Absent keys keep their values."""
+    """A change of a subscription. What the request leaves out does not change."""
 
     url = _url()
     secret = _secret()
@@ -112,7 +115,7 @@ class SubscriptionChange(_SubscriptionSettings):
 
 
 class Subscription(Schema):
-    """A webhook: a URL that receives notifications."""
+    """A subscription (webhook): a URL that receives notifications."""
 
     id = fields.String()
     project_id = fields.String()
@@ -143,7 +146,7 @@ SubscriptionPage = page_of("subscriptions", Subscription)
 
 
 class DeadLetter(Schema):
-    """A notification that the receiver did not accept."""
+    """A notification that the receiver of a subscription did not accept in any attempt."""
 
     seq = fields.Integer()
     attempts = fields.Integer()
@@ -155,13 +158,13 @@ class DeadLetter(Schema):
 
 
 class DeadLetterPage(Schema):
-    """Dead letters, in the order of their numbers."""
+    """Dead letters: notifications that a receiver did not accept, in the order of their numbers."""
 
     dead_letters = fields.List(fields.Nested(DeadLetter))
 
 
 class Redelivery(Strict):
-    """The dead letters to send again."""
+    """The dead letters, notifications that were not accepted, that climate must send again."""
 
     seqs = fields.List(
         fields.Integer(strict=True, validate=validate.Range(1, _MAX_SEQ)),
@@ -181,7 +184,7 @@ SUBSCRIPTION, DEAD_LETTER_PAGE, REDELIVERY = Subscription(), DeadLetterPage(), R
 
 
 class FilterQuery(Strict):
-    """Filter of notifications, and the position in the log."""
+    """The filter of a list of notifications, and the number after which it starts."""
 
     after = Count(
         minimum=0,
@@ -202,14 +205,14 @@ class FilterQuery(Strict):
 
 
 class NotificationQuery(FilterQuery):
-    """Filter of notifications, page size, and the time of long polling."""
+    """The filter and size of a page of notifications, and how long to wait for the first one."""
 
     limit = Count(minimum=0, maximum=1000, load_default=100)
     wait = wait_seconds()
 
 
 class SubscriptionQuery(PageQuery):
-    """Filter of subscriptions."""
+    """The query of a page in the list of subscriptions."""
 
     all_projects = flag(
         load_default=False,
@@ -220,7 +223,7 @@ class SubscriptionQuery(PageQuery):
 
 
 class DeadLetterQuery(Strict):
-    """The requested page of dead letters."""
+    """The query of a page in the list of dead letters."""
 
     after = Count(minimum=0, maximum=_MAX_SEQ, load_default=0)
     limit = Count(minimum=1, maximum=1000, load_default=100)

@@ -1,4 +1,4 @@
-"""``/v2/subscriptions``: webhooks that receive notifications, and their dead letters."""
+"""The routes of ``/v2/subscriptions``: webhooks for notifications, and their dead letters."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -89,7 +89,7 @@ def dead_letters(call: Call, subscription_id: str) -> Answer:
 
 
 def redeliver(call: Call, subscription_id: str) -> Answer:
-    """Send dead letters again."""
+    """Send dead letters, notifications that the receiver did not accept, again."""
     subscription = _changeable(call, subscription_id, "subscriptions:put")
     data = validation.load(schemas.REDELIVERY, validation.body(call))
     count = subscriptions.redeliver(call.runtime, subscription.id, data.get("seqs"))
@@ -97,10 +97,10 @@ def redeliver(call: Call, subscription_id: str) -> Answer:
 
 
 def _visible(call: Call, subscription_id: str) -> Subscription:
-    """Return the subscription; raises NotFound also if the caller may not see it.
+    """Return the subscription. Raises NotFound if it does not exist or the caller may not see it.
 
-    A subscription to all projects needs ``notifications:get_all``: a caller that changes its
-    receiver could read all notifications.
+    For a subscription to all projects, the caller needs the policy ``notifications:get_all``.
+    Otherwise a caller could change its URL and receive all notifications.
     """
     absent = f"There is no subscription {subscription_id}"
     subscription = call.visible(subscriptions.get, subscription_id, "subscriptions:get", absent)
@@ -110,7 +110,10 @@ def _visible(call: Call, subscription_id: str) -> Subscription:
 
 
 def _changeable(call: Call, subscription_id: str, rule: str) -> Subscription:
-    """Return the subscription if the caller may change it; raises NotFound, Forbidden."""
+    """Return the subscription if the policy ``rule`` allows the caller to change it.
+
+    Raises NotFound if the caller may not see it either. Otherwise raises Forbidden.
+    """
     subscription = _visible(call, subscription_id)
     call.require(rule, subscription.project_id)
     return subscription

@@ -1,4 +1,4 @@
-"""``/v2/notifications``: the log of notifications, in pages, by long polling, or as a stream."""
+"""The routes of ``/v2/notifications``: their log, in pages, by long polling, or as a stream."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -20,7 +20,7 @@ _MAX_DIGITS = 18
 
 
 def index(call: Call) -> Answer:
-    """List notifications after a cursor, or wait for new notifications."""
+    """List the notifications after a given one, or wait for new ones."""
     query = validation.query(schemas.NOTIFICATION_QUERY)
     filter_ = _filter(call, query)
     limit, wait = query["limit"], query["wait"] if query["limit"] else 0
@@ -37,7 +37,7 @@ def index(call: Call) -> Answer:
 
 
 def stream(call: Call) -> Answer:
-    """Stream notifications as Server-Sent Events, from a cursor or from now on."""
+    """Stream notifications as Server-Sent Events, after a given one or from now on."""
     query = validation.query(schemas.STREAM_QUERY)
     filter_ = _filter(call, query)
     after = _last_event_id()
@@ -54,7 +54,10 @@ def stream(call: Call) -> Answer:
 
 
 def _filter(call: Call, query: Mapping[str, Any]) -> NotificationFilter:
-    """Return the filter of the query, limited to what the caller may see; raises Forbidden."""
+    """Return the filter in the query, restricted to projects that the caller may see.
+
+    Raises Forbidden if the query names another project.
+    """
     project_id = query.get("project_id")
     if not call.may("notifications:get_all"):
         if project_id not in {None, call.caller.project_id}:
@@ -69,7 +72,7 @@ def _filter(call: Call, query: Mapping[str, Any]) -> NotificationFilter:
 
 
 def _last_event_id() -> int | None:
-    """Return the number in the header Last-Event-ID, None without it; raises InvalidInput."""
+    """Return the number in the header Last-Event-ID, or None without it. Raises InvalidInput."""
     text = request.headers.get("Last-Event-ID", "").strip()
     if not text:
         return None

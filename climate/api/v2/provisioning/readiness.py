@@ -1,6 +1,7 @@
-"""Readiness of a lease and of a host, quarantine of hosts, and statistics.
+"""Views of whether hosts are ready for leases: by lease, by host, and as statistics.
 
-Readiness is not part of the lease: it changes without changing the lease and its ETag.
+They also quarantine hosts. Readiness is not part of the lease in the API: it changes while the
+lease and its ETag stay.
 """
 
 from dataclasses import replace
@@ -17,7 +18,7 @@ from climate.manager.provisioning import power_saving, readiness
 
 
 def of_lease(call: Call, lease_id: str) -> Answer:
-    """Show the readiness of the hosts of a lease."""
+    """Show whether the hosts of a lease are ready."""
     shown = readiness.of_lease(call.runtime, lease_views.visible(call, lease_id))
     if not call.may("preparations:get"):
         shown = replace(shown, reasons=())
@@ -25,7 +26,7 @@ def of_lease(call: Call, lease_id: str) -> Answer:
 
 
 def of_host(call: Call, resource_id: str) -> Answer:
-    """Show the readiness, the quarantine and the lead time of a host."""
+    """Show the readiness of a host for its next lease, its quarantine and its lead time."""
     shown = readiness.of_host(call.runtime, resource_views.number(resource_id))
     return schemas.HOST_READINESS.dump(shown), 200
 
@@ -39,18 +40,21 @@ def change_host(call: Call, resource_id: str) -> Answer:
 
 
 def summary(call: Call) -> Answer:
-    """Show the share of leases that were ready at their start."""
+    """Show the share of leases whose hosts were ready at their start."""
     shares = readiness.summary(call.runtime, *_period())
     return schemas.SUMMARY.dump({"readiness": shares}), 200
 
 
 def saved(call: Call) -> Answer:
-    """Show the hours that hosts were switched off (power saving)."""
+    """Show for how many hours hosts were switched off (power saving)."""
     return schemas.ENERGY.dump({"saved": power_saving.saved(call.runtime, *_period())}), 200
 
 
 def _period() -> tuple[datetime, datetime, Period]:
-    """Return the start, the end and the subdivision of the period; raises InvalidDate."""
+    """Return the start and the end of the statistics, and the periods into which they are divided.
+
+    Raises InvalidDate.
+    """
     query = validation.query(schemas.SUMMARY_QUERY)
     if query["until"] <= query["since"]:
         text = "This must be later than since."

@@ -1,4 +1,4 @@
-"""Schemas of preparations, shutdowns and readiness."""
+"""Schemas of preparations, shutdowns and readiness of hosts."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -43,7 +43,7 @@ class _TaskQuery(PageQuery):
 
 
 class PreparationQuery(_TaskQuery):
-    """Filter and order of preparations."""
+    """The filter and order of the list of preparations."""
 
     sort = sorted_by(PREPARATION_SORTS, "needed")
     state = _states(PreparationState)
@@ -52,7 +52,7 @@ class PreparationQuery(_TaskQuery):
 
 
 class SummaryQuery(Strict):
-    """The period of the statistics, and its subdivision."""
+    """The start and end of the statistics, and the periods into which they are divided."""
 
     since = Moment(required=True)
     until = Moment(required=True)
@@ -83,7 +83,7 @@ class _Report(Strict):
 
 
 class Report(_Report):
-    """The provisioner's progress report about a preparation. Idempotent."""
+    """A provisioner's report on the progress of a preparation. Idempotent."""
 
     state = fields.String(
         required=True,
@@ -106,7 +106,7 @@ class Report(_Report):
 
 
 class HostChange(Strict):
-    """Quarantine a host, or end its quarantine."""
+    """A request to quarantine a host, or to end its quarantine."""
 
     set_aside = fields.String(
         required=True,
@@ -142,7 +142,7 @@ class _Task(Schema):
 
 
 class Preparation(_Task):
-    """A host that must be ready by ``needed_at``."""
+    """A preparation: a task of provisioners to make a host ready by ``needed_at``."""
 
     state = fields.Enum(PreparationState, by_value=True)
     lease_id = fields.String()
@@ -160,7 +160,7 @@ PreparationPage = page_of("preparations", Preparation)
 
 
 class LeaseReadiness(Schema):
-    """Readiness of the hosts of a lease; state is null before the first preparation."""
+    """Whether the hosts of a lease are ready; ``state`` is null before the first preparation."""
 
     state = fields.Enum(Readiness, by_value=True, allow_none=True)
     hosts = fields.Integer(metadata=described("Hosts with a preparation."))
@@ -179,7 +179,10 @@ class LeaseReadiness(Schema):
 
 
 class Lead(Schema):
-    """Lead time: how long before a lease of this host alone its preparation starts, and why."""
+    """The lead time of a host: how long before a lease its preparation starts, and why.
+
+    It is the time for a lease that has this host only.
+    """
 
     seconds = fields.Float()
     usual = fields.Float(metadata=described("Usual duration in seconds."))
@@ -193,7 +196,11 @@ class Lead(Schema):
 
 
 class HostReadiness(Schema):
-    """Readiness of a host for its next lease, its quarantine, and its last preparation times."""
+    """Whether a host is ready for its next lease, and what climate knows about preparing it.
+
+    ``state``, ``ready_at`` and ``early`` are about the next lease. ``set_aside`` is the reason of a
+    quarantine. ``times`` are the durations of the last preparations in seconds.
+    """
 
     resource_id = fields.String(attribute="host.id")
     name = fields.String(attribute="host.external_id")
@@ -218,7 +225,7 @@ class HostReadiness(Schema):
 
 
 class Share(Schema):
-    """Share of leases that were ready at their start, per hardware class and period."""
+    """The share of leases whose hosts were ready at their start, by hardware class and period."""
 
     hardware = fields.String()
     since = Moment(allow_none=True)
@@ -238,20 +245,20 @@ class Share(Schema):
 
 
 class Summary(Schema):
-    """The shares of leases that were ready at their start, per hardware class and period."""
+    """The shares of leases whose hosts were ready at their start, by hardware class and period."""
 
     readiness = fields.List(fields.Nested(Share))
 
 
 class ShutdownQuery(_TaskQuery):
-    """Filter and order of shutdowns."""
+    """The filter and order of the list of shutdowns."""
 
     sort = sorted_by(SHUTDOWN_SORTS, "wanted")
     state = _states(state for state in ShutdownState if state is not ShutdownState.ON)
 
 
 class ShutdownReport(_Report):
-    """The provisioner's progress report about a shutdown. Idempotent."""
+    """A provisioner's report on the progress of a shutdown. Idempotent."""
 
     state = fields.String(
         required=True,
@@ -263,7 +270,7 @@ class ShutdownReport(_Report):
 
 
 class Shutdown(_Task):
-    """A host to be switched off while no lease needs it."""
+    """A shutdown: a task of provisioners to switch a host off while no lease needs it."""
 
     state = fields.Enum(ShutdownState, by_value=True)
     ahead = fields.Float(
@@ -276,7 +283,7 @@ ShutdownPage = page_of("shutdowns", Shutdown)
 
 
 class Saved(Schema):
-    """How long hosts were off, per hardware class and period."""
+    """How long hosts were switched off, in one hardware class and period."""
 
     hardware = fields.String()
     since = Moment(allow_none=True)
@@ -285,7 +292,7 @@ class Saved(Schema):
 
 
 class Energy(Schema):
-    """Power saving per hardware class and period."""
+    """How long hosts were switched off, by hardware class and period."""
 
     saved = fields.List(fields.Nested(Saved))
 

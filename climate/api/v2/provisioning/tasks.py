@@ -1,4 +1,4 @@
-"""``/v2/preparations`` and ``/v2/shutdowns``: tasks of provisioners, and progress reports."""
+"""The routes of ``/v2/preparations`` and ``/v2/shutdowns``: tasks of provisioners, and reports."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -19,7 +19,7 @@ S = TypeVar("S", PreparationState, ShutdownState)
 
 
 def list_preparations(call: Call) -> Answer:
-    """List preparations: hosts that must be ready at a certain time. Can wait for the first."""
+    """List preparations: hosts that must be ready at a certain time. Can wait for the first one."""
     query = validation.query(schemas.PREPARATION_QUERY)
     page = paging.page(query)
     part = preparations.find(call.runtime, _filter(call, query), page, query["wait"])
@@ -69,7 +69,7 @@ def _filter(call: Call, query: Mapping[str, Any]) -> TaskFilter:
 
 
 def _report(call: Call, schema: Schema, state: type[S]) -> Report[S]:
-    """Return the report in the request body; raises InvalidInput."""
+    """Return the progress report of a provisioner in the request body. Raises InvalidInput."""
     data = validation.load(schema, validation.body(call))
     claim = timedelta(seconds=data.pop("claim_seconds"))
     return Report(**{**data, "state": state(data["state"]), "claim": claim})

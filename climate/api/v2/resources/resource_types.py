@@ -1,4 +1,4 @@
-"""``/v2/resource-types``: what can be reserved, with the schemas of requests, and properties."""
+"""The routes of ``/v2/resource-types``: resource types, schemas of requests, and properties."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _AMOUNTS = ("min", "max", "amount")
 
 
 class ResourceType(Schema):
-    """A resource type that can be reserved."""
+    """A resource type that can be reserved, such as ``physical:host``."""
 
     name = fields.String()
     title = fields.String(metadata=described("Name for people, in the plural."))
@@ -96,5 +96,8 @@ def _described(name: str, plugin: ResourcePlugin) -> dict[str, Any]:
 
 
 def _booked_type(plugin: ResourcePlugin) -> str:
-    """Return the type of the resources that reservations book; an empty text: none."""
+    """Return the type of the resources that reservations of the plug-in's type book.
+
+    If they book none themselves, as stacks do, return an empty text.
+    """
     return plugin.resource_type if plugin.booked_type is None else plugin.booked_type

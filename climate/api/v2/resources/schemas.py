@@ -96,7 +96,7 @@ class Resource(Schema):
 
 
 class Holder(Schema):
-    """A lease that holds a resource from ``start`` to ``end``."""
+    """A lease that has a resource from ``start`` to ``end``."""
 
     lease_id = fields.String()
     lease_name = fields.String()
@@ -107,14 +107,14 @@ class Holder(Schema):
 
 
 class BookedResource(Resource):
-    """A reservable resource with its present and its next booking."""
+    """A reservable resource, the lease that has it now, and the next one."""
 
     now = fields.Nested(Holder, allow_none=True)
     next = fields.Nested(Holder, allow_none=True)
 
 
 class Booking(Holder):
-    """A booking of a resource; cleaning lasts until ``busy_until``."""
+    """A booking of a resource by a lease; after it, cleaning lasts until ``busy_until``."""
 
     busy_until = Moment()
     status = fields.Enum(LeaseStatus, by_value=True, metadata=described("Status of the lease."))
@@ -132,7 +132,7 @@ BookingPage = page_of("bookings", Booking)
 
 
 class ResourceQuery(PageQuery):
-    """Filter and order of resources."""
+    """The filter and order of the list of resources."""
 
     sort = sorted_by(RESOURCE_SORTS, "id")
     resource_type = fields.String()
@@ -159,7 +159,7 @@ class ResourceQuery(PageQuery):
 
 
 class BookingQuery(PageQuery):
-    """The window and the order of the bookings of a resource."""
+    """The window and the order of the list of a resource's bookings."""
 
     sort = sorted_by(BOOKING_SORTS, "start")
     start = Moment(metadata=described("Bookings that end later; the default is now."))

@@ -1,4 +1,7 @@
-"""``/v2/resources``: reservable resources of all types. Only operators see who holds them."""
+"""The routes of ``/v2/resources``: reservable resources of all types, and their bookings.
+
+Only operators see which leases have a resource.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -108,13 +111,16 @@ def _described(call: Call, resource: Resource) -> Any:  # noqa: ANN401 - a JSON 
 
 
 def _require(call: Call, resource_type: str, verb: str) -> None:
-    """Raise Forbidden if v1 has a policy rule for the type and it forbids the action."""
+    """Raise Forbidden if the v1 policy rule of the action, such as ``oshosts:post``, forbids it.
+
+    Resource types without routes in v1 have no such rule.
+    """
     if noun := _V1_NOUNS.get(resource_type):
         call.require(f"{noun}:{verb}")
 
 
 def number(resource_id: str) -> int:
-    """Return a resource id in the path as a number; raises NotFound if it is none."""
+    """Return a resource id in the path as a number. Raises NotFound if it is none."""
     if resource_id.isascii() and resource_id.isdecimal() and len(resource_id) < len(str(2**63)):
         return int(resource_id)
     raise NotFound(f"There is no resource {resource_id}")

@@ -1,0 +1,63 @@
+"""Fields of the schemas of request parameters, and their metadata for generated forms."""
+
+import json
+from typing import Any
+
+from marshmallow import fields
+
+from climate.core.errors import InvalidQuery
+from climate.core.matching.extra_specs import read
+
+
+def titled(title: str, description: str = "", **more: Any) -> dict[str, Any]:
+    """Return the metadata of a field, from which clients generate forms.
+
+    ``more`` are keywords of JSON Schema: ``minimum``, ``maximum`` or ``enum`` for rules that are no
+    validators of the field, ``readOnly`` for values that ``look_up`` sets, ``writeOnly`` for values
+    that no answer contains because they may be secret.
+    """
+    return {"title": title, **({"description": description} if description else {}), **more}
+
+
+class WholeNumber(fields.Integer):
+    """A field for an integer >= 0 in decimal text, or any integer as a JSON number.
+
+    Command lines send text, such as ``"1"``. Rejects ``1.5`` and booleans.
+    """
+
+    def _validated(self, value: Any) -> int:  # noqa: ANN401 - marshmallow's signature
+        if isinstance(value, bool | float):
+            raise self.make_error("invalid", input=value)
+        if isinstance(value, str) and not value.strip().isdecimal():
+            raise self.make_error("invalid", input=value)
+        return super()._validated(value)
+
+
+#: Bytes of the text of an expression: climate stores it with the lease.
+MAX_EXPRESSION = 64 * 1024
+
+
+class Expression(fields.Field[str]):
+    """A field for a property expression or extra specs, as text or JSON. Its output is text."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        form = {"type": ["string", "array", "object"], "format": "property-expression"}
+        super().__init__(**{**kwargs, "metadata": {**form, **kwargs.get("metadata", {})}})
+
+    def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> str:  # noqa: ANN401
+        if value is None:
+            return ""
+        text = value if isinstance(value, str) else json.dumps(value)
+        try:
+            _check_length(text)
+            read(value)
+        except InvalidQuery as error:
+            raise InvalidQuery(f"{error.message} (in {self.name})") from None
+        return text
+
+
+def _check_length(text: str) -> None:
+    if (length := len(text.encode())) > MAX_EXPRESSION:
+        raise InvalidQuery(
+            f"An expression has at most {MAX_EXPRESSION} bytes, this one has {length}"
+        )
