@@ -2,10 +2,10 @@
 
 import sys
 
-from benchmarks import admission, lateness, month, readiness
+from benchmarks import admission, lateness, month, occupancy, readiness
 
 ALL = {"lateness": lateness.main, "admission": admission.main}
-NAMED = {**ALL, "month": month.main, "readiness": readiness.main}
+NAMED = {**ALL, "month": month.main, "readiness": readiness.main, "calendar": occupancy.main}
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:

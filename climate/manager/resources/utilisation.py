@@ -105,7 +105,12 @@ def _read(
         raise InvalidInput(f"With by={query.by.value} a resource_type is required")
     type_ = runtime.plugin(query.resource_type).type_of_resources
     if query.by is By.PROJECT:
-        found = sums.of_projects(session, type_, window, resolution, MAX_SERIES + 1)
+        if sums.count_projects(session, window) > MAX_SERIES:
+            raise InvalidInput(
+                f"More than {MAX_SERIES} projects have leases in the window: request a shorter one,"
+                " or by=type"
+            )
+        found = sums.of_projects(session, type_, window, resolution)
         total = sums.count_types(session, [type_]).get(type_, 0)
         return dict.fromkeys(sorted({item.name for item in found}), total), found
     if query.prop is None:

@@ -73,7 +73,7 @@ def test_a_user_without_a_project_chooses_one(browser: Browser, keystone: Keysto
     ]
     assert (answer["signed_in"], answer["me"], answer["choose_project"]) == (False, None, choice)
     assert browser.session() == answer
-    problem(browser.send("GET", "/v2/leases"), 401)
+    assert "no project yet" in problem(browser.send("GET", "/v2/leases"), 401)["detail"]
     problem(browser.send("PUT", SESSION, {"project": "other"}), 403)
     chosen = browser.ok("PUT", SESSION, {"project": "ops"})
     assert chosen["project"] == {"id": "ops", "name": "ops"}

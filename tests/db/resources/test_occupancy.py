@@ -248,7 +248,7 @@ def test_the_occupied_part_of_projects(database: Database, hosts: list[int]) -> 
     """A lease that was deleted has no project; one type of resource has no part in another."""
     store(database, hosts, bookings([(0, 0, 60)], []))
     with database.read() as session:
-        assert sums.of_projects(session, HOST, WINDOW, 3600, 10) == []
+        assert sums.of_projects(session, HOST, WINDOW, 3600) == []
         assert sums.of_values(session, "no:such", "rack", WINDOW, 3600) == []
         assert sums.count_types(session, [HOST, "no:such"]) == {HOST: 3}
         assert sums.count_values(session, HOST, "rack", 5) == {"": 3}

@@ -61,6 +61,37 @@ def _truncated(element: floor, compiler: SQLCompiler, **options: Any) -> str:
     return f"CAST({compiler.process(element.clauses, **options)} AS INTEGER)"
 
 
+class at_least(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
+    """The SQL function for the greater of two integers.
+
+    Unlike CASE, it computes each of them once.
+    """
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(at_least)
+def _greatest(element: at_least, compiler: SQLCompiler, **options: Any) -> str:
+    return f"greatest({compiler.process(element.clauses, **options)})"
+
+
+@compiles(at_least, "sqlite")
+def _max(element: at_least, compiler: SQLCompiler, **options: Any) -> str:
+    return f"max({compiler.process(element.clauses, **options)})"
+
+
+def signs() -> sa.FromClause:
+    """Return a table with the rows 1 and -1, to turn each booking into two steps by a cross join.
+
+    At its beginning, a booking adds its part of the resource; at its end, it subtracts it. With the
+    cross join, the database reads the bookings once and need not store them in between.
+    """
+    plus: sa.ColumnElement[int] = sa.literal_column("1")
+    minus: sa.ColumnElement[int] = sa.literal_column("-1")
+    return sa.union_all(sa.select(plus.label("sign")), sa.select(minus)).subquery("signs")
+
+
 def origin(window: Window) -> int:
     """Return the seconds from 1970 to the start of a window."""
     return int((window.start - _DAWN).total_seconds())
@@ -98,14 +129,10 @@ def bucketed(steps: sa.FromClause) -> sa.Select[Any]:
     moments = sa.select(at, delta).group_by(at).subquery("moments")
     level = sa.func.sum(moments.c.delta).over(order_by=moments.c.at).label("level")
     levels = sa.select(offset(moments.c.at).label("at"), moments.c.delta, level).subquery("levels")
-    clipped = sa.case((levels.c.at > 0, levels.c.at), else_=sa.literal_column("0"))
+    clipped = at_least(levels.c.at, sa.literal_column("0"))
     number = (clipped // RESOLUTION).label("number")
-    return sa.select(
-        number,
-        sa.func.sum(levels.c.delta),
-        sa.func.max(levels.c.level),
-        sa.func.min(clipped),
-    ).group_by(sa.literal_column("1"))
+    sums: list[Any] = [sa.func.sum(levels.c.delta), sa.func.max(levels.c.level)]
+    return sa.select(number, *sums, sa.func.min(clipped)).group_by(sa.literal_column("1"))
 
 
 def whole(total: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:

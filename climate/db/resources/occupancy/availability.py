@@ -86,11 +86,12 @@ def _of_whole(_part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
     spans = sa.union_all(
         sa.select(booked.c.start_at.label("begin"), booked.c.busy_until.label("end")),
         sa.select(uncovered, part.c.busy_until).where(counts),
-    ).cte("spans")
-    steps = sa.union_all(
-        sa.select(spans.c.begin.label("at"), _ONE.label("delta")),
-        sa.select(spans.c.end, _MINUS).where(spans.c.end < END),
-    ).subquery("steps")
+    ).subquery("spans")
+    sign = arithmetic.signs()
+    at = sa.case((sign.c.sign > 0, spans.c.begin), else_=spans.c.end).label("at")
+    paired = sa.select(at, sign.c.sign.label("delta")).select_from(spans.join(sign, sa.true()))
+    both = paired.subquery("both")
+    steps = both.select().where(both.c.at < END).subquery("steps")
     return sa.select(sa.func.count()).select_from(rows), steps
 
 

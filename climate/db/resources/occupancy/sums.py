@@ -17,8 +17,8 @@ from climate.core.matching.occupancy import Sums
 from climate.core.window import Window
 from climate.db.engine.types import any_of
 from climate.db.resources.occupancy import arithmetic
-from climate.db.resources.occupancy.arithmetic import LENGTH, RESOLUTION, offset
-from climate.db.resources.occupancy.bookings import shared, whole
+from climate.db.resources.occupancy.arithmetic import LENGTH, RESOLUTION, at_least, offset
+from climate.db.resources.occupancy.bookings import END, shared, whole
 from climate.db.tables.leases import (
     ALLOCATIONS,
     InventoryRow,
@@ -94,10 +94,18 @@ def count_values(session: Session, resource_type: str, prop: str, limit: int) ->
     return {name: int(count) for name, count in session.execute(query)}
 
 
+def count_projects(session: Session, window: Window) -> int:
+    """Return the number of projects that have leases in a window."""
+    query = sa.select(sa.func.count(LeaseRow.project_id.distinct())).where(
+        LeaseRow.start_at < window.end, LeaseRow.end_at > window.start
+    )
+    return session.scalar(query) or 0
+
+
 def of_projects(
-    session: Session, resource_type: str, window: Window, resolution: int, limit: int
+    session: Session, resource_type: str, window: Window, resolution: int
 ) -> list[Sums]:
-    """Return the sums over the bookings of each project, for at most ``limit`` projects.
+    """Return the sums over the bookings of each project.
 
     The name is the id of the project. Bookings of deleted leases are left out, because their
     project is not known.
@@ -111,10 +119,7 @@ def of_projects(
         .join(ReservationRow, ReservationRow.id == parts.c.reservation_id)
         .join(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
     )
-    few = owned.cte("owned")
-    names = sa.select(few.c.name).distinct().order_by(few.c.name).limit(limit).subquery("names")
-    bounded = few.select().join(names, names.c.name == few.c.name)
-    return _run(session, bounded, window, resolution, {})
+    return _run(session, owned, window, resolution, {})
 
 
 def _sums(
@@ -163,18 +168,20 @@ def _run(
     resolution: int,
     values: dict[str, str],
 ) -> list[Sums]:
-    item = parts.cte("item")
-    begin, end = offset(item.c.start_at), offset(item.c.busy_until)
-    clipped = sa.case((begin > 0, begin), else_=_ZERO)
-    key = item.c.name, item.c["class"]
-    steps = sa.union_all(
-        sa.select(*key, clipped.label("at"), item.c.part.label("delta"), item.c.own),
-        sa.select(*key, end, -item.c.part, -item.c.own).where(end < LENGTH),
-    ).subquery("steps")
-    number = (steps.c.at // RESOLUTION).label("number")
-    numbered = sa.select(steps, number).subquery("numbered")
+    item, sign = parts.subquery("item"), arithmetic.signs()
+    at = sa.case((sign.c.sign > 0, item.c.start_at), else_=item.c.busy_until)
+    changes = (
+        *(at.label("at"), (item.c.part * sign.c.sign).label("delta")),
+        (item.c.own * sign.c.sign).label("own"),
+    )
+    paired = sa.select(item.c.name, item.c["class"], *changes)
+    steps = paired.select_from(item.join(sign, sa.true())).subquery("steps")
+    second = at_least(offset(steps.c.at), _ZERO).label("second")
+    timed = sa.select(steps, second).where(steps.c.at < END).subquery("timed")
+    number = (timed.c.second // RESOLUTION).label("number")
+    numbered = sa.select(timed, number).subquery("numbered")
     ends_at = (numbered.c.number + 1) * RESOLUTION
-    left = sa.case((ends_at < LENGTH, ends_at), else_=LENGTH) - numbered.c.at
+    left = sa.case((ends_at < LENGTH, ends_at), else_=LENGTH) - numbered.c.second
     own, delta = numbered.c.own, numbered.c.delta
     sums = (
         sa.func.sum(delta),

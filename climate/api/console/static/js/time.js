@@ -68,22 +68,22 @@ export function serverNow() {
  *   monthName: string}}
  */
 export function fields(date, timeZone = chosen) {
-  const parts = {};
-  for (const { type, value } of formatter(timeZone).formatToParts(date)) parts[type] = value;
+  const wall = new Date(date.getTime() + offset(date, timeZone));
   return {
-    year: Number(parts.year), month: MONTHS.indexOf(parts.month) + 1, day: Number(parts.day),
-    hour: Number(parts.hour) % 24, minute: Number(parts.minute), second: Number(parts.second),
-    weekday: parts.weekday, monthName: parts.month,
+    year: wall.getUTCFullYear(), month: wall.getUTCMonth() + 1, day: wall.getUTCDate(),
+    hour: wall.getUTCHours(), minute: wall.getUTCMinutes(), second: wall.getUTCSeconds(),
+    weekday: WEEKDAYS[wall.getUTCDay()], monthName: MONTHS[wall.getUTCMonth()],
   };
 }
 
+const WEEKDAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 function formatter(timeZone) {
   if (!formatters.has(timeZone)) {
     formatters.set(timeZone, new Intl.DateTimeFormat("en-US", {
-      timeZone, hourCycle: "h23", weekday: "short", year: "numeric", month: "short", day: "numeric",
-      hour: "2-digit", minute: "2-digit", second: "2-digit",
+      timeZone, hourCycle: "h23", year: "numeric", month: "numeric", day: "numeric",
+      hour: "numeric", minute: "numeric", second: "numeric",
     }));
   }
   return formatters.get(timeZone);
@@ -166,11 +166,23 @@ export function parseDuration(text) {
   return rest.replace(/[\s,]/g, "") === "" && seconds > 0 ? Math.round(seconds) : null;
 }
 
-/** Milliseconds that the zone is ahead of UTC at `date`. */
+const QUARTER = 900_000;
+const offsets = new Map(); // by zone, then by quarter of an hour: a formatter takes microseconds, the axis needs thousands
+
+/** Milliseconds that the zone is ahead of UTC at `date`. Zones change at whole quarters of an hour. */
 export function offset(date, timeZone = chosen) {
-  const { year, month, day: number, hour, minute, second } = fields(date, timeZone);
-  const wall = Date.UTC(year, month - 1, number, hour, minute, second);
-  return wall - Math.floor(date.getTime() / 1000) * 1000;
+  let known = offsets.get(timeZone);
+  if (!known || known.size > 20_000) offsets.set(timeZone, (known = new Map()));
+  const quarter = Math.floor(date.getTime() / QUARTER);
+  let offsetMs = known.get(quarter);
+  if (offsetMs === undefined) known.set(quarter, (offsetMs = offsetAt(quarter * QUARTER, timeZone)));
+  return offsetMs;
+}
+
+function offsetAt(time, timeZone) {
+  const parts = {};
+  for (const { type, value } of formatter(timeZone).formatToParts(time)) parts[type] = Number(value);
+  return Date.UTC(parts.year, parts.month - 1, parts.day, parts.hour, parts.minute, parts.second) - time;
 }
 
 /**

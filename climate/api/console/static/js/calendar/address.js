@@ -1,7 +1,7 @@
 // The state of the calendar in the address, so that a link shows a colleague the same.
 
 import { iso, midnight, serverNow } from "../time.js";
-import { DAY, ZOOMS } from "./scale.js";
+import { DAY, HOUR, snapTo, ZOOMS } from "./scale.js";
 
 const KEYS = ["type", "properties", "amount", "for", "group", "q", "whose", "rows", "zoom", "from"];
 
@@ -49,7 +49,7 @@ function moment(text) {
 /** Where a zoom level begins when nothing else is said: now is in sight, with some past before it. */
 export function defaultFrom(zoom) {
   const now = serverNow();
-  if (zoom === "hour" || zoom === "day") return Math.floor(now.getTime() / 3_600_000) * 3_600_000 - (zoom === "hour" ? 1 : 2) * 3_600_000;
+  if (zoom === "hour" || zoom === "day") return snapTo(now.getTime() - HOUR, 2 * HOUR);
   if (zoom === "week") return midnight(now, -1).getTime();
   return midnight(new Date(now.getTime() - (zoom === "month" ? 3 : 7) * DAY)).getTime();
 }

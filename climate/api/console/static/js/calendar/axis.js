@@ -38,7 +38,7 @@ function labels(scene, list, y, px, colour) {
   let free = -Infinity;
   for (const label of list) {
     const end = Math.min(x(label.end), size.width + 200);
-    if (end <= size.left || x(label.time) > size.width) continue;
+    if (end <= size.left || x(label.time) > size.width || (!label.strong && x(label.time) < size.left - 3)) continue;
     const font = scene.font(px, label.strong || label.today ? 600 : 400);
     const gap = 6 * size.font;
     const at = Math.max(x(label.time), label.strong ? size.left : -Infinity) + gap;

@@ -15,9 +15,9 @@ export function paintBand(scene) {
     const state = data.bandState(start);
     if (state === "ready") continue;
     const left = Math.max(size.left, x(start));
-    context.fillStyle = state === "failed" ? colours.badSoft : colours.sunken;
+    context.fillStyle = state === "failed" ? colours.closed : colours.sunken;
     context.fillRect(left, bottom - size.band * 0.4, x(start + data.settings.chunk) - left, size.band * 0.3);
-    if (state === "failed") text(context, "Free capacity is not loaded. Select to try again.", left + 8, bottom - size.band / 4, scene.font(12, 500), colours.bad);
+    if (state === "failed") text(context, "Free capacity is not loaded. Select to try again.", left + 8, bottom - size.band / 4, scene.font(12, 600), colours.closedHatch);
   }
   const plot = bandPlot(view);
   const steps = view.bandSteps().filter(({ start, end }) => end > scene.from && start < scene.to);

@@ -27,7 +27,7 @@ function merged(list, scale) {
   const result = [];
   for (const interval of list) {
     const last = result[result.length - 1];
-    const join = last && last.kind === interval.kind && interval.kind === KIND.TAKEN && interval.start - last.end < near
+    const join = last && interval.share === undefined && last.kind === interval.kind && interval.kind === KIND.TAKEN && interval.start - last.end < near
       && (interval.end - interval.start < narrow || last.end - last.start < narrow);
     if (join) result[result.length - 1] = { ...last, end: Math.max(last.end, interval.end) };
     else result.push(interval);
@@ -46,7 +46,8 @@ function bar(scene, interval, top) {
   const left = Math.max(size.left - 20, x(interval.start));
   const right = Math.min(size.width + 20, x(interval.end));
   const box = { left, top, width: Math.max(1, right - left), height: size.row };
-  (DRAW[interval.kind] || taken)(scene, box, interval);
+  if (interval.share !== undefined) strip(scene, box, interval);
+  else (DRAW[interval.kind] || taken)(scene, box, interval);
 }
 
 function rounded(context, left, top, width, height, radius) {
@@ -129,7 +130,7 @@ function closed(scene, box) {
 function ownBar(scene, box, interval) {
   const { context, colours, now } = scene;
   const { lease } = interval;
-  if (!lease) return ownStrip(scene, box, interval);
+  if (!lease) return strip(scene, box, interval);
   const { words, look } = leaseWords(lease, interval, now);
   if (lease.mine === false) return foreignBar(scene, box, lease);
   const { left, top, width, height } = box;
@@ -171,13 +172,16 @@ function foreignBar(scene, box, lease) {
   label(scene, box, [[plain(lease.name), 400, scene.colours.text]], 11);
 }
 
-// A bucket in which the project has something: the share as height, on a line of its own.
-function ownStrip(scene, box, { share }) {
-  const { context, colours } = scene;
-  const { left, top, width, height } = box;
-  const tall = Math.max(4, (height - 8) * ((share || 9) / 9));
-  context.fillStyle = colours.accent;
-  context.fillRect(left, top + height - 4 - tall, width, tall);
+// Buckets: the share of the time that is taken, as height. Own ones have no line on top.
+function strip({ context, colours }, { left, top, width, height }, { kind, share = 9 }) {
+  const own = kind === KIND.OWN;
+  const tall = Math.max(own ? 4 : 2, (height - 8) * (share / 9));
+  const y = Math.round(top + height - 4 - tall);
+  context.fillStyle = own ? colours.accent : colours.taken;
+  context.fillRect(left, y, width, top + height - 4 - y);
+  if (own) return;
+  context.fillStyle = colours.takenLine;
+  context.fillRect(left, y, width, 1);
 }
 
 /** Text in the visible part of a bar: `[text, weight, colour]` one after the other. */

@@ -131,13 +131,13 @@ export class CalendarData extends EventTarget {
 
   #accept(item, body) {
     this.joined.clear();
-    this.error = null;
     if (item.band) {
       const steps = body.steps.map(({ start, end, free }) => ({ start: Date.parse(start), end: Date.parse(end), free }));
       this.blocks.set(item.key, { ...item, state: "ready", steps });
       this.bandSteps = null;
       return;
     }
+    this.error = null;
     const first = item.number * this.rowsPerBlock;
     const rows = body.rows.map((row) => this.#row(row, body));
     this.blocks.set(item.key, { ...item, state: "ready", rows, first, version: body.version });

@@ -9,8 +9,7 @@ const EDGE = 6; // px around the ends of a bar that take hold of the end
 export function measure({ clientWidth: width, clientHeight: height }, density) {
   const font = parseFloat(getComputedStyle(document.documentElement).fontSize) / 15;
   const phone = width / font < 700;
-  const wanted = phone ? 104 * Math.min(font, 1.3) : 213 * font;
-  const left = Math.round(Math.min(wanted, width * 0.45));
+  const left = Math.round(Math.min((phone ? 104 : 213) * font, width * 0.4));
   const axis = Math.round(52 * font);
   const band = Math.round((phone ? 76 : 92) * font);
   const row = density === "overview" ? 2 : Math.round((phone ? 34 : 30) * font);

@@ -2,28 +2,22 @@
 
 import { plain } from "../dom.js";
 import { fields, offset, zone, zoneName } from "../time.js";
-import { clipped, horizontal, stroke, text, vertical, widthOf } from "./pen.js";
+import { horizontal, stroke, text, vertical, widthOf } from "./pen.js";
 import { HOUR } from "./scale.js";
 import { stateWords } from "./words.js";
 
 /** Paint the names of groups and rows. */
 export function paintNames(scene) {
   const { context, size, colours, items, scrollTop, data } = scene;
-  clipped(context, 0, size.top, size.left, size.height - size.top, () => {
-    context.fillStyle = colours.surface;
-    context.fillRect(0, size.top, size.left, size.height);
-    for (const item of items) {
-      const y = size.top + item.y - scrollTop;
-      if (item.kind === "group") paintGroupName(scene, item, y);
-      else if (size.row >= 12) paintName(scene, data.row(item.index), y);
-    }
-    if (size.row >= 8) {
-      stroke(context, colours.line, () => {
-        for (const { y, height } of items) horizontal(context, size.top + y + height - scrollTop, 0, size.left);
-      });
-    }
+  for (const item of items) {
+    const y = size.top + item.y - scrollTop;
+    if (item.kind === "group") paintGroupName(scene, item, y);
+    else if (size.row >= 12) paintName(scene, data.row(item.index), y);
+  }
+  stroke(context, colours.line, () => {
+    if (size.row >= 8) for (const { y, height } of items) horizontal(context, size.top + y + height - scrollTop, 0, size.left);
+    vertical(context, size.left - 1, size.top, size.height);
   });
-  stroke(context, colours.line, () => vertical(context, size.left - 1, 0, size.height));
 }
 
 function paintGroupName(scene, { group, height }, y) {
@@ -119,7 +113,8 @@ function triangle(context, x, y, radius, colour, filled) {
 export function paintHeadings(scene) {
   const { context, size, colours } = scene;
   context.fillStyle = colours.surface;
-  context.fillRect(0, 0, size.left - 1, size.top);
+  context.fillRect(0, 0, size.left, size.top);
+  stroke(context, colours.line, () => vertical(context, size.left - 1, 0, size.top));
   const left = 14 * size.font;
   const room = size.left - left - 8;
   const [upper, lower] = corner(scene);

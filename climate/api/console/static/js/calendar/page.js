@@ -118,8 +118,10 @@ function noticeState({ data, state }) {
 }
 
 function failure(view) {
+  const { q, properties, groupBy } = view.state;
+  const plainly = button("Without filter and groups", () => view.setState({ q: "", properties: null, groupBy: null }));
   return [h("p", { class: "strong" }, "The calendar could not be loaded."), h("p", {}, view.data.error.detail ?? String(view.data.error)),
-    button("Try again", () => view.data.retry())];
+    h("div", { class: "actions" }, button("Try again", () => view.data.retry()), q || properties || groupBy ? plainly : null)];
 }
 
 function showEmpty(view, notice, { me }) {

@@ -10,18 +10,21 @@ import { clipped, horizontal, stroke, text } from "./pen.js";
 import { ticks } from "./scale.js";
 import { typeWords } from "./words.js";
 
-/** Paint a whole frame. */
-export function paint(context, view) {
+/**
+ * Paint a frame.
+ * @param {{names: boolean, axis: boolean}} unchanged the left column, and axis with band: what the canvas shows still holds
+ */
+export function paint(context, view, unchanged) {
   const scene = sceneOf(context, view);
-  const { size, colours } = scene;
-  context.fillStyle = colours.surface;
-  context.fillRect(0, 0, size.width, size.height);
-  clipped(context, size.left, size.top, size.body, size.height - size.top, () => paintBody(scene));
-  clipped(context, size.left, size.axis, size.body, size.band, () => paintBand(scene));
-  clipped(context, size.left, 0, size.body, size.axis, () => paintAxis(scene));
-  paintNames(scene);
-  paintHeadings(scene);
-  paintNow(scene);
+  const { size } = scene;
+  clipped(scene, size.left, size.top, size.body, size.height - size.top, paintBody);
+  if (!unchanged.axis) {
+    clipped(scene, size.left, size.axis, size.body, size.band, paintBand);
+    clipped(scene, size.left, 0, size.body, size.axis, paintAxis);
+    paintNow(scene);
+  }
+  if (!unchanged.names) clipped(scene, 0, size.top, size.left, size.height - size.top, paintNames);
+  if (!unchanged.axis) paintHeadings(scene);
 }
 
 function sceneOf(context, view) {
@@ -48,7 +51,7 @@ function cachedTicks(view, now) {
   const old = view.ticks;
   const today = Math.floor((now + offset(new Date(now))) / 86_400_000);
   if (old && old.scale === scale && old.from <= from && old.to >= to && old.today === today && old.font === size.font) return old;
-  const span = to - from;
+  const span = old && old.scale !== scale ? 0 : to - from; // While zooming, each frame has ticks of its own.
   view.ticks = {
     ...ticks(from - span, to + span, scale, 42 * size.font, new Date(now)), scale, from: from - span, to: to + span, today, font: size.font,
   };
@@ -97,10 +100,10 @@ function paintLoading(scene, item, y) {
     if (state === "ready" || (state === "loading" && data.before)) continue;
     const left = Math.max(size.left, x(start));
     const right = Math.min(size.width, x(start + data.settings.chunk));
-    context.fillStyle = state === "failed" ? colours.badSoft : colours.sunken;
+    context.fillStyle = state === "failed" ? colours.closed : colours.sunken;
     context.fillRect(left, y + size.row * 0.25, right - left, size.row * 0.5);
     if (state === "failed" && item.index % 5 === 0) {
-      text(context, "Not loaded. Select to try again.", left + 8, y + size.row / 2, scene.font(12, 500), colours.bad, right - left - 12);
+      text(context, "Not loaded. Select to try again.", left + 8, y + size.row / 2, scene.font(12, 600), colours.closedHatch, right - left - 12);
     }
     if (state === "late" && item.index % 5 === 0) text(context, "Still loading", left + 8, y + size.row / 2, scene.font(12), colours.text2, right - left - 12);
   }

@@ -1,12 +1,15 @@
 // Strokes and texts on the canvas.
 
-/** Draw inside a rectangle only. */
-export function clipped(context, x, y, width, height, draw) {
+/** Call `draw` for a rectangle in the colour of the surface; nothing is drawn outside of it. */
+export function clipped(scene, x, y, width, height, draw) {
+  const { context, colours } = scene;
   context.save();
   context.beginPath();
   context.rect(x, y, width, height);
   context.clip();
-  draw();
+  context.fillStyle = colours.surface;
+  context.fillRect(x, y, width, height);
+  draw(scene);
   context.restore();
 }
 

@@ -34,7 +34,8 @@ export class CalendarView extends EventTarget {
     this.canvas = h("canvas", { "aria-hidden": "true" });
     this.grid = new GridCells(this);
     this.sticky = h("div", { class: "calendar-sticky", role: "presentation" }, this.canvas, this.grid.element);
-    this.sheet = h("div", { class: "calendar-sheet", role: "presentation" }, this.sticky);
+    this.rem = h("span", { class: "calendar-rem", "aria-hidden": "true" });
+    this.sheet = h("div", { class: "calendar-sheet", role: "presentation" }, this.sticky, this.rem);
     this.element = h("div", { class: "calendar-scroll", role: "grid", tabindex: "0", "aria-label": "Calendar" }, this.sheet);
     this.data = new CalendarData();
     this.overlay = null;
@@ -66,6 +67,7 @@ export class CalendarView extends EventTarget {
   /** Measure and show the calendar; call after the element is in the page. */
   start() {
     this.sizes.observe(this.element);
+    this.sizes.observe(this.rem); // The size of the text may change while that of the element does not.
     this.#resized();
     this.#configure();
   }
@@ -238,7 +240,7 @@ export class CalendarView extends EventTarget {
       this.fetching = setInterval(() => this.#fetch(), 100);
     }
     this.grid.element.classList.toggle("moving", !this.grid.isInPlace());
-    this.invalidate();
+    this.#request();
     this.rest();
   }
 
@@ -281,8 +283,13 @@ export class CalendarView extends EventTarget {
 
   // Painting
 
-  /** Paint in the next frame. */
+  /** Paint all in the next frame. */
   invalidate() {
+    this.painted = null;
+    this.#request();
+  }
+
+  #request() {
     this.frame ||= requestAnimationFrame((time) => this.#paint(time));
   }
 
@@ -295,12 +302,25 @@ export class CalendarView extends EventTarget {
     if (this.canvas.width !== Math.round(width * ratio) || this.canvas.height !== Math.round(height * ratio)) {
       this.canvas.width = Math.round(width * ratio);
       this.canvas.height = Math.round(height * ratio);
+      this.painted = null;
     }
     this.colours ??= palette(this.element);
     const context = this.canvas.getContext("2d", { alpha: false });
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    paint(context, this);
+    paint(context, this, this.#unchanged());
     if (this.moving) this.dispatchEvent(new Event("viewchange"));
+  }
+
+  // Scrolling in one direction leaves a part of the picture as it is.
+  #unchanged() {
+    const { painted, scale, layout } = this;
+    const now = { from: this.from, scale, scrollTop: this.element.scrollTop, layout };
+    this.painted = now;
+    if (!painted) return { names: false, axis: false };
+    return {
+      names: painted.scrollTop === now.scrollTop && painted.layout === layout,
+      axis: painted.from === now.from && painted.scale === scale,
+    };
   }
 
   // Large canvases without a GPU come late: then they are drawn at scale 1 while they move, and sharp at rest.

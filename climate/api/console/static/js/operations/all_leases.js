@@ -20,7 +20,7 @@ export async function show(element, { me, params }) {
       typeTitle(item))));
   const label = h("input", { type: "search", value: params.get("name") || "", maxlength: 80 });
   const table = new PagedTable({
-    caption: "Leases of all projects", path: "/v2/leases", list: "leases", sort: params.get("sort") || "-start",
+    caption: "Leases of all projects", path: "/v2/leases", list: "leases", sort: params.get("sort") || "start",
     marker: params.get("marker"), columns: columns(),
     filter: () => ({ all_projects: "true", resource_type: type.value, name: label.value.trim(),
       status: status.value === "all" ? "" : status.value || OPEN }),

@@ -17,14 +17,13 @@ const TYPES = {
 
 /** Show the tab. */
 export async function show(element, { me }) {
-  const alarms = h("div", { class: "stack", id: "alarms" });
+  const alarms = h("div", { class: "stack", id: "alarms", role: "status" });
   const managers = h("div");
   const overdue = may(me, "events:get") ? overdueTable() : null;
+  const what = "Events that should have run by now, and why they have not.";
   replace(element, alarms,
-    overdue ? section("overdue", "Overdue work", "Events whose time has come and that climate has not carried out yet.",
-      overdue.element) : null,
-    may(me, "managers:get") ? section("managers", "Managers", "The processes that start and end leases.", managers)
-      : null);
+    overdue ? section("overdue", "Overdue work", what, overdue.element) : null,
+    may(me, "managers:get") ? section("managers", "Managers", "Processes that start and end leases.", managers) : null);
   const state = { me, alarms, managers, overdue };
   await loading(managers, () => load(state), "the managers");
   const stop = keepFresh(() => refresh(state), 5);
@@ -35,13 +34,15 @@ export async function show(element, { me }) {
 }
 
 function section(id, title, hint, content) {
-  return h("section", { class: "card", "aria-labelledby": id }, h("h2", { id }, title), h("p", { class: "hint" }, hint),
-    content);
+  return h("section", { class: "card", "aria-labelledby": id },
+    h("h2", { id }, title), h("p", { class: "hint" }, hint), content);
 }
 
 async function load({ me, alarms, overdue }) {
-  const [body] = await Promise.all([may(me, "managers:get") ? get("/v2/managers") : null, overdue
-    ? overdue.load({ quiet: Boolean(overdue.loaded) }) : null]);
+  const [body] = await Promise.all([
+    may(me, "managers:get") ? get("/v2/managers", { background: true }) : null,
+    overdue ? overdue.load({ quiet: Boolean(overdue.loaded) }) : null,
+  ]);
   drawAlarms(alarms, body, overdue && overdue.items);
   return body ? draw(body) : null;
 }
@@ -52,81 +53,94 @@ async function refresh(state) {
 }
 
 function drawAlarms(element, body, overdue) {
-  const notes = alarmsOf(body, overdue).map(([kind, title, text]) => h("div", { class: `note ${kind}` },
-    icon(kind === "bad" ? "refused" : "warning"), h("div", {}, h("p", {}, h("b", {}, title), " ", text))));
-  const print = notes.map((item) => item.textContent).join();
-  if (print === element.print) return;
-  element.print = print;
-  replace(element, notes.length ? h("div", { role: "alert", class: "stack" }, notes)
-    : h("div", { class: "note good" }, icon("check"),
-      h("div", {}, h("p", {}, h("b", {}, "No alarm."), " Managers run, and no work is late."))));
+  const alarms = alarmsOf(body, overdue);
+  const print = JSON.stringify(alarms);
+  if (print === element.dataset.print) return;
+  element.dataset.print = print;
+  replace(element, alarms.length ? alarms.map(alarm) : alarm(["good", "No alarm.", calm(body, overdue)]));
 }
 
-function alarmsOf(body, overdue) {
+function alarm([kind, title, text]) {
+  const symbol = { bad: "refused", care: "warning", good: "check" }[kind];
+  return h("div", { class: `note ${kind}`, dataset: { alarm: kind } }, icon(symbol),
+    h("div", {}, h("p", {}, h("b", {}, title), " ", name(text))));
+}
+
+function calm(body, overdue) {
+  return [body ? "Managers run." : "", overdue ? "No work is late." : ""].join(" ").trim();
+}
+
+/** What an operator must look at: `[kind, title, sentence]`. */
+export function alarmsOf(body, overdue) {
   const alarms = [];
-  if (body) {
-    const alive = body.managers.filter((item) => item.alive);
-    const stalled = alive.filter((item) => names(item.stalled).length);
-    if (!alive.length) alarms.push(["bad", "No manager runs.",
-      "Leases neither start nor end until one does. Start climate-manager."]);
-    if (stalled.length) alarms.push(["care", `${plural(stalled.length, "manager")} with a stalled loop.`,
-      "Look at its log, or restart it."]);
+  if (body && !body.managers.some(({ alive }) => alive)) {
+    alarms.push(["bad", "No manager runs.", "Leases neither start nor end until you start climate-manager."]);
+  } else if (body) {
+    alarms.push(...body.warnings.map((text) => ["care", "A loop of a manager has stalled.", `${text}.`]));
   }
-  const late = (overdue || []).filter((item) => item.late_seconds > LATE);
+  const late = (overdue || []).filter((event) => event.late_seconds > LATE);
+  const failing = late.filter((event) => event.last_error);
   if (late.length) alarms.push(["care", `${plural(late.length, "event")} late by more than a minute.`,
     "The reasons are below."]);
-  const failing = (overdue || []).filter((item) => item.last_error);
-  if (failing.length) alarms.push(["care", `${plural(failing.length, "event")} failed and climate retries it.`,
-    "The errors are below."]);
+  if (failing.length) alarms.push(["care", `${plural(failing.length, "event")} failed.`,
+    "climate retries. The errors are below."]);
   return alarms;
 }
 
 function overdueTable() {
   return new PagedTable({
-    caption: "Overdue work", path: "/v2/overdue-events", list: "events", limit: 50, fresh: true,
+    caption: "Overdue work", path: "/v2/overdue-events", list: "events", sort: "due", limit: 50, fresh: true,
     columns: [
-      { label: "Event", header: true, cell: (event) => TYPES[event.type] || name(event.type) },
-      { label: "Lease", cell: (event) => leaseLink(event.lease_id, event.lease_name) },
-      { label: "Project", cell: (event) => name(event.project_id) },
-      { label: "Due", cell: (event) => when(event.due_at) },
+      { label: "Event", header: true, cell: ({ type }) => TYPES[type] || name(type) },
+      { label: "Lease", cell: ({ lease_id: id, lease_name: label }) => (id ? leaseLink(id, label) : "deleted") },
+      { label: "Project", cell: (event) => name(event.project_id || "") },
+      { label: "Due", sort: "due", cell: (event) => when(event.due_at) },
       { label: "Late by", class: "number nowrap", cell: (event) => duration(event.late_seconds) },
-      { label: "Attempts", class: "number", cell: (event) => count(event.attempt || 0) },
-      { label: "Reason", cell: (event) => [h("div", {}, name(event.reason)), event.last_error
-        ? h("small", { class: "bad-text reason" }, name(event.last_error)) : null] },
+      { label: "Attempts", class: "number", cell: (event) => count(event.attempt) },
+      { label: "Reason", cell: reason },
     ],
     empty: () => [icon("check"), " Nothing is overdue."],
   });
 }
 
+function reason({ reason: text, blocked_by: blocker, last_error: error }) {
+  const words = blocker
+    ? ["It waits for the end of ", leaseLink(blocker.lease_id, blocker.lease_name, "blocker"), " on ",
+      name(blocker.resource), "."]
+    : name(text);
+  return [h("div", {}, words), error ? h("small", { class: "bad-text reason" }, name(error)) : null];
+}
+
 function draw({ managers, lateness }) {
-  const table = managers.length ? plainTable({
-    caption: "Managers", items: managers,
-    columns: [
-      { label: "Manager", header: true, cell: (item) => name(item.id) },
-      { label: "State", class: "nowrap", cell: (item) => h("span", { class: "state" },
-        icon(item.alive ? "check" : "refused"), item.alive ? "Alive" : "Silent") },
-      { label: "Heartbeat", class: "nowrap", cell: (item) => h("time", { datetime: item.beat_at }, ago(item.beat_at)) },
-      { label: "Started", cell: (item) => when(item.started_at) },
-      { label: "Loops", cell: loops },
-    ],
-  }) : h("p", { class: "empty" }, "No manager has registered.");
-  return [latenessLine(lateness), table];
+  const columns = [
+    { label: "Manager", header: true, cell: (item) => name(item.id) },
+    { label: "State", class: "nowrap", cell: state },
+    { label: "Heartbeat", class: "nowrap", cell: (item) => h("time", { datetime: item.beat_at }, ago(item.beat_at)) },
+    { label: "Started", cell: (item) => when(item.started_at) },
+    { label: "Loops", cell: loops },
+  ];
+  return [waiting(lateness), managers.length
+    ? plainTable({ caption: "Managers of the last day", items: managers, columns })
+    : h("p", { class: "empty" }, "No manager has run for a day.")];
 }
 
-function loops(item) {
-  const stalled = names(item.stalled);
-  return h("span", {}, plural(Object.keys(item.loops || {}).length, "loop"),
-    stalled.length ? h("div", {}, icon("warning"), " Stalled: ",
-      stalled.map((text, at) => [at ? ", " : "", name(text)])) : null);
+function state({ alive }) {
+  return h("span", { class: "state" }, icon(alive ? "check" : "refused"), alive ? "Alive" : "Silent");
 }
 
-function names(value) {
-  return Array.isArray(value) ? value : Object.keys(value || {});
+function loops({ alive, loops: all, stalled }) {
+  const names = Object.entries(stalled);
+  if (!names.length) return alive ? `${plural(Object.keys(all).length, "loop")} on time` : "";
+  return names.map(([loop, seconds]) => h("div", { class: "state" }, icon("warning"),
+    h("span", {}, name(loop), ` stalled for ${duration(seconds)}`)));
 }
 
-function latenessLine(lateness) {
-  const entries = Object.entries(lateness || {}).filter(([, value]) => typeof value === "number");
-  if (!entries.length) return null;
-  return h("p", {}, entries.map(([key, value], at) => [at ? ", " : "Lateness of leases: ", key.replaceAll("_", " "),
-    " ", h("b", {}, duration(value))]), ".");
+/** What waits for managers, in a sentence. */
+function waiting({ due, oldest_due_at: oldest, unpublished, unpublished_since: since }) {
+  const total = Object.values(due).reduce((sum, number) => sum + number, 0);
+  const events = total ? `${plural(total, "due event")} unclaimed, the oldest due ${ago(oldest)}`
+    : "no due event unclaimed";
+  const messages = unpublished ? `${plural(unpublished, "notification")} unpublished, the oldest from ${ago(since)}`
+    : "no notification unpublished";
+  return h("p", { class: "small" }, `Waiting for managers: ${events}; ${messages}.`);
 }

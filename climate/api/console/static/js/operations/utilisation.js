@@ -16,9 +16,11 @@ const SPANS = [
   ["past7", "Last 7 days", 7, 0, "hour"], ["past30", "Last 30 days", 30, 0, "day"],
   ["past90", "Last 90 days", 90, 0, "day"],
   ["next7", "Next 7 days", 0, 7, "hour"], ["next30", "Next 30 days", 0, 30, "day"],
-  ["around", "30 days back and ahead", 30, 30, "day"], ["year", "Last year", 364, 0, "week"],
+  ["around", "60 days around now", 30, 30, "day"], ["year", "Last year", 364, 0, "week"],
 ];
+const SECONDS = { hour: 3600, day: 86400, week: 604800 };
 const LEVELS = 5;
+const MOST_NUMBERS = 62; // columns above which days have no room for their numbers
 
 /** Show the tab. */
 export async function show(element, { me, params }) {
@@ -74,11 +76,7 @@ class HeatMap {
       return;
     }
     const [, , back, ahead, period] = SPANS.find(([key]) => key === this.span.value);
-    const today = midnight(serverNow());
-    const start = period === "hour" ? new Date(Math.floor(serverNow() / 3600_000) * 3600_000 - back * 86400_000)
-      : midnight(today, -back);
-    const end = period === "hour" ? new Date(+start + (back + ahead) * 86400_000)
-      : midnight(today, Math.max(ahead, 0) + (back && !ahead ? 1 : 0));
+    const [start, end] = span(period, back, ahead);
     await loading(this.content, async () => draw(await get(`/v2/utilisation${query({
       resource_type: this.type.value, start: iso(start), end: iso(end), period, by, property: by === "property"
         ? property : null,
@@ -86,23 +84,38 @@ class HeatMap {
   }
 }
 
-function draw({ start, end, period, series }, by) {
+/** The first and the last moment: whole hours, or whole days of the chosen zone, today included. */
+function span(period, back, ahead) {
+  const now = serverNow();
+  if (period !== "hour") return [midnight(now, -back), midnight(now, ahead || 1)];
+  const hour = Math.floor(now / 3600_000) * 3600_000;
+  return [new Date(hour - back * 86400_000), new Date(hour + ahead * 86400_000)];
+}
+
+function draw({ start, period, series }, by) {
   if (!series.length) return h("p", { class: "empty" }, "Nothing was reserved in this period.");
-  const seconds = { hour: 3600, day: 86400, week: 604800 }[period];
-  const columns = series[0].values.map((_, at) =>
-    new Date(Math.min(Date.parse(start) + at * seconds * 1000, Date.parse(end))));
-  const heads = groups(columns, period);
-  return [legend(), h("div", { class: "table heat-frame", tabindex: "0", role: "region",
-    "aria-label": "Utilisation, a table that scrolls sideways" },
-    h("table", { class: "heat" }, h("caption", { class: "visually-hidden" },
-      `Utilisation in per cent, by ${by}, in periods of one ${period}`),
-      h("thead", {}, h("tr", {}, h("td", { class: "corner" }, ""),
-        heads.map(([words, span]) => h("th", { scope: "colgroup", colspan: span, class: "span" }, words)),
-        h("th", { scope: "col" }, "Mean")),
-        h("tr", { class: "visually-hidden-row" }, h("td", {}, ""),
-          columns.map((date) =>
-            h("th", { scope: "col" }, h("span", { class: "visually-hidden" }, label(date, period)))), h("td", {}, ""))),
-      h("tbody", {}, series.map((item) => seriesRow({ ...item, name: seriesName(item.name, by) }, columns, period)))))];
+  const times = series[0].values.map((_, at) => new Date(Date.parse(start) + at * SECONDS[period] * 1000));
+  const caption = `Utilisation in per cent, by ${by}, in periods of one ${period}`;
+  return [legend(), h("div", { class: "table heat-frame", tabindex: "0", role: "region", "aria-label": caption },
+    h("table", { class: "heat" }, h("caption", { class: "visually-hidden" }, caption), head(times, period, by),
+      h("tbody", {}, series.map((item) => seriesRow({ ...item, name: seriesName(item.name, by) }, times, period)))))];
+}
+
+/** Months over days or days over hours; then, for screen readers, each period. */
+function head(times, period, by) {
+  const spans = groups(times, period).map(([words, span]) =>
+    h("th", { scope: "colgroup", colspan: span, class: "span" }, words));
+  const isSparse = period === "day" && times.length <= MOST_NUMBERS;
+  const each = times.map((date) => h("th", { scope: "col" },
+    h("span", { class: "visually-hidden" }, label(date, period)), isSparse ? dayNumber(date, period) : null));
+  return h("thead", {},
+    h("tr", {}, h("th", { scope: "col" }, `${by[0].toUpperCase()}${by.slice(1)}, capacity`), spans,
+      h("th", { scope: "col" }, "Mean")),
+    h("tr", { class: "each" }, h("td"), each, h("td")));
+}
+
+function dayNumber(date, period) {
+  return h("span", { class: "day-number", "aria-hidden": "true" }, String(fields(middle(date, period)).day));
 }
 
 function seriesName(text, by) {
@@ -110,18 +123,18 @@ function seriesName(text, by) {
   return text === null || text === "" ? "Without it" : text;
 }
 
-function seriesRow({ name: text, capacity, values }, columns, period) {
+function seriesRow({ name: text, capacity, values }, times, period) {
   const mean = values.reduce((sum, value) => sum + value, 0) / (values.length || 1);
   return h("tr", {}, h("th", { scope: "row" }, h("span", { class: "series" }, name(text)), capacity
     ? h("small", { class: "quiet" }, ` ${count(capacity)}`) : null),
-    values.map((value, at) => cell(value, `${plain(text)}, ${label(columns[at], period)}`)),
+    values.map((value, at) => cell(value, `${plain(text)}, ${label(times[at], period)}`)),
     h("td", { class: "mean" }, percent(mean)));
 }
 
 /** Height and colour both say how much is taken. */
 function cell(value, title) {
   const fill = h("span", { class: `level-${Math.min(LEVELS, Math.ceil(value * LEVELS))}` });
-  fill.style.height = `${Math.min(100, value * 100)}%`;
+  fill.style.height = value > 0 ? `max(2px, ${Math.min(100, value * 100)}%)` : "0";
   return h("td", { title: `${title}: ${percent(value)}` }, fill, h("b", {}, percent(value)));
 }
 
@@ -130,14 +143,18 @@ function percent(value) {
 }
 
 function label(date, period) {
-  return period === "hour" ? `${day(date)}, ${clock(date)}` : day(date);
+  return period === "hour" ? `${day(date)}, ${clock(date)}` : day(middle(date, period));
 }
 
-/** Heads over columns: a day over its hours, a month over its days or weeks. */
-function groups(columns, period) {
+/** The middle of a period lies in the right day, also when the clocks have changed since the start. */
+function middle(date, period) {
+  return new Date(date.getTime() + SECONDS[period] * 500);
+}
+
+function groups(times, period) {
   const found = [];
-  for (const date of columns) {
-    const { monthName, year } = fields(date);
+  for (const date of times) {
+    const { monthName, year } = fields(middle(date, period));
     const words = period === "hour" ? day(date) : `${monthName} ${year}`;
     const last = found[found.length - 1];
     if (last && last[0] === words) last[1] += 1;

@@ -34,7 +34,10 @@ export function filterField(label, { value = "", properties, changed = () => {} 
     const row = h("div", { class: "term" }, key, compare, input,
       button(icon("close"), () => { row.remove(); add.focus(); changed(); },
         { kind: "square quiet", "aria-label": "Remove the condition" }), values);
-    const suggest = () => replace(values, (known.get(key.value)?.values || []).map((item) => h("option", { value: item })));
+    const suggest = () => {
+      const items = known.get(key.value)?.values || [];
+      replace(values, items.map((item) => h("option", { value: item })));
+    };
     key.addEventListener("input", suggest);
     key.addEventListener("change", () => {
       if (known.get(key.value)?.numeric && !input.value) compare.value = ">=";

@@ -8,6 +8,7 @@ import { isSame } from "./expression.js";
 import { filterField } from "./filter.js";
 import { parameters, textOf, valueOf } from "./schema.js";
 
+const FILTER = "property-expression";
 let types = null;
 
 /** The enabled resource types by name, read once. */
@@ -47,7 +48,7 @@ export function propertiesOf(type) {
 export function reservationFields(known, type, params = {}, { isChange = false, changed = () => {} } = {}) {
   const { schema = { properties: {} }, description = "", fixed = [] } = known.get(type) || {};
   const unit = titleOf(known, type);
-  const list = parameters(schema, { unit }).filter(({ key }) => !isChange || !fixed.includes(key));
+  const list = parameters(schema).filter(({ key }) => !isChange || !fixed.includes(key));
   const inputs = new Map();
   const present = (parameter) => {
     if (parameter.key === "min" && params.min === params.max) return "";
@@ -58,9 +59,9 @@ export function reservationFields(known, type, params = {}, { isChange = false, 
     inputs.set(parameter.key, { parameter, ...control });
     return control.element;
   };
-  const isShown = (parameter) => !parameter.isMinor || (parameter.kind === "filter" && hasValue(params[parameter.key]));
+  const isShown = (parameter) => !parameter.isMinor || (parameter.kind === FILTER && hasValue(params[parameter.key]));
   const major = list.filter(isShown).map(place);
-  const minor = list.filter((parameter) => !isShown(parameter) && (parameter.kind !== "filter")).map(place);
+  const minor = list.filter((parameter) => !isShown(parameter) && (parameter.kind !== FILTER)).map(place);
   const element = h("fieldset", { class: "group", "data-type": type }, h("legend", {}, unit),
     description && !isChange ? h("p", { class: "hint lead" }, description) : null,
     h("div", { class: "fields" }, major),
@@ -82,10 +83,10 @@ function hasValue(value) {
 }
 
 /** The value that a new reservation begins with. */
-function first({ key, fallback, isRequired, kind }) {
-  if (key === "min" || kind === "filter") return "";
+function first({ key, fallback, isRequired, kind, least }) {
+  if (key === "min" || kind === FILTER) return "";
   if (fallback !== null) return fallback;
-  return isRequired && kind === "integer" ? { memory_mb: 2048, disk_gb: 10 }[key] ?? 1 : "";
+  return isRequired && kind === "integer" ? { memory_mb: 2048, disk_gb: 10 }[key] ?? Math.max(1, least ?? 1) : "";
 }
 
 /** Hosts have a least and a most amount; without the least all are needed. Pure. */
@@ -94,10 +95,17 @@ function complete(params) {
   return params;
 }
 
+/** The parameters that differ from `before`; null for those that are empty now. */
 function different(now, before, inputs) {
-  const changedValue = ([key, value]) => (inputs.get(key)?.parameter.kind === "filter"
-    ? !isSame(value, before[key]) : JSON.stringify(value) !== JSON.stringify(before[key]));
-  return Object.fromEntries(Object.entries(now).filter(changedValue));
+  const body = {};
+  for (const [key, { parameter }] of inputs) {
+    const [value, old] = [now[key], before[key]];
+    const isEqual = parameter.kind === FILTER ? isSame(value, old) : JSON.stringify(value) === JSON.stringify(old);
+    if (isEqual) continue;
+    if (value !== undefined) body[key] = value;
+    else if (![null, undefined, ""].includes(old) && parameter.isNullable) body[key] = null;
+  }
+  return body;
 }
 
 function setAmount(inputs, amount) {
@@ -110,7 +118,7 @@ function setAmount(inputs, amount) {
 }
 
 function makeControl(parameter, value, type, changed) {
-  if (parameter.kind === "filter") {
+  if (parameter.kind === FILTER) {
     const filter = filterField(parameter.label, { value: value || "", properties: () => propertiesOf(type), changed });
     return { element: filter.element, read: filter.read, set: filter.set, controls: filter.controls };
   }
@@ -125,13 +133,9 @@ function makeControl(parameter, value, type, changed) {
   return { element: labelled(parameter, control, changed), read, set, controls: () => [control] };
 }
 
-function input({ key, kind, isRequired, choices, fallback, least, most }) {
+function input({ key, kind, isRequired, choices, least, most }) {
   const common = { "data-param": key, required: isRequired };
-  if (kind === "choice") {
-    const isComplete = isRequired || fallback !== null || choices.some(([value]) => value === "");
-    const all = isComplete ? choices : [["", "As configured"], ...choices];
-    return h("select", common, all.map(([value, text]) => h("option", { value }, text)));
-  }
+  if (kind === "choice") return h("select", common, choices.map(([value, text]) => h("option", { value }, text)));
   if (kind === "flag") return h("input", { "data-param": key, type: "checkbox" });
   const rows = kind === "file" ? 10 : 3;
   if (["json", "file", "list"].includes(kind)) return h("textarea", { ...common, spellcheck: "false", rows });

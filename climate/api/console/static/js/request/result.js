@@ -51,7 +51,8 @@ export class Checks {
   }
 
   fits({ lease, reservations, limits, not_checked: unchecked }) {
-    const lines = reservations.map((item) => h("li", {}, icon("check"), " ", freeText(item)));
+    const capacities = reservations.filter(({ asked }) => asked > 0);
+    const lines = capacities.map((item) => h("li", {}, icon("check"), " ", freeText(item)));
     replace(this.verdict, h("div", { class: "stack" },
       h("p", {}, h("b", {}, "This fits. "), range(new Date(lease.start), new Date(lease.end)), ", ",
         h("span", { class: "quiet" }, `${utc(new Date(lease.start))} to ${utc(new Date(lease.end))}`), "."),

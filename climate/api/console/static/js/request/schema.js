@@ -2,95 +2,82 @@
 
 import { label } from "../lease/words.js";
 
-const FILTERS = ["resource_properties", "hypervisor_properties", "network_properties"];
-const LISTS = ["required_floatingips"];
-const FILES = ["template", "environment"];
-const FIRST = ["max", "min", "amount", "flavor_id", "network_id", "network_name", "volume_type", "size", "vcpus",
-  "memory_mb", "disk_gb",
-  "template", "stack_name", ...FILTERS];
-
-const LABELS = {
-  min: "At least", size: "Size (GB)", flavor_id: "Flavor", network_id: "External network",
-  network_name: "Name of the network", resource_properties: "Which ones", hypervisor_properties: "Which hypervisors",
-  network_properties: "Which networks", required_floatingips: "These addresses", affinity: "Placement",
-  on_start: "At the start", on_end: "At the end", before_end: "Before the end", server: "Servers to boot",
-  stack_id: "Existing stack", template: "Template", environment: "Environment", files: "Files", amount: "Amount",
-};
-
-const HINTS = {
-  min: "Empty: as many as above.", flavor_id: "Id or name of a flavor of the cloud.",
-  network_id: "Id of an external network.",
-  volume_type: "Name or id of a volume type.", required_floatingips: "One address a line.",
-  stack_id: "Id of a stack of your project.",
-  template: "A HOT template, as text or from a file.", server: "A server of the compute API, as JSON.",
-  parameters: "An object, as JSON.", files: "An object of names and texts, as JSON.",
-};
+const AMOUNTS = ["max", "min", "amount"];
+const FILTER = "property-expression"; // format of the schema
+const MAIN_FILTER = "resource_properties"; // shown at once, the other filters only if they are set
 
 const CHOICES = {
-  affinity: [["", "Anywhere"], ["true", "On one host"], ["false", "On different hosts"]],
+  affinity: { "": "Anywhere", true: "On one host", false: "On different hosts" },
   on_start: { create: "Create", nothing: "Only reserve" },
-  on_end: { delete: "Delete", keep: "Keep", suspend: "Suspend", snapshot: "Take a snapshot" },
-  before_end: { default: "As configured", snapshot: "Take a snapshot", "": "Nothing" },
+  on_end: { delete: "Delete", keep: "Keep", suspend: "Suspend", snapshot: "Save an image, then delete" },
+  before_end: { default: "As configured", snapshot: "Save an image of each server", "": "Nothing" },
 };
 
 /**
- * The parameters of a schema, the important ones first.
+ * The parameters of a schema, the amounts first.
  * @param {object} schema JSON schema of the `params` of a type
- * @param {{unit?: string}} words
  * @returns {{key: string, kind: string, label: string, hint: string, isRequired: boolean, isMinor: boolean,
- *   choices: Array, fallback: *, least: ?number, most: ?number}[]}
+ *   isNullable: boolean, choices: Array, fallback: *, least: ?number, most: ?number}[]}
  */
-export function parameters(schema, { unit = "" } = {}) {
+export function parameters(schema) {
+  const entries = Object.entries(schema.properties || {}).filter(([, part]) => !part.readOnly && !isFixed(part));
   const required = new Set(schema.required || []);
-  const keys = Object.keys(schema.properties || {});
-  const filter = FILTERS.find((key) => keys.includes(key));
-  const rank = (key) => (FIRST.includes(key) ? FIRST.indexOf(key) : FIRST.length);
-  const list = keys.filter((key) => key !== "volume_type_id").map((key) => {
-    const part = schema.properties[key];
-    const kind = kindOf(key, part);
+  const keys = entries.map(([key]) => key);
+  const filters = entries.filter(([, part]) => part.format === FILTER).map(([key]) => key);
+  const filter = filters.includes(MAIN_FILTER) ? MAIN_FILTER : filters[0];
+  const rank = ({ key }) => (AMOUNTS.includes(key) ? AMOUNTS.indexOf(key) : AMOUNTS.length);
+  const list = entries.map(([key, part]) => {
+    const kind = kindOf(part);
+    const isLeast = key === "min" && keys.includes("max");
     return {
-      key, kind, label: labelOf(key, part, unit), hint: part.description || HINTS[key] || "",
-      isRequired: required.has(key) && !(key === "min" && keys.includes("max")),
-      isMinor: kind === "filter" ? key !== filter : !required.has(key) && !["amount", "template", "min"].includes(key),
-      choices: kind === "choice" ? choicesOf(key, part) : [],
-      fallback: part.default ?? null,
-      least: part.minimum ?? (kind === "integer" ? 0 : null), most: part.maximum ?? null,
+      key, kind, label: key === filter ? "Which ones" : part.title || label(key),
+      hint: isLeast ? "Empty: as many as at most." : part.description || "",
+      isRequired: required.has(key) && !isLeast,
+      isMinor: kind === FILTER ? key !== filter : !required.has(key) && ![...AMOUNTS, "template"].includes(key),
+      isNullable: typesOf(part).includes("null"), choices: kind === "choice" ? choicesOf(key, part) : [],
+      enum: part.enum || [], fallback: part.default ?? null,
+      least: part.minimum ?? null, most: part.maximum ?? null,
     };
   });
-  return list.sort((one, other) => rank(one.key) - rank(other.key));
+  return list.sort((one, other) => rank(one) - rank(other));
 }
 
-function kindOf(key, part) {
-  if (FILTERS.includes(key)) return "filter";
-  if (LISTS.includes(key)) return "list";
-  if (FILES.includes(key)) return "file";
-  if (part.enum || key === "affinity") return "choice";
-  const types = [part.type].flat().filter((type) => type && type !== "null");
+/** Whether a parameter can have only one value. */
+function isFixed(part) {
+  return part.enum?.length === 1;
+}
+
+function typesOf(part) {
+  return [part.type].flat().filter(Boolean);
+}
+
+function kindOf(part) {
+  const types = typesOf(part).filter((type) => type !== "null");
+  if (part.format === FILTER) return FILTER;
+  if (part.format === "yaml") return "file";
+  if (part.enum) return "choice";
   if (types.includes("integer")) return "integer";
   if (types.includes("number")) return "number";
   if (types.includes("boolean")) return "flag";
-  if (types.includes("string")) return "text";
+  if (types.includes("array") && part.items?.type === "string") return "list";
+  if (types.length === 1 && types[0] === "string") return "text";
   return "json";
 }
 
-function labelOf(key, part, unit) {
-  if (key === "max" && unit) return unit;
-  if (key === "amount" && unit) return unit;
-  return LABELS[key] || part.title || label(key);
-}
-
+/** The choices as `[text of the value, words]`; null is one if it is what an absent parameter means. */
 function choicesOf(key, part) {
-  if (key === "affinity") return CHOICES.affinity;
   const words = CHOICES[key] || {};
-  return part.enum.filter((value) => value !== null).map((value) => [String(value), words[value] || String(value)]);
+  const values = part.enum.filter((value) => value !== null).map(String);
+  const hasNone = part.enum.includes(null) && (part.default ?? null) === null && !values.includes("");
+  return (hasNone ? ["", ...values] : values).map((value) => [value, words[value] || value || "As usual"]);
 }
 
 /** The value of a parameter from the text of its control; undefined: leave it out. Raises SyntaxError. */
-export function valueOf({ key, kind }, text) {
-  const content = typeof text === "string" ? text.trim() : text;
-  if (content === "" || content === null || content === undefined) return undefined;
+export function valueOf({ kind, enum: values }, text) {
+  const content = text.trim();
+  if (kind === "choice") return values.find((value) => value !== null && String(value) === content);
+  if (content === "") return undefined;
   if (kind === "integer" || kind === "number") return Number(content);
-  if (kind === "choice" && key === "affinity") return content === "true";
   if (kind === "list") return content.split(/[\s,]+/).filter(Boolean);
   if (kind === "json") return JSON.parse(content);
   if (kind === "file") return content.startsWith("{") ? JSON.parse(content) : content;
