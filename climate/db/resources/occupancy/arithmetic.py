@@ -62,7 +62,10 @@ def _truncated(element: floor, compiler: SQLCompiler, **options: Any) -> str:
 
 
 class at_least(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """The greater of two integers; unlike CASE it computes neither of them twice."""
+    """The SQL function for the greater of two integers.
+
+    Unlike CASE, it computes each of them once.
+    """
 
     type = sa.BigInteger()
     inherit_cache = True
@@ -79,9 +82,10 @@ def _max(element: at_least, compiler: SQLCompiler, **options: Any) -> str:
 
 
 def signs() -> sa.FromClause:
-    """Return a table of 1 and -1: a booking adds its part when it begins, and subtracts it then.
+    """Return a table with the rows 1 and -1, to turn each booking into two steps by a cross join.
 
-    A cross join with it reads the bookings once, and no database has to store them in between.
+    At its beginning, a booking adds its part of the resource; at its end, it subtracts it. With the
+    cross join, the database reads the bookings once and need not store them in between.
     """
     plus: sa.ColumnElement[int] = sa.literal_column("1")
     minus: sa.ColumnElement[int] = sa.literal_column("-1")
