@@ -19,6 +19,13 @@ export class Pace {
     this.last = moving ? time : 0;
   }
 
+  /** Whether the view moved more than a screen since the last call; `y` and `x` are its place in screens. */
+  fliesPast(y, x) {
+    const [beforeY, beforeX] = this.place ?? [y, x];
+    this.place = [y, x];
+    return Math.abs(y - beforeY) + Math.abs(x - beforeX) > 1;
+  }
+
   #count(milliseconds) {
     this.all += 1;
     if (milliseconds > LATE) this.late += 1;

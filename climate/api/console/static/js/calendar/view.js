@@ -256,7 +256,7 @@ export class CalendarView extends EventTarget {
   #moved() {
     if (!this.moving) {
       this.moving = true;
-      this.fetching = setInterval(() => this.#fetch(), 100);
+      this.fetching = setInterval(() => this.#fetchOnTheWay(), 100);
     }
     this.grid.element.classList.toggle("moving", !this.grid.isInPlace());
     this.#request();
@@ -291,6 +291,12 @@ export class CalendarView extends EventTarget {
   itemsInSight() {
     const top = this.element.scrollTop;
     return itemsBetween(this.layout, top, top + this.size.height - this.size.top);
+  }
+
+  // What only flies past is not fetched: the service would work for rows that are gone when they arrive.
+  #fetchOnTheWay() {
+    const { height, body } = this.size;
+    if (!this.pace.fliesPast(this.element.scrollTop / height, (this.from * this.scale) / body)) this.#fetch();
   }
 
   #fetch() {
