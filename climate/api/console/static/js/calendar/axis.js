@@ -25,7 +25,8 @@ export function paintAxis(scene) {
   const lower = size.axis * 0.72;
   stroke(context, colours.line, () => {
     for (const { time, strong } of axis.lines) {
-      if (strong || axis.bottom.length < 60) vertical(context, x(time), strong ? 8 : size.axis - 16 * size.font, size.axis);
+      const top = strong ? 8 : size.axis - 16 * size.font;
+      if (strong || axis.bottom.length < 60) vertical(context, x(time), top, size.axis);
     }
   });
   labels(scene, axis.top, upper, scene.size.phone ? 14 : 14.5, colours.text);
