@@ -1,4 +1,4 @@
-// Requests to the API of this site, with the session cookie.
+// The service: requests, changes that it announces, and refreshes of what the page shows.
 
 /** A refusal of the API: `status`, stable `code`, `detail` for people, and the whole `body`. */
 export class Problem extends Error {
@@ -145,4 +145,208 @@ async function csrfChanged() {
   if (!token || token === csrf) return false;
   csrf = token;
   return true;
+}
+
+// Tells the page that something has changed.
+
+const LOCK = "climate-live";
+const CHANNEL = "climate-live";
+const WAIT = 20; // seconds of a long poll
+const POLL = 3000; // ms between polls where long polling is refused
+const RETRY = 5000; // ms after a failure
+
+const listeners = new Set();
+const channel = "BroadcastChannel" in globalThis ? new BroadcastChannel(CHANNEL) : null;
+let version = null;
+let missed = false; // a change came while the page was hidden
+let running = false;
+let stop = null;
+const state = { ok: false, at: null };
+
+/**
+ * Call `callback` after each change, with the windows that changed (`[{start, end}]`), or null if
+ * they are not known. Returns a function that ends this.
+ */
+export function onChange(callback) {
+  listeners.add(callback);
+  start();
+  return () => {
+    listeners.delete(callback);
+    if (!listeners.size && stop) stop.abort();
+  };
+}
+
+/** Whether changes arrive, and when the service was last heard: `{ok, at}`. */
+export function liveState() {
+  return state;
+}
+
+if (channel) channel.onmessage = ({ data }) => receive(data);
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    if (stop) stop.abort();
+    return;
+  }
+  if (missed) {
+    missed = false;
+    publish(null);
+  }
+  start();
+});
+
+function receive({ version: heard, ok, at, changes = null }) {
+  note(ok, at);
+  if (!heard || heard === version) return;
+  const first = version === null;
+  version = heard;
+  if (first) return;
+  if (document.hidden) missed = true;
+  else publish(changes);
+}
+
+function note(ok, at) {
+  state.ok = ok;
+  if (ok) state.at = new Date(at);
+  document.dispatchEvent(new CustomEvent("live", { detail: state }));
+}
+
+function publish(changes) {
+  for (const callback of [...listeners]) callback(changes);
+}
+
+function tell(message) {
+  receive(message);
+  if (channel) channel.postMessage(message);
+}
+
+async function start() {
+  if (running || document.hidden || !listeners.size) return;
+  running = true;
+  stop = new AbortController();
+  const { signal } = stop;
+  try {
+    if (navigator.locks) await navigator.locks.request(LOCK, { signal }, () => follow(signal));
+    else await follow(signal);
+  } catch (error) {
+    if (error.name !== "AbortError") note(false, Date.now());
+  }
+  running = false;
+  if (!signal.aborted) setTimeout(start, RETRY);
+  else setTimeout(start, 0); // The page may have come back meanwhile.
+}
+
+async function follow(signal) {
+  let wait = WAIT;
+  while (!signal.aborted) {
+    try {
+      wait = await once(wait, signal);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      if (error.code === "too_many_followers") {
+        wait = 0;
+        await pause(POLL, signal);
+        continue;
+      }
+      if (error.status === 401 || error.status === 403 || error.status === 404) throw error;
+      tell({ version: null, ok: false, at: Date.now() });
+      await pause(RETRY, signal);
+    }
+  }
+}
+
+/** Ask once; returns how long to wait the next time. */
+async function once(wait, signal) {
+  const query = version === null ? "" : `?after=${encodeURIComponent(version)}&wait=${wait}`;
+  const { body } = await api("GET", `/v2/calendar/changes${query}`, { signal, background: true });
+  tell({ version: body.version, ok: true, at: Date.now(), changes: body.reset ? null : body.changes });
+  if (wait === 0 && query) await pause(POLL, signal);
+  return wait;
+}
+
+function pause(milliseconds, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
+  });
+}
+
+// Refreshes that keep the focus, and run only while the page is seen.
+
+const FOCUSABLE = "a[href], button, input, select, textarea, summary, [tabindex]";
+
+/**
+ * Call `refresh` after each change of the calendar, and every `seconds` while the page is visible.
+ * Calls never overlap: a call that becomes due meanwhile runs afterwards.
+ * @returns {function(): void} ends this
+ */
+export function keepFresh(refresh, seconds = 15) {
+  let ended = false;
+  let running = false;
+  let again = false;
+  const run = async () => {
+    if (ended || document.hidden) return;
+    if (running) {
+      again = true;
+      return;
+    }
+    running = true;
+    try {
+      await refresh();
+    } catch (error) {
+      console.debug(error.detail || error);
+    }
+    running = false;
+    if (again) {
+      again = false;
+      run();
+    }
+  };
+  const timer = setInterval(run, seconds * 1000);
+  const stop = onChange(run);
+  document.addEventListener("visibilitychange", run);
+  return () => {
+    ended = true;
+    clearInterval(timer);
+    stop();
+    document.removeEventListener("visibilitychange", run);
+  };
+}
+
+/**
+ * Run `change`, which may replace what is inside `element`, and give the focus back to the same
+ * place: the element with the same `data-focus` in the row with the same `data-key`.
+ */
+export function keepFocus(element, change) {
+  const active = document.activeElement;
+  const inside = active && active !== element && element.contains(active);
+  const place = inside ? placeOf(element, active) : null;
+  change();
+  if (!inside || (document.activeElement === active && active.isConnected)) return;
+  const target = find(element, place);
+  if (target) target.focus({ preventScroll: true });
+}
+
+function placeOf(element, active) {
+  const row = active.closest("[data-key]");
+  const holder = row && element.contains(row) ? row : element;
+  const all = focusable(holder);
+  return {
+    key: row ? row.dataset.key : null,
+    at: row ? [...row.parentNode.children].indexOf(row) : 0,
+    focus: active.dataset.focus,
+    index: all.indexOf(active),
+  };
+}
+
+function find(element, { key, at, focus, index }) {
+  const rows = [...element.querySelectorAll("[data-key]")];
+  const holder = key === null ? element : rows.find((row) => row.dataset.key === key)
+    || rows[Math.min(at, rows.length - 1)];
+  if (!holder) return element.closest("[tabindex]") || document.getElementById("main");
+  const all = focusable(holder);
+  return (focus && all.find((item) => item.dataset.focus === focus)) || all[Math.min(index, all.length - 1)] || null;
+}
+
+function focusable(element) {
+  return [...element.querySelectorAll(FOCUSABLE)].filter((item) => !item.disabled);
 }

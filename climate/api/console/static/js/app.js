@@ -1,21 +1,179 @@
-// Starts the console: session, navigation, and the page that the address names.
+// Starts the console: session, sign-in, navigation, menu of the account, and the page that the address names.
 
 import { api, belowRoot, onUnauthenticated, root, setCsrf } from "./api.js";
-import { announce, button, dialog, h, icon, link, name, replace } from "./dom.js";
-import { accountMenu } from "./menu.js";
-import { signInForm } from "./signin.js";
-import { offsetName, setServerNow, zoneName } from "./time.js";
+import { announce, button, dialog, field, form, h, icon, link, name, plain, problemNote, replace } from "./dom.js";
+import { chooseZone, isZoneChosen, offsetName, setServerNow, zone, zoneName } from "./time.js";
 
+/**
+ * @param {{authentication: string, choose_project?: object[]}} session the answer of `GET /console/session`
+ * @param {function(object): void} done receives the session once there is a user and a project
+ */
+function signInForm(session, done) {
+  const element = h("div", { class: "stack" });
+  if (session.authentication === "none") replace(element, choice(done));
+  else if (session.choose_project) showProjects(element, session, done);
+  else replace(element, keystone(element, done));
+  return element;
+}
+
+/** Send the names; returns the answer if a project must be chosen first, else null. */
+async function enter(method, body, done) {
+  const { body: answer } = await api(method, "/console/session", { body });
+  if (answer?.choose_project) return answer;
+  const { body: session } = await api("GET", "/console/session");
+  done(session);
+  return null;
+}
+
+function choice(done) {
+  const roles = h("select", { name: "roles", value: "member" },
+    ["admin", "member", "reader"].map((role) => h("option", { value: role }, role)));
+  return form([
+    field("User", h("input",
+      { name: "user", required: true, autocomplete: "username", maxlength: 64, value: "admin" })),
+    field("Project", h("input", { name: "project", required: true, maxlength: 64, value: "admin" })),
+    field("Role", roles, "A reader sees leases, a member reserves, an administrator also sees other projects."),
+  ], "Sign in", ({ user, project, roles: role }) => enter("POST", { user, project, roles: [role] }, done));
+}
+
+function keystone(element, done) {
+  const next = async (body) => {
+    const answer = await enter("POST", filled(body), done);
+    if (answer) showProjects(element, answer, done);
+  };
+  const password = form([
+    field("User", h("input", { name: "user", required: true, autocomplete: "username" })),
+    field("Password", h("input",
+      { name: "password", type: "password", required: true, autocomplete: "current-password" })),
+    field("Domain", h("input", { name: "domain", value: "Default" })),
+  ], "Sign in", next);
+  const secret = { name: "application_credential_secret", type: "password", required: true, autocomplete: "off" };
+  const credential = form([
+    field("Application credential id",
+      h("input", { name: "application_credential_id", required: true, autocomplete: "off" })),
+    field("Secret", h("input", secret)),
+  ], "Sign in with the credential", next);
+  return [password, h("details", {}, h("summary", {}, "Use an application credential"), credential)];
+}
+
+function filled(values) {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value));
+}
+
+function showProjects(element, { choose_project: projects, csrf }, done) {
+  if (csrf) setCsrf(csrf);
+  const problem = h("div", { role: "alert" });
+  const choose = async (id) => {
+    try {
+      await enter("PUT", { project: id }, done);
+    } catch (error) {
+      replace(problem, problemNote(error));
+    }
+  };
+  const items = projects.map((project) => h("li", {}, button([h("span", { class: "grow" }, name(project.name)),
+    project.domain ? h("small", { class: "quiet" }, name(project.domain)) : null], () => choose(project.id),
+  { kind: "wide", "data-project": project.id })));
+  const none = h("p", {}, "You have no role in any project. Ask an administrator of your cloud.");
+  replace(element, problem, projects.length ? [h("p", {}, "Choose a project."), h("ul", { class: "stack" }, items)]
+    : none);
+  element.querySelector("button")?.focus();
+}
+
+// The menu of the account
+
+/**
+ * @param {{me: object, projects?: object[], authentication: string}} session
+ * @param {Array} entries of the navigation, for narrow screens
+ * @param {{changed: function(): void}} after called when the user or the project has changed
+ */
+function accountMenu({ me, projects, authentication }, entries, { changed }) {
+  const label = plain(me.user.name || me.user.id);
+  const problem = h("p", { class: "error", role: "alert" });
+  const attempt = async (method, body) => {
+    problem.textContent = "";
+    try {
+      await api(method, "/console/session", { body });
+      changed();
+    } catch (error) {
+      problem.textContent = plain(error.detail || String(error));
+    }
+  };
+  const menu = h("div", { id: "account-menu", class: "menu", popover: "auto", role: "dialog", "aria-label": "Account" },
+    h("p", { class: "whole" }, h("b", {}, name(label)), h("br"),
+      h("span", { class: "quiet" }, "Project ", name(me.project.name || me.project.id), `, ${me.roles.join(", ")}`)),
+    problem,
+    h("ul", {}, entries.map(([, path, text]) => h("li", {}, link(path, text))),
+      h("li", {}, h("a", { href: root("/v2/docs"), target: "_blank", rel: "noopener" }, "API"))),
+    projectChoice(me, projects || [], authentication, attempt),
+    field("Time zone", zoneSelect()),
+    field("Colours", themeSelect()),
+    button("Sign out", () => attempt("DELETE"), { "data-action": "sign-out" }));
+  menu.addEventListener("click", (event) => { if (event.target.closest("a")) menu.hidePopover(); });
+  const avatar = h("button", { type: "button", class: "avatar", popovertarget: "account-menu",
+    "aria-label": `Account of ${label}` }, initials(label));
+  menu.addEventListener("beforetoggle",
+    () => { menu.style.top = `${Math.max(0, avatar.getBoundingClientRect().bottom + 8)}px`; });
+  return [avatar, menu];
+}
+
+/** Two letters for a user's name; an icon if it has none. */
+function initials(label) {
+  const words = label.split(/[\s._-]+/).filter(Boolean);
+  const letters = words.length > 1 ? [...words[0]][0] + [...words[1]][0] : [...label].slice(0, 2).join("");
+  return letters.toUpperCase() || icon("person");
+}
+
+function projectChoice(me, projects, authentication, attempt) {
+  const change = (project) => attempt("PUT", { project });
+  if (authentication === "none") {
+    const input = h("input", { value: me.project.id, maxlength: 64, name: "project" });
+    const send = (event) => { event.preventDefault(); change(input.value); };
+    return h("form", { class: "joined", onsubmit: send }, field("Project", input),
+      h("button", { type: "submit", class: "button" }, "Change project"));
+  }
+  if (projects.length < 2) return null;
+  const options = projects.map(({ id, name: text }) => h("option", { value: id }, plain(text)));
+  const select = h("select", { name: "project", value: me.project.id }, options);
+  select.addEventListener("change", () => change(select.value));
+  return field("Project", select);
+}
+
+function zoneSelect() {
+  const zones = Intl.supportedValuesOf ? Intl.supportedValuesOf("timeZone") : [];
+  const all = ["UTC", ...zones.filter((item) => item !== "UTC")];
+  const own = h("option", { value: "" }, isZoneChosen() ? "As the browser" : `As the browser (${zone()})`);
+  const select = h("select", { name: "zone" }, own, all.map((item) => h("option", { value: item }, item)));
+  if (isZoneChosen()) select.value = zone();
+  select.addEventListener("change", () => chooseZone(select.value));
+  return select;
+}
+
+function themeSelect() {
+  const choices = [["system", "As the system"], ["light", "Light"], ["dark", "Dark"]];
+  const select = h("select", { name: "theme", value: document.documentElement.dataset.themeChoice },
+    choices.map(([value, text]) => h("option", { value }, text)));
+  select.addEventListener("change", () =>
+    document.dispatchEvent(new CustomEvent("themechoice", { detail: select.value })));
+  return select;
+}
+
+// Starts the console
+
+const leases = () => import("./pages/leases.js");
+const resources = () => import("./pages/resources.js");
+const subscriptions = () => import("./pages/subscriptions.js");
+
+// `[path, section, module, function that shows the page]`.
 const PAGES = [
   [/^\/console\/?$/, "calendar", () => import("./calendar/page.js")],
-  [/^\/console\/leases\/?$/, "leases", () => import("./pages/leases.js")],
+  [/^\/console\/leases\/?$/, "leases", leases],
   [/^\/console\/leases\/([^/]+)$/, "leases", () => import("./pages/lease.js")],
   [/^\/console\/new$/, "new", () => import("./pages/new.js")],
-  [/^\/console\/resources\/?$/, "resources", () => import("./pages/resources.js")],
-  [/^\/console\/resources\/([^/]+)$/, "resources", () => import("./pages/resource.js")],
-  [/^\/console\/limits$/, "limits", () => import("./pages/limits.js")],
-  [/^\/console\/subscriptions$/, "subscriptions", () => import("./pages/subscriptions.js")],
-  [/^\/console\/feeds$/, "feeds", () => import("./pages/feeds.js")],
+  [/^\/console\/resources\/?$/, "resources", resources],
+  [/^\/console\/resources\/([^/]+)$/, "resources", resources, "mountResource"],
+  [/^\/console\/limits$/, "limits", leases, "mountLimits"],
+  [/^\/console\/subscriptions$/, "subscriptions", subscriptions],
+  [/^\/console\/feeds$/, "feeds", subscriptions, "mountFeeds"],
   [/^\/console\/operations(?:\/([^/]*))?$/, "operations", () => import("./pages/operations.js")],
 ];
 
@@ -38,7 +196,7 @@ let signedOut = false; // the session is over and the user has closed the sign-i
 async function show(focus, { keepHeader = false } = {}) {
   const me = session.me;
   const path = belowRoot(location.pathname);
-  const [match, section, load] = route(path);
+  const [match, section, load, mount = "mount"] = route(path);
   visit += 1;
   const mine = visit;
   leavePage();
@@ -48,11 +206,11 @@ async function show(focus, { keepHeader = false } = {}) {
   replace(main, element);
   if (!load) return notFound(element);
   try {
-    const { mount } = await load();
+    const page = await load();
     if (mine !== visit) return;
     const context = { me, path, id: match[1] && decodeURIComponent(match[1]),
       params: new URLSearchParams(location.search), navigate, title };
-    const leave = await mount(element, context);
+    const leave = await page[mount](element, context);
     if (mine === visit) unmount = leave;
     else if (leave) leave();
   } catch (error) {
@@ -67,9 +225,9 @@ function leavePage() {
 }
 
 function route(path) {
-  for (const [pattern, section, load] of PAGES) {
+  for (const [pattern, ...page] of PAGES) {
     const match = path?.match(pattern);
-    if (match) return [match, section, load];
+    if (match) return [match, ...page];
   }
   return [null, "", null];
 }
@@ -101,7 +259,7 @@ function title(text) {
 }
 
 /** The pages that the policy allows: `[section, path, label, icon]`, the less important ones last. */
-export function entries(me) {
+function entries(me) {
   const can = (...rules) => rules.some((rule) => me.allowed[rule]);
   return [
     ["calendar", "/console/", "Calendar", "calendar", can("calendar:get", "leases:get")],

@@ -2,8 +2,8 @@
 
 import { plain } from "../dom.js";
 import { KIND } from "./intervals.js";
-import { fit, widthOf } from "./pen.js";
 import { hatch } from "./palette.js";
+import { fit, widthOf } from "./pen.js";
 import { leaseWords } from "./words.js";
 
 const WITH_TEXT = [KIND.OWN, KIND.CLOSED, KIND.HELD];

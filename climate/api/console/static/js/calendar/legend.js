@@ -1,7 +1,7 @@
 // Below the calendar: what the shapes mean, whether the page is live, and the keys.
 
+import { liveState } from "../api.js";
 import { button, dialog, h, s } from "../dom.js";
-import { liveState } from "../live.js";
 import { clockSeconds } from "../time.js";
 
 const SHAPES = [

@@ -1,8 +1,8 @@
 // Paints selections, refusals and alternatives over band and rows.
 
 import { itemOfRow } from "./layout.js";
-import { fit, text, widthOf } from "./pen.js";
 import { hatch } from "./palette.js";
+import { fit, text, widthOf } from "./pen.js";
 
 /** Paint the overlay's part in the band. */
 export function paintBandOverlay(scene, plot) {

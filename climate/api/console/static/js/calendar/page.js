@@ -1,8 +1,9 @@
 // The calendar page: toolbar, calendar, legend.
 
-import { get, query } from "../api.js";
+// Stacks have parts of other types, and no rows of their own.
+
+import { get, onChange, query } from "../api.js";
 import { announce, button, debounce, h, link, plain } from "../dom.js";
-import { onChange } from "../live.js";
 import { iso, serverNow } from "../time.js";
 import { queryOf, stateOf } from "./address.js";
 import { legend, showKeys } from "./legend.js";
@@ -12,7 +13,6 @@ import { attachTouch } from "./touch.js";
 import { CalendarView } from "./view.js";
 import { cellWords, spanWords, typeWords } from "./words.js";
 
-// Stacks have parts of other types, and no rows of their own.
 const WITHOUT_ROWS = ["virtual:stack"];
 const CORNERS = [1, 2, 3, 4]; // of the box, see calendar.css
 const ORDER = [

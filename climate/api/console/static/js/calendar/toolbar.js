@@ -1,8 +1,7 @@
 // The toolbar of the calendar: type of resources, zoom, dates, and the options of the view.
 
 import { get, query } from "../api.js";
-import { button, debounce, h, icon } from "../dom.js";
-import { field } from "../forms.js";
+import { button, debounce, field, h, icon } from "../dom.js";
 import { fromInput, serverNow, toInput } from "../time.js";
 import { defaultFrom } from "./address.js";
 import { ZOOMS } from "./scale.js";

@@ -3,13 +3,13 @@
 import { debounce, h } from "../dom.js";
 import { midnight, offset, serverNow } from "../time.js";
 import { CalendarData } from "./data.js";
-import { GridCells } from "./grid.js";
 import { anchorOf, hitAt, measure } from "./geometry.js";
+import { GridCells } from "./grid.js";
 import { gapAt, leastFreeIn } from "./intervals.js";
 import { Keys } from "./keys.js";
 import { itemOfRow, itemsBetween, layOut, rowRanges } from "./layout.js";
-import { paint } from "./paint.js";
 import { Pace } from "./pace.js";
+import { paint } from "./paint.js";
 import { palette } from "./palette.js";
 import { chunkStarts, level, nearestZoom, nominalScale, snapTo } from "./scale.js";
 

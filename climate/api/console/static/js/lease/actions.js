@@ -1,15 +1,13 @@
-// What the owner does with a lease: prolong, change, end, delete. Each dialog sends If-Match.
+// What the owner does with a lease: prolong, change, end, delete. Refusals as offers of what would fit.
 
 import { api } from "../api.js";
-import { announce, button, confirm, debounce, dialog, h, name, plain, replace } from "../dom.js";
-import { clearErrors, field, filledIn, problemNote } from "../forms.js";
-import { momentField } from "../moment.js";
-import { reservationFields } from "../request/reservation.js";
+import {
+  announce, button, clearErrors, confirm, debounce, dialog, field, filledIn, h, icon, link, momentField, name, plain,
+  problemNote, replace,
+} from "../dom.js";
 import { duration, iso, moment, range, utc } from "../time.js";
-import { latestEnd } from "./extension.js";
-import { refusal } from "./refusal.js";
-import { note, when } from "./parts.js";
-import { differences } from "./words.js";
+import { reservationFields } from "./fields.js";
+import { counted, differences, note, stackedTime } from "./words.js";
 
 const HOUR = 3600_000;
 
@@ -119,7 +117,7 @@ export function prolong(view) {
   const read = () => end.read() && { end: iso(end.read()) };
   const control = changeDialog(view, {
     title: "Prolong the lease", action: "Prolong", read, choose: (alternative) => set(new Date(alternative.end)),
-    fields: [h("p", {}, "It ends ", when(view.lease.end)), limit, end.element,
+    fields: [h("p", {}, "It ends ", stackedTime(view.lease.end)), limit, end.element,
       h("div", { class: "actions", role: "group", "aria-label": "Add to the end" }, add(1), add(4), add(24))],
   });
   control.check();
@@ -173,7 +171,7 @@ export async function change(view, types) {
 }
 
 /** The body of a PATCH with what differs from `lease`; null while a time is missing. */
-export function changes(lease, { name: title, start, end }, parts) {
+function changes(lease, { name: title, start, end }, parts) {
   if (!end) return null;
   const body = {};
   if (title !== lease.name) body.name = title;
@@ -221,4 +219,145 @@ async function attempt(view, action, text) {
     await view.reload();
     view.say(error.status === 412 ? changedNote(before, view.lease) : problemNote(error));
   }
+}
+
+// The latest end that a lease can have
+
+const DAY = 86400_000;
+const FURTHEST = 30 * DAY;
+const MOST = 12; // dry runs
+const EXACT = 300_000; // ms
+
+/**
+ * @param {object} lease
+ * @param {function(Date): Promise} check resolves if the end is admitted; raises a Problem if not
+ * @returns {Promise<{end: Date|null, isBound: boolean, reason: string}>} `isBound`: it cannot end later
+ */
+async function latestEnd(lease, check) {
+  const present = Date.parse(lease.end);
+  let [low, high, reason] = [present, present + FURTHEST, ""];
+  let next = high;
+  for (let count = 0; count < MOST && next > low; count += 1) {
+    const problem = await refused(check, new Date(next));
+    if (!problem) {
+      low = next;
+      if (next === present + FURTHEST) return { end: new Date(low), isBound: false, reason: "" };
+    } else {
+      high = next;
+      reason = reasonOf(problem);
+    }
+    next = candidate(low, high, problem, present);
+    if (next === null) break;
+  }
+  if (low <= present) return { end: null, isBound: true, reason };
+  return { end: new Date(low), isBound: true, reason };
+}
+
+/** Why a later end is refused, in one sentence. Pure. */
+function reasonOf({ code, detail }) {
+  return code === "not_enough_resources" ? "Other leases have its resources after its end." : detail;
+}
+
+/** The next end to check, in ms; null once `low` is near enough to `high`. Pure. */
+function candidate(low, high, problem, present) {
+  const hints = [];
+  const { alternatives = [], blocked_by: blocked = [] } = problem?.body || {};
+  for (const item of alternatives) if (item.differs === "shorter") hints.push(Date.parse(item.end));
+  for (const item of blocked) hints.push(Date.parse(item.start));
+  if (hints.includes(low)) return null; // What is in the way begins there.
+  const fitting = hints.filter((time) => time > Math.max(low, present) && time < high);
+  if (fitting.length) return Math.max(...fitting);
+  if (high - low <= EXACT) return null;
+  return Math.floor((low + high) / 2 / 60_000) * 60_000;
+}
+
+async function refused(check, end) {
+  try {
+    await check(end);
+    return null;
+  } catch (error) {
+    if (error.status >= 400 && error.status < 500 && error.status !== 412 && error.status !== 429) return error;
+    throw error;
+  }
+}
+
+// A refusal as an offer
+
+const NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six"];
+
+/** The title of a refusal: "One host too few". Pure. */
+function refusalTitle({ code, missing }, type) {
+  if (code === "limit_exceeded") return "More than your limits allow";
+  if (code === "not_enough_resources" && missing) {
+    return `${counted(missing, type).replace(/^\d+/, (number) => NUMBERS[number] || number)} too few`;
+  }
+  return "This does not fit";
+}
+
+/** An alternative in words: what differs from the request, and its time. Pure. */
+function alternativeWords({ differs, start, end, amount },
+  { start: wanted, end: wantedEnd, amount: asked }, type) {
+  const [from, to] = [new Date(start), new Date(end)];
+  const texts = {
+    later: () => `${duration((from - wanted) / 1000)} later`,
+    shorter: () => `${duration((to - from) / 1000)} instead of ${duration((wantedEnd - wanted) / 1000)}`,
+    fewer: () => `${counted(amount, type)} instead of ${asked}`,
+    other: () => "Without the filter",
+  };
+  return { title: (texts[differs] || (() => differs))(), time: range(from, to) };
+}
+
+/**
+ * The card of a refused request.
+ * @param {import("../api.js").Problem} problem
+ * @param {{start: Date, end: Date, types: string[], choose?: function(object): void, extra?: Node}} request
+ *   `types`: the types of its reservations in their order; `choose` receives an alternative
+ */
+export function refusal(problem, { start, end, types, choose, extra }) {
+  const body = problem.body || {};
+  const type = types[body.reservation ?? 0] || types[0];
+  if (body.code !== "not_enough_resources") return general(problem, type, extra);
+  const wanted = { start, end, amount: body.asked };
+  return h("div", { class: "refusal" },
+    h("h3", {}, icon("refused"), refusalTitle(body, type)),
+    facts(body, start, end, type), inTheWay(body.blocked_by || []),
+    alternatives(body.alternatives || [], wanted, type, choose), extra);
+}
+
+function general(problem, type, extra) {
+  const errors = (problem.body.errors || []).map((item) => item.detail);
+  if (problem.code !== "limit_exceeded") return h("div", { class: "stack" }, problemNote(problem, errors), extra);
+  return h("div", { class: "refusal" }, h("h3", {}, icon("refused"), refusalTitle(problem.body, type)),
+    h("p", {}, plain(problem.detail)), h("p", {}, link("/console/limits", "Show the limits")), extra);
+}
+
+function facts({ asked, free, matching }, start, end, type) {
+  if (typeof free !== "number") return null;
+  if (matching === 0) return h("p", {}, `No ${counted(2, type).replace("2 ", "")} match these requirements.`);
+  return h("p", {}, "Free all through ", h("b", {}, range(start, end)), ": ", h("b", {}, `${free} of ${matching}`),
+    ". You need ", h("b", {}, asked), ".");
+}
+
+function inTheWay(blocked) {
+  if (!blocked.length) return null;
+  const own = new Map(blocked.filter((item) => item.lease_id).map((item) => [item.lease_id, item]));
+  const parts = [...own.values()].map((item) =>
+    ["your lease ", link(`/console/leases/${item.lease_id}`, name(item.lease_name))]);
+  if (blocked.some((item) => !item.lease_id)) parts.push(["other projects"]);
+  return h("p", { class: "small" }, "In the way: ", parts.flatMap((part, index) => [index ? ", " : "", part]), ".");
+}
+
+function alternatives(list, wanted, type, choose) {
+  if (!list.length) return h("p", { class: "quiet small" }, "Nothing similar is free.");
+  const items = list.map((alternative, index) => {
+    const letter = "ABC"[index] || "";
+    const words = alternativeWords(alternative, wanted, type);
+    const text = h("span", {}, h("span", { class: "strong" }, words.title),
+      h("span", { class: "small quiet" }, words.time));
+    const mark = h("span", { class: "letter", "aria-hidden": "true" }, letter);
+    if (!choose) return h("li", { class: "alternative" }, mark, text);
+    return h("li", {}, h("button", { type: "button", class: "alternative", "data-alternative": alternative.differs,
+      onclick: () => choose(alternative) }, mark, text));
+  });
+  return h("ul", { class: "stack", "aria-label": "What would fit" }, items);
 }

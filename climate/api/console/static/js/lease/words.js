@@ -1,6 +1,7 @@
-// Leases in words: states, types, amounts, events. Pure functions.
+// Leases in words: states, types, amounts, events, badges, limits, history, and how to use what they hold.
 
-import { duration } from "../time.js";
+import { h, icon, link, name } from "../dom.js";
+import { day, duration, moment, utc } from "../time.js";
 
 const TYPES = {
   "physical:host": ["host", "hosts"],
@@ -52,7 +53,7 @@ export function contents(reservations) {
 }
 
 /** "a", "a and b", "a, b and c". */
-export function joined(parts) {
+function joined(parts) {
   if (parts.length < 2) return parts.join("");
   return `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}`;
 }
@@ -171,4 +172,255 @@ export function differences(before, after) {
 
 function eventList(lease) {
   return joined(lease.events.map(eventWords));
+}
+
+// Small pieces that the pages of leases share
+
+/** A badge with an icon: never by colour alone. */
+function badge({ text, tone, symbol }) {
+  return h("span", { class: `badge ${tone}`.trim() }, icon(symbol), text);
+}
+
+/** The badges of a lease: status, and "Degraded" if resources fail. */
+export function badges(lease, now) {
+  return [badge(state(lease, now)),
+    lease.degraded ? badge({ text: "Degraded", tone: "care", symbol: "warning" }) : null];
+}
+
+/** A moment in the chosen zone with UTC below it. */
+export function stackedTime(date, { short = false } = {}) {
+  const value = new Date(date);
+  return h("time", { datetime: value.toISOString(), class: "when" },
+    short ? day(value) : moment(value), h("small", { class: "quiet" }, utc(value)));
+}
+
+/** A note with an icon; `tone`: "care", "bad" or "". */
+export function note(tone, symbol, ...content) {
+  return h("div", { class: `note ${tone}`.trim() }, icon(symbol), h("div", {}, content));
+}
+
+/** A bar that shows how much of a limit is used; the label says the same in words. */
+function limitBar(label, used, limit, unit = "") {
+  const share = limit > 0 ? Math.min(1, used / limit) : 1;
+  const fill = h("span");
+  fill.style.width = `${share * 100}%`;
+  const number = (value) => value.toLocaleString("en", { maximumFractionDigits: 1 });
+  return h("div", { class: "limit" },
+    h("p", {}, `${label}: `, h("b", {}, `${number(used)} of ${number(limit)}`), unit && ` ${unit}`),
+    h("div", { class: used >= limit ? "meter full" : "meter", "aria-hidden": "true" }, fill));
+}
+
+/** A page that could not be shown. */
+export function missing(title, text, ...links) {
+  return h("div", { class: "page" }, h("h1", {}, title), h("p", {}, text), h("p", {}, links));
+}
+
+/** Text in a box with a button that copies it. */
+export function copyable(text, label) {
+  const status = h("span", { role: "status", class: "small quiet" });
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      status.textContent = "Copied";
+    } catch {
+      // Without TLS browsers give no clipboard: select the text, so that the user can copy it.
+      getSelection().selectAllChildren(code);
+      status.textContent = "Selected: press Ctrl+C";
+    }
+  };
+  const code = h("code", {}, text);
+  return h("div", { class: "copyable" }, code,
+    h("button", { type: "button", class: "button square quiet", onclick: copy, "aria-label": `Copy ${label}` },
+      icon("copy")),
+    status);
+}
+
+/** A name of the user, or a text for none. */
+function nameOr(text, otherwise) {
+  return text ? name(text) : otherwise;
+}
+
+// The limits of the project and of the user, as bars.
+
+/** The bars of the limits that apply; null if there are none. `limits`: the body of GET /v2/limits. */
+export function limitMeters(limits, { title = true } = {}) {
+  if (!limits || limits.error || !limits.apply) return null;
+  const parts = limits.parties.map((party) => [party, bars(party, limits.period)]).filter(([, list]) => list.length);
+  if (!parts.length) return null;
+  return parts.map(([{ scope }, list]) => [
+    title ? h("h2", {}, scope === "project" ? "Your project\u2019s limits" : "Your limits")
+      : h("h3", {}, scope === "project" ? "Your project" : "You"), list])
+    .concat([h("p", { class: "small" }, link("/console/limits", "All limits"))]);
+}
+
+function bars({ limits, used }, period) {
+  const rows = [
+    ["Leases", "leases"], ["Hosts at once", "hosts"], ["vCPUs at once", "vcpus"],
+    [`Host hours in ${duration(period)}`, "host_hours"],
+  ];
+  return rows.filter(([, key]) => limits[key] !== null && limits[key] !== undefined)
+    .map(([text, key]) => limitBar(text, used[key], limits[key]));
+}
+
+// What happened to a lease, from its notifications and its events.
+
+const TEXTS = {
+  "lease.create": ["Created", "plus"],
+  "lease.delete": ["Deleted", "close"],
+  "lease.not_started": ["Ended without having started", "warning"],
+  "lease.start_delayed": ["The start waits for hosts that are not ready", "warning"],
+  "lease.catch_up": ["Overdue events caught up", "clock"],
+  "lease.trust_lost": ["climate cannot act as the owner of the lease", "warning"],
+  "lease.trust_restored": ["climate can act as the owner of the lease again", "check"],
+  "lease.event.start_lease": ["Started", "check"],
+  "lease.event.end_lease": ["Ended", "dot"],
+  "lease.event.before_end_lease.stop": ["Stopped using the resources before the end", "bell"],
+};
+
+/**
+ * Entries of the history, the latest first.
+ * @param {object[]} notifications of this lease, the earliest first
+ * @param {object} lease
+ * @param {function(Date): string} moment writes a time
+ * @returns {{at: Date, text: string, detail: string, symbol: string}[]}
+ */
+export function history(notifications, lease, moment) {
+  const entries = notifications.map((notification, index) =>
+    entry(notification, notifications[index - 1]?.payload, moment));
+  if (!entries.length) entries.push(...withoutNotifications(lease));
+  if (lease.ready_at) entries.push(
+    { at: new Date(lease.ready_at), text: "All hosts ready", detail: early(lease), symbol: "half" });
+  return entries.sort((one, other) => other.at - one.at);
+}
+
+function entry({ event_type: type, created_at: at, payload }, before, moment) {
+  const known = TEXTS[type];
+  if (known) return { at: new Date(at), text: known[0], detail: hosts(payload), symbol: known[1] };
+  if (type.startsWith("lease.event.")) {
+    const words = eventWords({ type: type.slice("lease.event.".length), status: "DONE" });
+    return { at: new Date(at), text: words, detail: "", symbol: "bell" };
+  }
+  return { at: new Date(at), ...changed(type, payload, before, moment) };
+}
+
+function changed(type, payload, before, moment) {
+  const detail = hosts(payload);
+  if (payload.degraded && !before?.degraded) return { text: "Resources of the lease fail", detail, symbol: "warning" };
+  if (before?.degraded && !payload.degraded) return { text: "All resources work again", detail, symbol: "check" };
+  const text = type === "lease.update" ? "Changed" : type;
+  return { text, detail: before ? changes(payload, before, moment) : "", symbol: "ring" };
+}
+
+function changes(payload, before, moment) {
+  const date = (text) => moment(new Date(`${text.replace(" ", "T").replace(/Z?$/, "")}Z`));
+  const parts = [];
+  if (payload.name !== before.name) parts.push(`name: ${payload.name}`);
+  if (payload.start_date !== before.start_date) parts.push(`start: ${date(payload.start_date)}`);
+  if (payload.end_date !== before.end_date) parts.push(`end: ${date(payload.end_date)}`);
+  if (JSON.stringify(payload.reservations) !== JSON.stringify(before.reservations)) parts.push("reservations");
+  return joined(parts);
+}
+
+function hosts(payload) {
+  const names = (payload.hosts || []).map((host) => host.name);
+  if (names.length > 4) return counted(names.length, "physical:host");
+  return joined(names);
+}
+
+function withoutNotifications(lease) {
+  const entries = [{ at: new Date(lease.created_at), text: "Created", detail: "", symbol: "plus" }];
+  for (const event of lease.events) {
+    if (event.status !== "DONE" && event.status !== "ERROR") continue;
+    const symbol = event.status === "DONE" ? "check" : "warning";
+    entries.push({ at: new Date(event.at), text: eventWords(event), detail: "", symbol });
+  }
+  return entries;
+}
+
+/** "8 min 40 s early" of the hosts of a lease; empty without a start. */
+function early(lease) {
+  const seconds = Math.round((Date.parse(lease.start) - Date.parse(lease.ready_at)) / 1000);
+  const amount = Math.abs(seconds);
+  const text = amount < 60 ? `${amount} s` : `${Math.floor(amount / 60)} min ${amount % 60} s`;
+  if (!seconds) return "";
+  return seconds > 0 ? `${text} early` : `${text} late`;
+}
+
+// How to use what a lease holds
+
+/**
+ * @param {object} reservation of a lease
+ * @returns {{title: string, items: {label: string, text: string}[], hint: string}}
+ */
+export function usage(reservation) {
+  const make = USAGES[reservation.resource_type] || otherDetails;
+  const { items, hint = "" } = make(reservation);
+  return { title: typeTitle(reservation.resource_type), items, hint };
+}
+
+const USAGES = {
+  "physical:host": ({ id }) => ({
+    hint: "Boot servers on the hosts with this scheduler hint.",
+    items: [{ label: "scheduler hint", text: `--hint reservation=${id}` }],
+  }),
+  "virtual:instance": instances,
+  "flavor:instance": instances,
+  "virtual:floatingip": ({ details, params }) => {
+    const addresses = Object.entries(details.floatingips || {});
+    return {
+      hint: addresses.length ? "The floating IPs belong to your project."
+        : "The addresses become floating IPs of your project at the start.",
+      items: addresses.length
+        ? addresses.map(([address]) => ({ label: `address ${address}`, text: address }))
+        : [{ label: "network", text: params.network_id }],
+    };
+  },
+  "virtual:network": ({ details, params }) => {
+    const networks = Object.entries(details.networks || {});
+    return {
+      hint: networks.length ? "The network belongs to your project." : "climate creates the network at the start.",
+      items: networks.length
+        ? networks.map(([segment, id]) => ({ label: `network on ${segment}`, text: id }))
+        : [{ label: "network name", text: params.network_name }],
+    };
+  },
+  "virtual:volume": ({ details, params }) => {
+    const volumes = listed(details.volumes);
+    const type = details.reserved_type || "";
+    return {
+      hint: volumes.length ? "The volumes belong to your project." : "Create volumes of this type.",
+      items: [
+        ...(type ? [{ label: "volume type",
+          text: `openstack volume create --type ${type} --size ${params.size} NAME` }] : []),
+        ...volumes.map((id) => ({ label: "volume", text: id })),
+      ],
+    };
+  },
+  "virtual:stack": ({ details }) => ({
+    hint: "The stack belongs to your project.",
+    items: details.stack_id ? [{ label: "stack", text: `openstack stack show ${details.stack_id}` }] : [],
+  }),
+};
+
+function instances({ id, details }) {
+  const group = details.server_group_id ? ` --hint group=${details.server_group_id}` : "";
+  return {
+    hint: "Boot servers with this flavor. It exists as long as the lease runs.",
+    items: [
+      { label: "flavor", text: `--flavor ${details.flavor_id || id}${group}` },
+      ...listed(details.servers).map((server) => ({ label: "server", text: server })),
+    ],
+  };
+}
+
+function otherDetails({ details }) {
+  const items = Object.entries(details).filter(([, value]) => value !== null && value !== "");
+  return { items: items.map(([label, value]) =>
+    ({ label, text: typeof value === "string" ? value : JSON.stringify(value) })) };
+}
+
+/** The ids of a list, or of the values of an object. */
+function listed(value) {
+  const items = Array.isArray(value) ? value : Object.values(value || {});
+  return items.map((item) => (typeof item === "string" ? item : item.id || JSON.stringify(item)));
 }

@@ -1,13 +1,10 @@
-// The table of leases: filters in the address, pages by marker, live.
+// Lists of leases: of the project, of all projects, and those that count towards the limits.
 
-import { get, query } from "../api.js";
-import { announce, button, debounce, h, icon, link, name, replace } from "../dom.js";
-import { field, loading } from "../forms.js";
-import { badges, when } from "../lease/parts.js";
-import { contents, eventWords, nextEvent, typeTitle } from "../lease/words.js";
-import { onChange } from "../live.js";
-import { momentField } from "../moment.js";
-import { iso, range, serverNow } from "../time.js";
+import { get, keepFocus, keepFresh, onChange, query } from "../api.js";
+import { announce, button, debounce, field, h, icon, link, loading, momentField, name, replace } from "../dom.js";
+import { badges, contents, eventWords, nextEvent, stackedTime, typeTitle } from "../lease/words.js";
+import { count, leaseLink, leaseStatus, meter, PagedTable, rememberParams, when } from "../tables/table.js";
+import { duration, iso, range, serverNow } from "../time.js";
 
 const PAGE = 50;
 const STATES = {
@@ -23,7 +20,7 @@ const STATES = {
 const COLUMNS = [["Lease", "name"], ["Status", null], ["Start", "start"], ["End", "end"], ["Next", null]];
 
 /** The query of the API for the filters in the address. */
-export function apiQuery(params) {
+function apiQuery(params) {
   const [, status] = STATES[params.get("state")] || STATES.current;
   return query({
     limit: PAGE, marker: params.get("marker"), sort: params.get("sort") || "start", status,
@@ -33,7 +30,7 @@ export function apiQuery(params) {
 }
 
 /** The order that a click on a column leads to, from the present one. */
-export function nextSort(column, present) {
+function nextSort(column, present) {
   return present === column ? `-${column}` : column;
 }
 
@@ -99,7 +96,7 @@ function address(params, changes) {
 }
 
 /** The query for removed leases. */
-export function pastQuery(params) {
+function pastQuery(params) {
   return query({ limit: PAGE, marker: params.get("marker"), all_projects: params.get("all") && "true" });
 }
 
@@ -119,7 +116,7 @@ function pastRow(lease) {
   const some = `${names.slice(0, 6).join(", ")}${names.length > 6 ? ` and ${names.length - 6} more` : ""}`;
   return h("tr", { "data-lease": lease.id },
     h("th", { scope: "row" }, name(lease.name), h("small", { class: "quiet line" }, name(some))),
-    h("td", { class: "optional" }, when(lease.started_at || lease.start)), h("td", {}, when(lease.ended_at)));
+    h("td", { class: "optional" }, stackedTime(lease.started_at || lease.start)), h("td", {}, stackedTime(lease.ended_at)));
 }
 
 async function load(view, options) {
@@ -168,9 +165,9 @@ function row(lease, { params }) {
       params.get("all") ? h("small", { class: "quiet line" }, "Project ", name(lease.project_id)) : null,
       h("small", { class: "quiet line narrow" }, range(start, end))),
     h("td", {}, h("div", { class: "badges" }, badges(lease, now))),
-    h("td", { class: "optional" }, when(start)),
-    h("td", { class: "optional" }, when(end)),
-    h("td", { class: "optional" }, next ? [eventWords(next), h("small", { class: "line" }, when(next.at))]
+    h("td", { class: "optional" }, stackedTime(start)),
+    h("td", { class: "optional" }, stackedTime(end)),
+    h("td", { class: "optional" }, next ? [eventWords(next), h("small", { class: "line" }, stackedTime(next.at))]
       : h("span", { class: "quiet" }, "Nothing")));
 }
 
@@ -196,4 +193,149 @@ async function refreshTable(view) {
     if (error.status === 403 || error.status === 401) return;
     // The banner says that the service is away; the table stays.
   }
+}
+
+// The leases of all projects.
+
+const STATUSES = [["", "Not over"], ["ACTIVE", "Running"], ["PENDING", "Later"], ["ERROR", "Failed"],
+  ["TERMINATED", "Ended"], ["all", "All"]];
+const OPEN = ["PENDING", "STARTING", "ACTIVE", "UPDATING", "TERMINATING", "DELETING", "ERROR"];
+
+/** Show the tab. */
+export async function showAllLeases(element, { me, params }) {
+  const status = h("select", {},
+    STATUSES.map(([value, words]) => h("option", { value, selected: value === (params.get("status") || "") }, words)));
+  const type = h("select", {}, h("option", { value: "" }, "Any"),
+    (me.resource_types || []).map((item) => h("option", { value: item, selected: item === params.get("type") },
+      typeTitle(item))));
+  const label = h("input", { type: "search", value: params.get("name") || "", maxlength: 80 });
+  const table = new PagedTable({
+    caption: "Leases of all projects", path: "/v2/leases", list: "leases", sort: params.get("sort") || "start",
+    marker: params.get("marker"), columns: columns(),
+    filter: () => ({ all_projects: "true", resource_type: type.value, name: label.value.trim(),
+      status: status.value === "all" ? "" : status.value || OPEN }),
+    moved: ({ marker, sort }) => rememberParams({ marker, sort }),
+    empty: () => "No lease matches.",
+  });
+  const changed = () => {
+    rememberParams({ status: status.value, type: type.value, name: label.value.trim(), marker: null });
+    table.load({ first: true });
+  };
+  for (const control of [status, type, label]) control.addEventListener("change", changed);
+  replace(element, h("div", { class: "filters", role: "search" }, field("Status", status), field("With", type),
+    field("Name is", label)),
+    h("section", { class: "card flush", "aria-label": "Leases of all projects" }, table.element));
+  table.load();
+  const stop = keepFresh(() => table.refresh(), 15);
+  return () => {
+    stop();
+    table.stop();
+  };
+}
+
+function columns() {
+  return [
+    { label: "Lease", sort: "name", header: true, cell: (lease) => leaseLink(lease.id, lease.name) },
+    { label: "Status", class: "nowrap", cell: leaseStatus },
+    { label: "Project", cell: (lease) => name(lease.project_id) },
+    { label: "Owner", cell: (lease) => name(lease.user_id) },
+    { label: "Resources", cell: (lease) => contents(lease.reservations) },
+    { label: "Start", sort: "start", cell: (lease) => when(lease.start) },
+    { label: "End", sort: "end", cell: (lease) => when(lease.end) },
+  ];
+}
+
+// What the project and the user may have, what they have, and which leases count.
+
+const HOUR = 3600;
+
+/** Show the limits. */
+export async function mountLimits(element, context) {
+  context.title("Limits");
+  const { me } = context;
+  const boxes = h("div");
+  const table = leasesTable(me);
+  replace(element, h("div", { class: "page" }, h("div", { class: "title" }, h("h1", {}, "Limits")), boxes,
+    h("section", { class: "card", "aria-labelledby": "counting" }, h("h2", { id: "counting" }, "Leases that count"),
+      h("p", { class: "hint" }, "A lease counts from its creation to its end. Cleaning time does not count."),
+      table.element)));
+  let print = "";
+  const load = async () => {
+    const limits = await get("/v2/limits");
+    const same = JSON.stringify(limits) === print;
+    print = JSON.stringify(limits);
+    return same ? null : draw(limits, me);
+  };
+  table.load();
+  await loading(boxes, load, "the limits");
+  const stop = keepFresh(async () => {
+    table.refresh();
+    const content = await load();
+    if (content) keepFocus(boxes, () => replace(boxes, content));
+  }, 30);
+  return () => {
+    stop();
+    table.stop();
+  };
+}
+
+function draw({ apply, period, parties }, me) {
+  const note = apply ? null : h("div", { class: "note" }, icon("dot"), h("p", {},
+    "Limits do not apply to you here: the service has none, or your role or project is exempt. ",
+    "What you have still counts as use."));
+  return h("div", { class: "stack-20" }, note, h("div", { class: "halves" },
+    parties.map((party) => partyCard(party, period, me))));
+}
+
+function partyCard({ scope, id, limits, used }, period, me) {
+  const own = scope === "project" ? me.project : me.user;
+  const heading = `limits-${scope}`;
+  return h("section", { class: "card", "aria-labelledby": heading, dataset: { scope } },
+    h("h2", { id: heading }, scope === "project" ? "Project " : "You, ", name(own.id === id ? own.name || id : id)),
+    scope === "user" ? h("p", { class: "hint" }, "In all projects together.") : null,
+    h("div", { class: "meters" },
+      meter("Leases that are not over", used.leases, limits.leases),
+      meter("Hosts at once, at the peak", used.hosts, limits.hosts),
+      meter("Virtual CPUs at once, at the peak", used.vcpus, limits.vcpus),
+      meter(`Host-hours in any ${duration(period)}, at most`, used.host_hours, limits.host_hours, { unit: " h" })),
+    h("h3", {}, "Rules"), rules(limits));
+}
+
+function rules(limits) {
+  const sentences = [
+    [limits.duration, (text) => ["A lease lasts at most ", text, "."]],
+    [limits.horizon, (text) => ["A lease ends at most ", text, " from now."]],
+    [limits.extension_window, (text) => ["You can prolong a running lease only in its last ", text, "."]],
+    [limits.extension, (text) => ["You can prolong a running lease by at most ", text, " at once."]],
+  ].filter(([seconds]) => seconds !== null).map(([seconds, sentence]) =>
+    h("li", {}, sentence(h("b", {}, inWords(seconds)))));
+  return sentences.length ? h("ul", { class: "rules" }, sentences)
+    : h("p", { class: "quiet" },
+      "Leases may last as long, reach as far ahead, and be prolonged as much as resources allow.");
+}
+
+function inWords(seconds) {
+  const short = duration(seconds);
+  const hours = `${count(seconds / HOUR)} h`;
+  return short === hours || seconds < HOUR ? short : `${short} (${hours})`;
+}
+
+function leasesTable(me) {
+  const until = iso(serverNow());
+  return new PagedTable({
+    caption: "Leases that count", path: "/v2/leases", list: "leases", sort: "start", limit: 25,
+    filter: () => ({ ends_after: until }),
+    columns: [
+      { label: "Lease", sort: "name", header: true, cell: (lease) => leaseLink(lease.id, lease.name) },
+      { label: "Status", cell: leaseStatus, class: "nowrap" },
+      { label: "Resources", cell: (lease) => contents(lease.reservations) },
+      { label: "Owner", cell: (lease) => (lease.user_id === me.user.id ? "You" : name(lease.user_id)) },
+      { label: "Start", sort: "start", cell: (lease) => when(lease.start) },
+      { label: "End", sort: "end", cell: (lease) => when(lease.end) },
+      { label: "Lasts", cell: (lease) => duration((new Date(lease.end) - new Date(lease.start)) / 1000),
+        class: "number nowrap" },
+    ],
+    empty: () => [h("p", {}, "No lease counts towards the limits."), me.allowed["leases:post"]
+      ? h("p", {}, link("/console/new", "Make a lease")) : null],
+  });
 }

@@ -1,18 +1,21 @@
-// All resources: by type, name, state and properties. Operators see who has them, and change them.
+// Resources: the list, one resource, and what operators do with them.
 
-import { query } from "../api.js";
-import { button, debounce, h, icon, link, name, replace } from "../dom.js";
-import { field } from "../forms.js";
+import { api, get, keepFocus, keepFresh, post, query } from "../api.js";
+import {
+  announce, button, confirm, debounce, dialog, field, form, h, icon, link, loading, name, plain, problemNote, replace,
+} from "../dom.js";
+import { propertiesOf } from "../lease/fields.js";
 import { typeTitle } from "../lease/words.js";
-import { propertiesOf } from "../request/reservation.js";
-import { moment } from "../time.js";
-import { endQuarantine, may, quarantineDialog, registerDialog, removeResources } from "../tables/actions.js";
-import { leaseLink, plural, resourceLink, STATE_CHOICES, stateKey, stateOf } from "../tables/cells.js";
-import { expressionText, parseExpression } from "../tables/expression.js";
-import { PropertiesField, seenProperties, shortProperties } from "../tables/properties.js";
-import { keepFresh } from "../tables/refresh.js";
-import { PagedTable, rememberParams } from "../tables/table.js";
-import { typesWithResources } from "../tables/types.js";
+import { bookingsOf, weekChart, WEEKS } from "../tables/charts.js";
+import {
+  allProperties, expressionText, parseExpression, PropertiesField, seenProperties, shortProperties,
+} from "../tables/properties.js";
+import {
+  ago, count, facts, leaseLink, PagedTable, plainTable, plural, rememberParams, resourceLink, STATE_CHOICES, stateKey,
+  stateOf, typesWithResources, when,
+} from "../tables/table.js";
+import { duration, iso, midnight, moment, serverNow } from "../time.js";
+import { feedDialog } from "./subscriptions.js";
 
 const TYPING = 250; // ms at rest before the list is asked for
 
@@ -184,4 +187,295 @@ function safely(text) {
   } catch {
     return null;
   }
+}
+
+// One resource
+
+/** Show the resource `context.id`. */
+export async function mountResource(element, context) {
+  context.title("Resource");
+  const page = new ResourcePage(context);
+  replace(element, page.element);
+  let stop = null;
+  const worked = await loading(page.element, () => page.load(), "the resource");
+  if (worked) stop = keepFresh(() => page.refresh(), 15);
+  return () => stop && stop();
+}
+
+class ResourcePage {
+  constructor(context) {
+    this.context = context;
+    this.me = context.me;
+    this.path = `/v2/resources/${encodeURIComponent(context.id)}`;
+    this.element = h("div", { class: "page" });
+  }
+
+  async load() {
+    const resource = await get(this.path);
+    this.resource = resource;
+    this.context.title(plain(resource.name));
+    const [readiness, booked] = await Promise.allSettled([this.readiness(resource), this.bookings(resource)]);
+    this.prints = JSON.stringify([resource, readiness.value, booked.value]);
+    return this.draw(resource, readiness.value, booked.status === "fulfilled" ? booked.value : booked.reason);
+  }
+
+  async refresh() {
+    const before = this.prints;
+    const content = await this.load();
+    if (before === this.prints) return;
+    keepFocus(this.element, () => replace(this.element, content));
+  }
+
+  async readiness(resource) {
+    if (resource.resource_type !== "physical:host" || !may(this.me, "readiness:get")) return null;
+    return get(`${this.path}/readiness`);
+  }
+
+  /** Bookings of the next four weeks; operators see whose they are. */
+  async bookings(resource) {
+    const start = midnight(serverNow());
+    const end = midnight(start, 7 * WEEKS);
+    return { start, end, bookings: await bookingsOf(resource, start, end,
+      { names: may(this.me, "resources:get_bookings"), project: this.me.project.id }) };
+  }
+
+  draw(resource, readiness, booked) {
+    const { name: label, resource_type: type } = resource;
+    return [
+      h("nav", { class: "crumbs", "aria-label": "Path" }, link(`/console/resources${query({ type })}`, "Resources"),
+        " / ", name(label)),
+      h("div", { class: "title" }, h("h1", {}, name(label)), h("span", { class: "badge" }, stateOf(resource)),
+        h("span", { class: "grow" }), h("div", { class: "actions" }, this.actions(resource))),
+      this.aside(readiness),
+      h("div", { class: "columns" },
+        h("div", {}, this.weeks(booked)),
+        h("div", {}, this.stateCard(resource, readiness), this.propertiesCard(resource))),
+    ];
+  }
+
+  actions(resource) {
+    const again = () => this.refresh();
+    const calendar = `/console/${query({ type: resource.resource_type, q: resource.name })}`;
+    const host = resource.resource_type === "physical:host" && may(this.me, "readiness:put");
+    const aside = stateKey(resource) === "set_aside";
+    return [
+      link(calendar, [icon("calendar"), "Calendar"], { class: "button", dataset: { focus: "calendar" } }),
+      may(this.me, "feeds:post")
+        ? button("Create feed", () => feedDialog(this.me, { scope: "resource", id: resource.id, label: resource.name }),
+          { "data-focus": "feed" }) : null,
+      host && !aside ? button("Quarantine", () => quarantineDialog([resource], again), { "data-focus": "quarantine" })
+        : null,
+      host && aside ? button("End quarantine", () => endQuarantine([resource], again),
+        { kind: "primary", "data-focus": "quarantine" }) : null,
+      may(this.me, "resources:delete") ? button("Remove", () => removeResources([resource],
+        () => this.context.navigate(`/console/resources${query({ type: resource.resource_type })}`)),
+          { kind: "danger", "data-focus": "remove" }) : null,
+    ];
+  }
+
+  aside(readiness) {
+    if (!readiness || !readiness.set_aside) return null;
+    return h("div", { class: "note care" }, icon("warning"),
+      h("div", {}, h("p", {}, h("b", {}, "In quarantine. "), name(readiness.set_aside)),
+      h("p", { class: "hint" }, "Since ", when(readiness.set_aside_at))));
+  }
+
+  weeks(booked) {
+    const heading = h("h2", { id: "weeks" }, "The next four weeks");
+    if (booked instanceof Error) return h("section", { class: "card", "aria-labelledby": "weeks" }, heading,
+      h("p", { class: "quiet" }, booked.detail || "The bookings could not be loaded."));
+    const { start, bookings } = booked;
+    const list = bookings.length ? this.bookingTable(bookings)
+      : h("p", { class: "quiet" }, "Nobody has booked it. ", may(this.me, "leases:post")
+        ? link(`/console/${query({ type: this.resource.resource_type, q: this.resource.name })}`,
+          "Reserve it in the calendar") : null);
+    return [h("section", { class: "card", "aria-labelledby": "weeks" }, heading, weekChart(start, bookings)),
+      h("section", { class: "card", "aria-labelledby": "bookings" }, h("h2", { id: "bookings" }, "Bookings"), list)];
+  }
+
+  bookingTable(bookings) {
+    const named = bookings.some((item) => item.project_id);
+    const columns = [
+      { label: "Booking", header: true, cell: (item) => (item.lease_id ? leaseLink(item.lease_id, item.lease_name)
+        : item.words) },
+      { label: "Start", cell: (item) => when(iso(item.start)) },
+      { label: "End", cell: (item) => when(iso(item.end)) },
+      ...(named ? [{ label: "Project", cell: (item) => name(item.project_id || "") }] : []),
+    ];
+    return plainTable({ caption: "Bookings of the next four weeks", columns, items: bookings,
+      key: (item) => `${item.lease_id || item.kind}-${iso(item.start)}` });
+  }
+
+  stateCard(resource, readiness) {
+    const power = resource.power || {};
+    const up = readiness && readiness.up !== undefined && readiness.up !== null ? readiness.up : power.up;
+    const seen = (readiness && readiness.seen_at) || power.seen_at;
+    return h("section", { class: "card", "aria-labelledby": "facts" }, h("h2", { id: "facts" }, "State"), facts([
+      ["State", stateOf(resource)],
+      ["Power", up === undefined || up === null ? null : powerWords(up, seen)],
+      ["Off since", power.off_at ? when(power.off_at) : null],
+      ["Ready at", power.ready_at || (readiness && readiness.ready_at) ? when(power.ready_at || readiness.ready_at)
+        : null],
+      ["Needed at", power.needed_at ? when(power.needed_at) : null],
+      ["Lead time", readiness && readiness.lead ? leadTime(readiness.lead) : null],
+      ["Last times", readiness && readiness.times && readiness.times.length
+        ? readiness.times.slice(-6).map((item) => duration(item)).join(", ") : null],
+      ["Class", readiness && name(readiness.hardware)],
+      ["Type", typeTitle(resource.resource_type)],
+      ["Id", h("span", { class: "mono" }, resource.id)],
+      ["Registered", when(resource.created_at)],
+    ]));
+  }
+
+  propertiesCard(resource) {
+    const pairs = allProperties(resource.properties);
+    return h("section", { class: "card", "aria-labelledby": "properties" }, h("h2", { id: "properties" }, "Properties"),
+      pairs.length ? facts(pairs) : h("p", { class: "quiet" }, "It has no properties."));
+  }
+}
+
+function powerWords(up, seen) {
+  return h("span", {}, up ? "The cloud reports that it is up" : "The cloud reports that it is down",
+    seen ? [h("br"), h("small", { class: "quiet" }, `heard ${ago(seen)}`)] : null);
+}
+
+function leadTime({ seconds, usual, allowance, own_times: own, class_times: all }) {
+  return h("span", {}, h("b", {}, duration(seconds)), " before a lease", h("br"),
+    h("small", { class: "quiet" }, `usually ${duration(usual)}, times ${count(allowance, 2)} for safety; `,
+      `from ${plural(own, "time")} of this host and ${count(all)} of its class`));
+}
+
+// What operators do with resources
+
+const PLACEHOLDERS = {
+  "physical:host": ["Name of the host", "The name of the compute host in the cloud, such as compute-17."],
+  "virtual:floatingip": ["Network and address", "The id of the network, a slash, and the address."],
+  "virtual:network": ["Segment", "vlan:<physical network>:<number>, or vxlan::<number>."],
+  "virtual:volume": ["Volume type", "The name or the id of the volume type."],
+};
+
+/** Whether the policy allows `rule`. */
+export function may(me, rule) {
+  return me.allowed[rule] === true;
+}
+
+/** Say that the role does not allow a page; returns what ends it: nothing to do. */
+export function refuse(element, heading, text) {
+  replace(element, h("div", { class: "page" }, h("h1", {}, heading), h("p", {}, text)));
+  return () => {};
+}
+
+/** Open the form that registers a resource; calls `done` with the new resource. */
+function registerDialog({ types, chosen, titleOf }, done) {
+  const type = h("select", { name: "resource_type" },
+    types.map((item) => h("option", { value: item, selected: item === chosen }, titleOf(item))));
+  const input = h("input", { name: "name", required: true, maxlength: 255, autocomplete: "off", spellcheck: "false" });
+  const label = field("Name", input, "x");
+  const explain = () => {
+    const [words, hint] = PLACEHOLDERS[type.value] || ["Name", "The name of the resource in the cloud."];
+    label.querySelector("label").textContent = words;
+    label.querySelector(".hint").textContent = hint;
+  };
+  type.addEventListener("change", explain);
+  explain();
+  const text = h("textarea", { name: "properties", spellcheck: "false", placeholder: "rack = r1\ngpus = 4" });
+  const content = form([field("Type", type), label,
+    field("Properties", text, "Optional. One property a line: name = value. Property expressions can use them.")],
+  "Register", async (values) => {
+    const body = { resource_type: values.resource_type, name: values.name.trim(),
+      properties: readProperties(values.properties) };
+    const resource = await post("/v2/resources", body);
+    box.close();
+    announce(`${plain(resource.name)} is registered.`);
+    done(resource);
+  }, { busy: "Registering" });
+  const box = dialog({ title: "Register a resource", content });
+}
+
+function readProperties(text) {
+  const properties = {};
+  for (const line of text.split("\n").map((item) => item.trim()).filter(Boolean)) {
+    const at = line.indexOf("=");
+    if (at < 1) throw fieldProblem("properties", `"${line}" is not a property. Write name = value.`);
+    const value = line.slice(at + 1).trim();
+    properties[line.slice(0, at).trim()] = /^-?\d{1,15}(\.\d+)?$/.test(value) ? Number(value) : value;
+  }
+  return properties;
+}
+
+function fieldProblem(key, detail) {
+  return Object.assign(new Error(detail), { detail, body: { errors: [{ pointer: `#/${key}`, detail }] } });
+}
+
+/** Ask for the reason and quarantine the resources. `done` is called if at least one has changed. */
+export function quarantineDialog(resources, done) {
+  const reason = h("textarea", { name: "reason", required: true, maxlength: 2000, class: "words" });
+  const effect = "Running leases keep it. climate replaces it in later leases, if another host is free.";
+  const content = form([h("p", {}, `climate books a quarantined host for no new lease. ${effect}`), named(resources),
+    field("Reason", reason, "Operators see it beside the host.")], "Quarantine", async (values) => {
+    await each(resources, (item) => api("PATCH", `/v2/resources/${encodeURIComponent(item.id)}/readiness`,
+      { body: { set_aside: values.reason.trim() } }), done);
+    box.close();
+    announce(`${subject(resources)} quarantined.`);
+  }, { busy: "Quarantining" });
+  const box = dialog({ title: `Quarantine ${subject(resources)}`, content });
+}
+
+/** End the quarantine of the resources, asked first. */
+export async function endQuarantine(resources, done) {
+  const text = h("span", {}, "climate books them again for new leases if they work.");
+  const yes = await confirm({ title: `End the quarantine of ${subject(resources)}`, text, action: "End quarantine" });
+  if (!yes) return;
+  await attempt(() => each(resources, (item) => api("PATCH", `/v2/resources/${encodeURIComponent(item.id)}/readiness`,
+    { body: { set_aside: null } }), done),
+    `The quarantine of ${subject(resources)} has ended.`);
+}
+
+/** Remove the resources from the service, asked first. */
+async function removeResources(resources, done) {
+  const text = h("span", {}, "climate forgets the resource and its properties. The cloud keeps it. ",
+    "climate refuses to remove a resource that a lease uses or will use.");
+  const yes = await confirm({ title: `Remove ${subject(resources)}`, text, action: "Remove", danger: true });
+  if (!yes) return;
+  await attempt(() => each(resources, (item) => api("DELETE", `/v2/resources/${encodeURIComponent(item.id)}`), done),
+    `${subject(resources)} removed.`);
+}
+
+async function attempt(work, success) {
+  try {
+    await work();
+    announce(success);
+  } catch (error) {
+    const box = dialog({ title: "Not everything has changed", content: problemNote(error, error.details || []),
+      actions: [button("Close", () => box.close(), { kind: "primary" })] });
+  }
+}
+
+/** Send a request for each item; afterwards tell `done`, and throw what was refused. */
+async function each(items, send, done) {
+  const refused = [];
+  for (const item of items) {
+    try {
+      await send(item);
+    } catch (error) {
+      if (items.length === 1) throw error;
+      refused.push(`${plain(item.name)}: ${error.detail || error}`);
+      if (error.code === "offline") break;
+    }
+  }
+  if (refused.length < items.length) done();
+  if (!refused.length) return;
+  const detail = `The service refused ${refused.length} of ${items.length}.`;
+  throw Object.assign(new Error(detail), { detail, details: ["", ...refused].slice(refused.length > 1 ? 1 : 0) });
+}
+
+function subject(resources) {
+  return resources.length === 1 ? plain(resources[0].name) : plural(resources.length, "resource");
+}
+
+function named(resources) {
+  if (resources.length === 1) return null;
+  const shown = resources.slice(0, 10);
+  return h("p", { class: "small" }, shown.map((item, at) => [at ? ", " : "", name(item.name)]), resources.length > 10
+    ? ` and ${resources.length - 10} more` : "", ".");
 }

@@ -1,14 +1,12 @@
-// Subscriptions of the project: create, change, suspend, delete; what the receiver did not accept.
+// Subscriptions and calendar feeds: lists and dialogs.
 
-import { api } from "../api.js";
-import { announce, button, confirm, h, icon, name, plain, replace } from "../dom.js";
-import { check, problemNote } from "../forms.js";
+import { api, get, keepFresh, post, query } from "../api.js";
+import {
+  announce, button, check, confirm, dialog, field, form, h, icon, loading, name, plain, problemNote, replace,
+} from "../dom.js";
 import { typeTitle } from "../lease/words.js";
-import { may, refuse } from "../tables/actions.js";
-import { count, leaseLink, when } from "../tables/cells.js";
-import { keepFresh } from "../tables/refresh.js";
-import { deadLettersDialog, subscriptionDialog } from "../tables/subscription_dialogs.js";
-import { PagedTable } from "../tables/table.js";
+import { count, leaseLink, PagedTable, plainTable, plural, resourceLink, when } from "../tables/table.js";
+import { may, refuse } from "./resources.js";
 
 /** Show the subscriptions. */
 export async function mount(element, { me, title }) {
@@ -134,4 +132,320 @@ function state({ status, reason }) {
   return h("span", {}, h("span", { class: "state" }, icon(suspended ? "warning" : reason ? "warning" : "check"),
     suspended ? "Suspended" : reason ? "Active, failing" : "Active"),
     reason ? h("small", { class: "quiet reason" }, name(reason)) : null);
+}
+
+// Forms of a subscription, and its dead letters.
+
+const EVENT_TYPES = [
+  ["lease.create", "A lease is made"],
+  ["lease.update", "A lease changes"],
+  ["lease.delete", "A lease is deleted"],
+  ["lease.event.start_lease", "A lease starts"],
+  ["lease.event.end_lease", "A lease ends"],
+  ["lease.event.before_end_lease", "A lease ends soon"],
+  ["lease.start_delayed", "A start waits for hosts"],
+  ["lease.not_started", "A lease has never started"],
+];
+const KNOWN = EVENT_TYPES.map(([value]) => value);
+const SECRET_BYTES = 32;
+const LETTERS = 200; // dead letters in the dialog
+
+/** A new secret in the form that the API reads. */
+function newSecret() {
+  const bytes = crypto.getRandomValues(new Uint8Array(SECRET_BYTES));
+  return `whsec_${btoa(String.fromCharCode(...bytes))}`;
+}
+
+/** Open the form of a new subscription, or of `subscription`. Calls `done` after the change. */
+function subscriptionDialog(me, subscription, done) {
+  const content = h("div", { class: "stack" });
+  const box = dialog({ title: subscription ? "Change the subscription" : "Create a subscription", content,
+    wide: true });
+  const submit = async (values, element) => {
+    const { body, secret } = read(values, element, subscription);
+    if (subscription) await api("PATCH", `/v2/subscriptions/${encodeURIComponent(subscription.id)}`, { body });
+    else await post("/v2/subscriptions", body);
+    done();
+    if (!secret) {
+      box.close();
+      announce("The subscription has changed.");
+      return;
+    }
+    showOnce(content, box, { label: "Secret of the signatures", secret, what: "secret",
+      note: "Give this secret to your service. It checks with it that deliveries come from climate." });
+  };
+  const locate = (element, [key]) => (key === "event_types" ? element.elements.other_types : element.elements[key]);
+  replace(content, form(formFields(me, subscription), subscription ? "Change" : "Create", submit, { locate }));
+}
+
+function formFields(me, subscription) {
+  const now = subscription || { event_types: [], url: "", lease_id: "", resource_type: "" };
+  const other = now.event_types.filter((item) => !KNOWN.includes(item));
+  const boxes = EVENT_TYPES.map(([value, words]) =>
+    check(words, h("input", { type: "checkbox", name: "event_types", value,
+      checked: now.event_types.includes(value) })));
+  const types = h("select", { name: "resource_type" }, h("option", { value: "" }, "Any"),
+    (me.resource_types || []).map((item) => h("option", { value: item, selected: item === now.resource_type },
+      typeTitle(item))));
+  return [
+    field("Receiver", h("input", { name: "url", type: "url", required: true, maxlength: 2000, value: now.url,
+      placeholder: "https://" }),
+        "The address of your service. climate sends CloudEvents to it by POST, over https only."),
+    h("fieldset", { class: "group stack" }, h("legend", {}, "Which notifications"),
+      h("p", { class: "hint" }, "Without a choice, all."), h("div", { class: "fields" }, boxes),
+      field("Other types", h("input", { name: "other_types", value: other.join(" "), spellcheck: "false" }),
+        "Separated by spaces. A * at the end stands for any rest: lease.event.*")),
+    h("div", { class: "fields" },
+      field("Only this lease",
+        h("input", { name: "lease_id", maxlength: 36, value: now.lease_id || "", spellcheck: "false" }),
+        "The id of a lease. Empty: all leases."),
+      field("Only leases with", types)),
+    subscription ? field("New secret", h("input", { name: "secret", autocomplete: "off", spellcheck: "false" }),
+      "Empty: the secret stays.")
+      : field("Secret", h("input", { name: "secret", autocomplete: "off", spellcheck: "false" }),
+        "Empty: the console makes one and shows it once. Your own: whsec_ and the base64 of 24 to 64 bytes."),
+    !subscription && me.allowed["notifications:get_all"]
+      ? check("Notifications of all projects", h("input", { type: "checkbox", name: "all_projects" })) : null,
+  ];
+}
+
+/** The body of the request, and a secret that was made here, to be shown. */
+function read(values, element, subscription) {
+  const chosen = [...element.querySelectorAll("input[name=event_types]:checked")].map((item) => item.value);
+  const body = {
+    url: values.url.trim(),
+    event_types: [...chosen, ...values.other_types.split(/[\s,]+/).filter(Boolean)],
+    lease_id: values.lease_id.trim() || null,
+    resource_type: values.resource_type || null,
+  };
+  const own = values.secret.trim();
+  const made = own || subscription ? "" : newSecret();
+  if (own || made) body.secret = own || made;
+  if (values.all_projects) body.all_projects = true;
+  return { body, secret: made };
+}
+
+/** Open the dead letters of a subscription. Calls `done` after a redelivery. */
+function deadLettersDialog(subscription, { mayRedeliver }, done) {
+  const path = `/v2/subscriptions/${encodeURIComponent(subscription.id)}`;
+  const content = h("div", { class: "stack" });
+  const problem = h("div", { role: "alert" });
+  dialog({ title: "Dead letters", wide: true, content: h("div", { class: "stack" },
+    h("p", {}, "Notifications that ", name(subscription.url), " did not accept. climate has stopped sending them."),
+    problem, content) });
+  const redeliver = async (body) => {
+    problem.replaceChildren();
+    try {
+      const { redelivering } = await post(`${path}/redeliver`, body);
+      announce(`${plural(redelivering, "notification")} will be sent again.`);
+      done();
+      await show();
+    } catch (error) {
+      replace(problem, problemNote(error));
+    }
+  };
+  const show = () => loading(content, async () => draw(await get(`${path}/dead-letters${query({ limit: LETTERS })}`)),
+    "the dead letters");
+  const draw = ({ dead_letters: letters }) => {
+    if (!letters.length) return h("p", { class: "empty" }, "There are no dead letters.");
+    const more = letters.length < subscription.dead_letters
+      ? h("p", { class: "hint" }, `The first ${count(letters.length)} of ${count(subscription.dead_letters)}.`) : null;
+    return [mayRedeliver ? button("Send all again", () => redeliver({}), { kind: "primary" }) : null,
+      lettersTable(letters, mayRedeliver, redeliver), more];
+  };
+  show();
+}
+
+function lettersTable(letters, mayRedeliver, redeliver) {
+  return plainTable({
+    caption: "Dead letters", items: letters, key: (item) => String(item.seq),
+    columns: [
+      { label: "Number", header: true, cell: (item) => count(item.seq) },
+      { label: "Failed", cell: (item) => when(item.failed_at) },
+      { label: "Attempts", class: "number", cell: (item) => count(item.attempts) },
+      { label: "Reason", cell: (item) => name(item.reason) },
+      ...(mayRedeliver ? [{ label: "Send again", hidden: true, class: "act",
+        cell: (item) => (item.redelivering ? h("span", { class: "quiet" }, "Being sent")
+        : button("Send again", () => redeliver({ seqs: [item.seq] }),
+          { kind: "small", "aria-label": `Send ${plain(item.seq)} again` })) }] : []),
+    ],
+  });
+}
+
+// Calendar feeds of the project
+
+/** Show the feeds. `?scope=lease&id=...` opens the form for that lease. */
+export async function mountFeeds(element, { me, params, title }) {
+  title("Calendar feeds");
+  if (!may(me, "feeds:get")) {
+    return refuse(element, "Calendar feeds", "Your role does not allow you to see the feeds of the project.");
+  }
+  const all = h("input",
+    { type: "checkbox", id: "all-projects", onchange: () => { draw(); table.load({ first: true }); } });
+  const columns = () => [
+    { label: "Name", header: true, cell: (feed) => name(feed.name) },
+    { label: "Shows", cell: (feed) => target(feed) },
+    ...(all.checked ? [{ label: "Project", cell: (feed) => name(feed.project_id) }] : []),
+    { label: "Created", cell: (feed) => when(feed.created_at) },
+    { label: "Last read", cell: (feed) => when(feed.last_read_at) },
+    ...(me.allowed["feeds:delete"]
+      ? [{ label: "Revoke", hidden: true, class: "act", cell: (feed) => button("Revoke", () => revoke(feed),
+      { kind: "danger small", "aria-label": `Revoke ${plain(feed.name)}`, "data-focus": "revoke" }) }] : []),
+  ];
+  const table = new PagedTable({
+    caption: "Calendar feeds", path: "/v2/feeds", list: "feeds", columns: columns(),
+    filter: () => ({ all_projects: all.checked ? "true" : "" }),
+    empty: () => [h("p", { class: "strong" }, "The project has no calendar feed."),
+      h("p", {}, "A feed shows leases in your own calendar, and keeps them up to date.")],
+  });
+  const draw = () => table.setColumns(columns());
+  const problem = h("div", { role: "alert" });
+  const revoke = async (feed) => {
+    const text = "Its address leads nowhere from then on. Calendars that have subscribed to it get no more changes.";
+    if (!(await confirm({ title: `Revoke the feed ${plain(feed.name)}`, text, action: "Revoke",
+      danger: true }))) return;
+    problem.replaceChildren();
+    try {
+      await api("DELETE", `/v2/feeds/${encodeURIComponent(feed.id)}`);
+      announce("The feed is revoked.");
+    } catch (error) {
+      if (error.status !== 404) replace(problem, problemNote(error));
+    }
+    await table.load();
+  };
+  const create = () => feedDialog(me, {}, () => table.refresh());
+  replace(element, h("div", { class: "page" },
+    h("div", { class: "title" }, h("h1", { class: "grow" }, "Calendar feeds"), h("div", { class: "actions" },
+      me.allowed["feeds:post"] ? button([icon("plus"), "Create feed"], create, { kind: "primary", id: "create-feed" })
+        : null)),
+    h("p", { class: "subtitle" }, "Everyone who has the address of a feed can read it without signing in."),
+    me.allowed["feeds:get_all"] ? check("Feeds of all projects", all) : null, problem,
+    h("section", { class: "card flush", "aria-label": "Calendar feeds" }, table.element)));
+  table.load();
+  if (me.allowed["feeds:post"] && params.get("scope") && params.get("id")) {
+    feedDialog(me, { scope: params.get("scope"), id: params.get("id"), label: params.get("label") },
+      () => table.refresh());
+  }
+  const stop = keepFresh(() => table.refresh(), 60);
+  return () => {
+    stop();
+    table.stop();
+  };
+}
+
+function target({ scope, target_id: id }) {
+  const content = scope === "lease" ? leaseLink(id, id) : scope === "resource" ? resourceLink(id, id) : name(id);
+  return h("span", {}, scopeWords(scope), " ", content);
+}
+
+// Creates a calendar feed and shows its secret address, once.
+
+const SCOPES = { lease: "One lease", project: "All leases of a project", resource: "One resource" };
+
+/** What a feed shows, in words. */
+function scopeWords(scope) {
+  return { lease: "Lease", project: "Project", resource: "Resource" }[scope] || scope;
+}
+
+/**
+ * Open the form that creates a feed.
+ * @param {object} me
+ * @param {{scope?: string, id?: string, label?: string}} [target] what the feed is to show
+ * @param {function(): void} [done] called when the feed exists
+ */
+export function feedDialog(me, target = {}, done = () => {}) {
+  const content = h("div", { class: "stack" });
+  const box = dialog({ title: "Create a calendar feed", content });
+  const submit = async (body) => {
+    const feed = await post("/v2/feeds", body);
+    done(feed);
+    showOnce(content, box, { label: "Address of the feed", secret: feed.url,
+      note: "Subscribe to this address in your calendar. Everyone who has it can read the feed, until you revoke it.",
+      what: "address" });
+  };
+  replace(content, target.id ? known(target, submit) : choice(me, target.scope || "project", submit));
+}
+
+function nameField() {
+  return field("Name", h("input", { name: "name", maxlength: 80 }), "Optional. Calendars show it.");
+}
+
+function known({ scope, id, label }, submit) {
+  return form([h("p", {}, `${scopeWords(scope)} `, h("b", {}, name(label || id)),
+    ": the feed shows its leases from 30 days ago to a year ahead."), nameField()],
+    "Create", (values) => submit(filled({ scope, id, name: values.name })), { busy: "Creating" });
+}
+
+function choice(me, chosen, submit) {
+  const scope = h("select", { name: "scope" },
+    Object.entries(SCOPES).map(([value, words]) => h("option", { value, selected: value === chosen }, words)));
+  const target = h("div");
+  const draw = () => replace(target, targetField(me, scope.value));
+  scope.addEventListener("change", draw);
+  draw();
+  return form([field("What it shows", scope), target, nameField()], "Create", (values) => submit(filled(values)),
+    { busy: "Creating" });
+}
+
+function targetField(me, scope) {
+  if (scope === "project") return field("Project",
+    h("input", { name: "id", required: true, value: me.project.id, readonly: !me.allowed["leases:get_all"] }));
+  if (scope === "lease") return picker("Lease",
+    async (text) => (await get(`/v2/leases${query({ limit: 200, sort: "-start" })}`)).leases.filter((lease) =>
+      lease.name.includes(text) || lease.id === text));
+  return picker("Resource",
+    async (text) => (await get(`/v2/resources${query({ q: text, limit: 50, sort: "name" })}`)).resources);
+}
+
+/** A search box and a list of what it finds; the list has the chosen id. */
+function picker(label, find) {
+  const search = h("input", { type: "search", maxlength: 255 });
+  const list = h("select", { name: "id", size: 6, required: true });
+  const note = h("p", { class: "hint", role: "status" });
+  let asked = 0;
+  const look = async () => {
+    asked += 1;
+    const turn = asked;
+    try {
+      const items = await find(search.value.trim());
+      if (turn !== asked) return;
+      replace(list, items.map((item) =>
+        h("option", { value: item.id },
+          `${plain(item.name)}${item.start ? `, from ${item.start.slice(0, 10)}` : ""}`)));
+      note.textContent = items.length ? "" : "Nothing has this in its name.";
+    } catch (error) {
+      note.textContent = error.detail || "The search has failed.";
+    }
+  };
+  let timer = 0;
+  search.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(look, 250); });
+  look();
+  return h("div", { class: "stack" }, field(`Search for a ${label.toLowerCase()}`, search),
+    h("div", { class: "field" }, field(label, list).childNodes[0], list, note));
+}
+
+function filled(values) {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value));
+}
+
+/** Replace the content of a dialog by a secret that is shown this one time, with a button that copies it. */
+function showOnce(content, box, { label, secret, note, what }) {
+  const input = h("input", { readonly: true, value: secret, class: "mono", onfocus: () => input.select() });
+  const copy = button("Copy", () => copyText(input, copy), { kind: "primary" });
+  replace(content, h("p", {}, note), field(label, input, `climate does not show this ${what} again.`),
+    h("div", { class: "actions" }, copy, button("Done", () => box.close())));
+  input.focus();
+}
+
+async function copyText(input, control) {
+  try {
+    await navigator.clipboard.writeText(input.value);
+  } catch {
+    input.focus();
+    input.select(); // without permission, the user copies the selection
+    announce("The text is selected: copy it with the keyboard.");
+    return;
+  }
+  control.textContent = "Copied";
+  announce("Copied");
 }

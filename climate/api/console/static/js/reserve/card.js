@@ -1,8 +1,6 @@
 // The card beside the selection; on a phone, a sheet at the bottom. It shows a state and reports what people do.
 
-import { button, h, icon, link, name, plain, replace, uid } from "../dom.js";
-import { field, setError, clearErrors } from "../forms.js";
-import { momentField } from "../moment.js";
+import { button, clearErrors, field, h, icon, link, momentField, name, plain, replace, setError, uid } from "../dom.js";
 import { isUnchanged } from "./selection.js";
 import * as wording from "./wording.js";
 
@@ -364,4 +362,3 @@ function takenLine(milliseconds) {
   const text = wording.agoText(milliseconds);
   return `${text[0].toUpperCase()}${text.slice(1)}.`;
 }
-

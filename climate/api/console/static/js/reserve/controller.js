@@ -1,9 +1,9 @@
 // Holds the state of reserving, and carries out what follows from it: overlay, card, checks, requests, announcements.
 
 import { requestKey } from "../api.js";
+import { level } from "../calendar/scale.js";
 import { announce, debounce } from "../dom.js";
 import { serverNow } from "../time.js";
-import { level } from "../calendar/scale.js";
 import { Acts } from "./acts.js";
 import { Bar } from "./bar.js";
 import { Card } from "./card.js";
@@ -13,10 +13,10 @@ import { Handles } from "./handles.js";
 import { IDLE, isLocked, isOpen, reduce } from "./machine.js";
 import { ghostsOf, overlayOf } from "./overlay.js";
 import { placeCard } from "./place.js";
-import { changeSentence, nextName, spoken } from "./wording.js";
 import { differences, formAddress } from "./request.js";
 import { isSame, isUnchanged, overlaps } from "./selection.js";
 import { Service } from "./service.js";
+import { changeSentence, nextName, spoken } from "./wording.js";
 
 const ANNOUNCE = 250; // ms at rest until a selection is announced
 const NAME = "climate-last-name";

@@ -1,9 +1,11 @@
 // The requests of reserving. Each resolves to a plain value; only aborted requests and defects throw.
 
-import { api, get, post, Offline, Problem } from "../api.js";
-import { resourceTypes } from "../request/reservation.js";
+import { api, get, Offline, post, Problem } from "../api.js";
+import { resourceTypes } from "../lease/fields.js";
 import { serverNow } from "../time.js";
-import { admitted, isOutcomeUnknown, leaseChange, leaseOf, newLease, paramsOf, verdictOf, windowSearch } from "./request.js";
+import {
+  admitted, isOutcomeUnknown, leaseChange, leaseOf, newLease, paramsOf, verdictOf, windowSearch,
+} from "./request.js";
 
 /** What the service knows and does about reservations of one calendar. */
 export class Service {

@@ -1,7 +1,7 @@
 // Sentences about selections, refusals and alternatives. Pure but for the chosen time zone.
 
-import { range, shortMoment, utc, fields } from "../time.js";
 import { typeWords } from "../calendar/words.js";
+import { fields, range, shortMoment, utc } from "../time.js";
 import { filterText } from "./filter.js";
 
 const HOUR = 3600_000;

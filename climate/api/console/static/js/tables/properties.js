@@ -1,9 +1,324 @@
-// Properties of resources: in short, in full, and a filter that is written or put together.
+// Properties: expressions as text and as conditions, and the fields that filter by them.
 
-import { button, h, icon, name, plain, replace, uid } from "../dom.js";
-import { clearErrors, field, setError } from "../forms.js";
-import { count } from "./cells.js";
-import { ExpressionError, expressionText, parseExpression } from "./expression.js";
+import { button, clearErrors, field, h, icon, name, plain, replace, setError, uid } from "../dom.js";
+import { parsed } from "../lease/words.js";
+import { count } from "./table.js";
+
+const OPERATORS = { "=": "==", "==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=" };
+const TOKEN = /\s*(?:"((?:[^"\\]|\\.)*)"|(==|!=|<=|>=|[=<>(),])|([^\s=<>!(),"]+)|(\S))/y;
+
+/** The text is not an expression; the message says what is wrong and where. */
+class ExpressionError extends Error {}
+
+/**
+ * Read an expression.
+ * @param {string} text words such as `vcpus >= 64 and not rack = r1`, or the JSON of the API
+ * @returns {Array|null} null if the text is empty
+ */
+export function parseExpression(text) {
+  const clean = text.trim();
+  if (!clean) return null;
+  if (clean.startsWith("[")) return fromJson(clean);
+  const reader = new Reader(clean);
+  const expression = either(reader);
+  if (reader.token) throw new ExpressionError(
+    `"${reader.token.text}" is not expected here. Join conditions with "and" or "or".`);
+  return expression;
+}
+
+/** The expression in words. `parseExpression` reads them again. */
+export function expressionText(expression) {
+  return expression && expression.length ? words(expression, 0) : "";
+}
+
+function fromJson(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new ExpressionError("The text begins with [ but is not JSON.");
+  }
+}
+
+class Reader {
+  constructor(text) {
+    this.tokens = [...tokens(text)];
+    this.at = 0;
+  }
+
+  get token() {
+    return this.tokens[this.at];
+  }
+
+  is(...texts) {
+    return Boolean(this.token) && !this.token.quoted && texts.includes(this.token.text.toLowerCase());
+  }
+
+  take(text) {
+    if (!this.is(text)) return false;
+    this.at += 1;
+    return true;
+  }
+
+  next(what) {
+    const token = this.token;
+    if (!token || (!token.quoted && "()=<>,".includes(token.text[0]))) {
+      throw new ExpressionError(`${what} is missing ${token ? `before "${token.text}"` : "at the end"}.`);
+    }
+    this.at += 1;
+    return token;
+  }
+}
+
+function* tokens(text) {
+  TOKEN.lastIndex = 0;
+  while (TOKEN.lastIndex < text.trimEnd().length) {
+    const [, quoted, sign, word, other] = TOKEN.exec(text);
+    if (other) throw new ExpressionError(
+      `"${other}" is not expected. Put names and values with special signs into double quotes.`);
+    if (quoted !== undefined) yield { text: quoted.replace(/\\(.)/g, "$1"), quoted: true };
+    else yield { text: sign ?? word, quoted: false };
+  }
+}
+
+function either(reader) {
+  return joined(reader, "or", both);
+}
+
+function both(reader) {
+  return joined(reader, "and", single);
+}
+
+function joined(reader, word, part) {
+  const parts = [part(reader)];
+  while (reader.take(word)) parts.push(part(reader));
+  return parts.length > 1 ? [word, ...parts] : parts[0];
+}
+
+function single(reader) {
+  if (reader.take("not")) return ["not", single(reader)];
+  if (reader.take("(")) {
+    const inner = either(reader);
+    if (!reader.take(")")) throw new ExpressionError('A ")" is missing.');
+    return inner;
+  }
+  const property = `$${reader.next("The name of a property").text}`;
+  if (reader.take("in")) return ["in", property, ...list(reader)];
+  const operator = reader.token && !reader.token.quoted && OPERATORS[reader.token.text];
+  if (!operator) {
+    throw new ExpressionError(
+      `After ${property.slice(1)}, write one of = != < <= > >= in, and a value: ${property.slice(1)} >= 4.`);
+  }
+  reader.at += 1;
+  return [operator, property, value(reader.next("The value"))];
+}
+
+function list(reader) {
+  if (!reader.take("(")) return [value(reader.next("The value"))];
+  const values = [];
+  do values.push(value(reader.next("The value")));
+  while (reader.take(","));
+  if (!reader.take(")")) throw new ExpressionError('A ")" is missing.');
+  return values;
+}
+
+function value({ text, quoted }) {
+  return !quoted && /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text;
+}
+
+function words(expression, level) {
+  const [operator, ...rest] = expression;
+  if (operator === "and" || operator === "or") {
+    if (rest.length === 1) return words(rest[0], level);
+    const own = operator === "or" ? 1 : 2;
+    const text = rest.map((part) => words(part, own)).join(` ${operator} `);
+    return level > own ? `(${text})` : text;
+  }
+  if (operator === "not") return `not ${words(rest[0], 3)}`;
+  const property = quotedName(String(rest[0]).replace(/^\$/, ""));
+  if (operator === "in") return `${property} in (${rest.slice(1).flat().map(quotedValue).join(", ")})`;
+  return `${property} ${operator === "==" ? "=" : operator} ${quotedValue(rest[1])}`;
+}
+
+const KEYWORDS = /^(and|or|not|in)$/i;
+
+function quotedName(text) {
+  return /^[^\s=<>!(),"]+$/.test(text) && !KEYWORDS.test(text) ? text : quote(text);
+}
+
+function quotedValue(item) {
+  return typeof item === "string" ? quotedName(item) : String(item);
+}
+
+function quote(text) {
+  return `"${text.replace(/[\\"]/g, "\\$&")}"`;
+}
+
+// Property expressions
+
+/** The comparisons of the form: `[operator, words]`. */
+const COMPARISONS = [["==", "="], ["!=", "is not"], [">=", ">="], ["<=", "<="], [">", ">"], ["<", "<"],
+  ["in", "one of"]];
+
+const KNOWN = new Set([...COMPARISONS.map(([operator]) => operator), "="]);
+
+/**
+ * The terms of an expression that the form can show: a comparison, or several joined by "and".
+ * @param {string|Array} expression JSON
+ * @returns {{property: string, operator: string, value: string}[]|null} null: write it as text
+ */
+function toTerms(expression) {
+  if (expression === "" || expression === null || expression === undefined) return [];
+  const parts = parsed(expression);
+  if (!Array.isArray(parts)) return null;
+  if (!parts.length) return [];
+  const list = parts[0] === "and" ? parts.slice(1) : [parts];
+  const terms = list.map(term);
+  return terms.includes(null) ? null : terms;
+}
+
+function term(part) {
+  if (!Array.isArray(part) || !KNOWN.has(part[0])) return null;
+  const [operator, property, ...values] = part;
+  if (typeof property !== "string" || !property.startsWith("$")) return null;
+  const flat = values.flat();
+  if (!flat.length || flat.some((value) => typeof value === "object")) return null;
+  if (operator !== "in" && flat.length > 1) return null;
+  return { property: property.slice(1), operator: operator === "=" ? "==" : operator, value: flat.join(", ") };
+}
+
+/** The expression of terms, as an array; `""` without a complete term. */
+function toExpression(terms) {
+  const parts = terms.filter(({ property, value }) => property && value !== "").map(comparison);
+  if (!parts.length) return "";
+  return parts.length === 1 ? parts[0] : ["and", ...parts];
+}
+
+function comparison({ property, operator, value }) {
+  const values = operator === "in" ? value.split(",") : [value];
+  return [operator, `$${property}`, ...values.map((item) => scalar(item.trim()))];
+}
+
+/** A number if the text is one as people write it, else the text. */
+function scalar(text) {
+  return /^-?(0|[1-9]\d{0,14})(\.\d+)?$/.test(text) ? Number(text) : text;
+}
+
+/** An expression as JSON; `""` for all that match everything. */
+function normal(text) {
+  const json = JSON.stringify(parsed(text) ?? (text || ""));
+  return json === "[]" ? '""' : json;
+}
+
+/** Whether two expressions are the same. */
+export function isSame(one, other) {
+  return normal(one) === normal(other);
+}
+
+// The builder of a property filter
+
+/**
+ * @param {string} label
+ * @param {{value: string|Array, properties: function(): Promise<object[]>, changed?: function(): void}} options
+ *   `properties` gives the suggestions: `[{name, values, numeric}]`
+ * @returns {{element: HTMLElement, read: function(), set: function(string|Array), controls: function()}}
+ */
+export function filterField(label, { value = "", properties, changed = () => {} }) {
+  const names = h("datalist", { id: uid("properties") });
+  const known = new Map();
+  const lines = h("div", { class: "terms" });
+  const text = h("textarea", { "aria-label": `${label} as an expression`, spellcheck: "false", rows: 3 });
+  const mode = button("Write an expression", () => toggle(), { kind: "link" });
+  const add = button([icon("plus"), "Add a condition"], () => { line({}).focus(); }, { kind: "quiet" });
+  const element = h("div", { class: "field whole filter" },
+    h("fieldset", {}, h("legend", { class: "label" }, label), lines, text),
+    h("div", { class: "actions" }, add, mode), names);
+  let isText = false;
+
+  function line({ property = "", operator = "==", value: content = "" }) {
+    const values = h("datalist", { id: uid("values") });
+    const key = h("input",
+      { value: property, list: names.id, placeholder: "property", "aria-label": "Property", "data-term": "property" });
+    const compare = h("select", { value: operator, "aria-label": "Comparison", "data-term": "operator" },
+      COMPARISONS.map(([code, words]) => h("option", { value: code }, words)));
+    const input = h("input",
+      { value: content, list: values.id, placeholder: "value", "aria-label": "Value", "data-term": "value" });
+    const row = h("div", { class: "term" }, key, compare, input,
+      button(icon("close"), () => { row.remove(); add.focus(); changed(); },
+        { kind: "square quiet", "aria-label": "Remove the condition" }), values);
+    const suggest = () => {
+      const items = known.get(key.value)?.values || [];
+      replace(values, items.map((item) => h("option", { value: item })));
+    };
+    key.addEventListener("input", suggest);
+    key.addEventListener("change", () => {
+      if (known.get(key.value)?.numeric && !input.value) compare.value = ">=";
+    });
+    input.addEventListener("focus", suggest);
+    lines.append(row);
+    return key;
+  }
+
+  function toggle() {
+    if (isText) {
+      const terms = toTerms(text.value.trim());
+      if (!terms) return refuse();
+      set(text.value.trim());
+    } else {
+      showText(read());
+      text.focus();
+    }
+    changed();
+  }
+
+  function refuse() {
+    text.setCustomValidity("Only comparisons joined by \"and\" can be shown as conditions.");
+    text.reportValidity();
+    text.setCustomValidity("");
+  }
+
+  function showText(content) {
+    isText = true;
+    text.value = typeof content === "string" ? content : JSON.stringify(content);
+    show();
+  }
+
+  function show() {
+    lines.hidden = isText;
+    add.hidden = isText;
+    text.hidden = !isText;
+    mode.textContent = isText ? "Use conditions" : "Write an expression";
+  }
+
+  function set(content) {
+    const terms = toTerms(content);
+    replace(lines);
+    text.setCustomValidity("");
+    if (!terms) return showText(content);
+    isText = false;
+    terms.forEach(line);
+    show();
+  }
+
+  function read() {
+    if (!isText) {
+      return toExpression([...lines.children].map((row) => Object.fromEntries(
+        [...row.querySelectorAll("[data-term]")].map((control) => [control.dataset.term, control.value]))));
+    }
+    const content = text.value.trim();
+    return content ? parsed(content) ?? content : "";
+  }
+
+  text.addEventListener("input", () => text.setCustomValidity(
+    !text.value.trim() || parsed(text.value) ? "" : "This is not JSON, such as [\">=\", \"$vcpus\", 8]."));
+  properties().then((list) => {
+    for (const property of list) known.set(property.name, property);
+    replace(names, list.map((property) => h("option", { value: property.name })));
+  }).catch(() => {}); // Suggestions only help.
+  set(value);
+  return { element, read, set, controls: () => (isText ? [text] : [...lines.querySelectorAll("[data-term]")]) };
+}
+
+// Properties of resources
 
 const AMOUNTS = {
   vcpus: (value) => `${count(Number(value))} vCPUs`,
@@ -17,7 +332,7 @@ const COMMON = new RegExp("^(id|cpu_info|service_name|hypervisor_hostname|hyperv
   + "|availability_zone|trait:.*|resources:.*|free_.*|current_workload|running_vms|status)$");
 
 /** The properties that tell resources apart, the operator's own first. */
-export function distinctive(properties) {
+function distinctive(properties) {
   const all = Object.entries(properties).filter(([key]) => !COMMON.test(key));
   return [...all.filter(([key]) => !AMOUNTS[key]), ...all.filter(([key]) => AMOUNTS[key])];
 }
