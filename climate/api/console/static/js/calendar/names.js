@@ -165,7 +165,7 @@ function dateLabel(time) {
 function daysStart(size, now) {
   const { hour, minute } = fields(new Date(86_400_000 * 2 - offset(new Date(now))), "UTC");
   const time = `${String(hour).padStart(2, "0")}:${String(minute).padStart(2, "0")} UTC`;
-  return size.phone ? `0:00 = ${time}` : `Days start at ${time}`;
+  return size.phone ? time : `Days start at ${time}`;
 }
 
 function bandHeading({ size, state, data, words, view }) {
