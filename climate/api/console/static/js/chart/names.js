@@ -3,8 +3,8 @@
 import { plain } from "../dom.js";
 import { fields, offset, zone, zoneName } from "../time.js";
 import { horizontal, stroke, text, vertical, widthOf } from "./pen.js";
-import { HOUR } from "./scale.js";
-import { stateWords } from "./words.js";
+import { HOUR } from "../calendar/scale.js";
+import { stateWords } from "../calendar/words.js";
 
 /** Paint the names of groups and rows. */
 export function paintNames(scene) {
