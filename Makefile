@@ -41,7 +41,7 @@ PACKAGES := --constraint constraints.txt --editable
 .PHONY: help install install-dev run test test-db test-system test-openstack test-faults \
 	test-faults-short test-clusters test-browser test-nightly test-nightly-local test-nightly-faults \
 	test-nightly-clusters test-nightly-openstack clusters-up clusters-down \
-	coverage lint format type check config openstack-up openstack-down openstack-wipe bench \
+	coverage lint format type check config openstack-up openstack-down openstack-wipe bench screenshots \
 	constraints clean
 
 help: ## Show this list
@@ -76,6 +76,9 @@ test-clusters: $(INSTALLED_TEST) ## Run the tests of databases that span machine
 
 test-browser: $(INSTALLED_BROWSER) ## Run the tests of the web console in Chromium (4 minutes)
 	$(BIN)/pytest $(PARALLEL) -m 'browser and not openstack and not nightly' tests/browser $(ARGS)
+
+screenshots: $(INSTALLED_BROWSER) ## Take the screenshots of README and docs anew
+	$(BIN)/python -m tests.browser.screenshots
 
 test-openstack: $(INSTALLED_BROWSER) ## Run the tests on that OpenStack, or on the one that OS_* variables name
 	$(call on_openstack,openstack and not nightly)
