@@ -44,9 +44,10 @@ class Window:
 
 
 def merged(windows: Iterable[Window], most: int) -> list[Window]:
-    """Return at most ``most`` windows, in order, that contain all of the given ones.
+    """Return at most ``most`` windows, in order, that together contain all the given windows.
 
-    Windows that overlap or touch are one; then the smallest gaps are closed.
+    Windows that overlap or touch are joined. If there are still too many, windows with the smallest
+    gaps between them are joined, too.
     """
     joined: list[Window] = []
     for window in sorted(windows, key=lambda window: window.start):

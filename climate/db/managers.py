@@ -36,7 +36,7 @@ class Heartbeat:
     loops: Mapping[str, Mapping[str, float]]
 
     def is_alive(self, now: datetime) -> bool:
-        """Return whether the heartbeat is recent."""
+        """Return whether the manager is alive: whether its last heartbeat is recent."""
         return self.beat_at >= now - FRESH
 
     def stalled(self, now: datetime) -> dict[str, float]:
@@ -74,7 +74,7 @@ def alive(session: Session, now: datetime) -> list[Heartbeat]:
 
 
 def known(session: Session) -> list[Heartbeat]:
-    """Return the last heartbeats of all managers whose row was not removed yet, by id."""
+    """Return the last heartbeat of each manager, by id, including managers that died lately."""
     query = sa.select(ManagerRow).order_by(ManagerRow.id)
     return [record(Heartbeat, row) for row in session.scalars(query)]
 

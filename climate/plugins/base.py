@@ -218,7 +218,7 @@ class ResourcePlugin(abc.ABC):
 
     @property
     def type_of_resources(self) -> str:
-        """The type of the resources that reservations of this type are on."""
+        """The type of the resources that reservations of this type book, such as hosts."""
         return self.resources_type or self.resource_type
 
     def look_up(self, params: Mapping[str, Any], _requester: Requester) -> Mapping[str, Any]:

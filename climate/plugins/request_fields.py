@@ -1,4 +1,4 @@
-"""Fields of the schemas of request parameters, and their metadata for generated forms."""
+"""Fields for the schemas of request parameters, and their metadata for generated forms."""
 
 import json
 from typing import Any
@@ -12,9 +12,9 @@ from climate.core.matching.extra_specs import read
 def titled(title: str, description: str = "", **more: Any) -> dict[str, Any]:
     """Return the metadata of a field, from which clients generate forms.
 
-    ``more`` are keywords of JSON Schema: ``minimum``, ``maximum`` or ``enum`` for rules that are no
-    validators of the field, ``readOnly`` for values that ``look_up`` sets, ``writeOnly`` for values
-    that no answer contains because they may be secret.
+    ``more`` are keywords of JSON Schema. ``minimum``, ``maximum`` and ``enum`` describe rules for
+    which the field has no validator. ``readOnly`` marks values that ``look_up`` sets. ``writeOnly``
+    marks values that no answer contains because they may be secret.
     """
     return {"title": title, **({"description": description} if description else {}), **more}
 

@@ -118,6 +118,14 @@ class Calendar:
         script = "return document.querySelector('.reserve-card').hidden"
         self.browser.until(lambda: self.browser.js(script), "the card is closed")
 
+    def says(self, *words: str) -> bool:
+        """Whether a cell of the grid has all these words in its accessible name."""
+        script = (
+            "return [...document.querySelectorAll('[role=gridcell]')]"
+            ".map((cell) => cell.getAttribute('aria-label') || cell.textContent)"
+        )
+        return any(all(word in name for word in words) for name in self.browser.js(script))
+
     @property
     def selection(self) -> tuple[float, float] | None:
         """The window of what is selected, in hours; None if nothing is."""
@@ -145,7 +153,8 @@ class Calendar:
     def leases(self, who: str = "alice:lab") -> list[tuple[str, float, float]]:
         """The name, start and end of each lease of a project."""
         found = self.send("GET", "/v2/leases", None, who)["leases"]
-        return [(each["name"], self._hours(each["start"]), self._hours(each["end"])) for each in found]
+        hours = self._hours
+        return [(each["name"], hours(each["start"]), hours(each["end"])) for each in found]
 
     def _hours(self, text: str) -> float:
         return (datetime.fromisoformat(text) - self.hour) / timedelta(hours=1)

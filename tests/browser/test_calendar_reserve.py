@@ -1,7 +1,6 @@
 """Reserving in the calendar: by mouse, touch and keys; refusals, races, lost answers."""
 
 import time
-import time
 from collections.abc import Callable
 
 import pytest
@@ -10,8 +9,6 @@ from tests.browser.calendar_page import Calendar
 from tests.browser.chromium import PHONE, Browser
 from tests.browser.conftest import OpenBrowser
 from tests.support.process import Service
-
-pytestmark = pytest.mark.browser
 
 # ``climate-standalone`` registers so many hosts.
 HOSTS = 8
@@ -202,7 +199,8 @@ def test_says_so_when_somebody_takes_what_the_pointer_holds(calendar: Calendar) 
     assert calendar.selection == (24, 30)
     browser.release()
     card = calendar.card("refused")
-    assert "Taken " in card and "s ago." in card
+    assert "Taken " in card
+    assert "s ago." in card
     assert "In the way: other projects." in card
 
 

@@ -37,6 +37,8 @@ class Keystone:
         self.memberships: dict[str, list[str]] = {}
         self.credentials: dict[str, tuple[str, str, str]] = {}
         self.token_size = 0
+        # The status with which it rejects a sign-in.
+        self.rejection = 401
         # The token without a project from which each token was made.
         self.roots: dict[str, str] = {}
         # Waits before it answers a sign-in, if set.
@@ -141,7 +143,7 @@ class Keystone:
         if "secret" in method and user is not None:
             project_id = self.credentials[method["id"]][2]
         if user is None or (project_id and project_id not in self.memberships[user]):
-            return _json({"error": {"message": "wrong", "code": 401}}, 401)
+            return _json({"error": {"message": "wrong"}}, self.rejection)
         return self._sign_in(user, project_id, method.get("id"))
 
     def _user(self, method: dict[str, Any]) -> str | None:

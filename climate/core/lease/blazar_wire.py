@@ -125,7 +125,10 @@ def payload(lease: Lease, extra: Mapping[str, Any] | None = None) -> dict[str, A
 
 
 def window(payload: Mapping[str, Any]) -> Window | None:
-    """Return the window of the lease in a notification's payload; None if it has no lease."""
+    """Return the window of the lease that is the payload of a notification, or None.
+
+    None means that the notification is about something other than a lease.
+    """
     if "start_date" not in payload:
         return None
     return Window(_moment(payload["start_date"]), _moment(payload["end_date"]))

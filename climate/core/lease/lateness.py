@@ -26,7 +26,7 @@ _INTERNAL = frozenset({RELEASE, TELL_END})
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """A late event, by how many seconds it is late, and whether a manager still runs it."""
+    """A late event: how many seconds it is late, and whether a manager is still running it."""
 
     event: Event
     seconds: float

@@ -256,10 +256,11 @@ class Lease:
         return next((event for event in self.events if event.kind == kind), None)
 
     def due(self, event: Event, now: datetime) -> datetime:
-        """Return the time from which a manager could run an event.
+        """Return the earliest time at which a manager could run ``event``, in retrospect.
 
-        A start may have waited for hosts, and an end for the ``before_end_lease`` event. If the
-        event still waits for hosts, the result is ``now``.
+        It is later than the event's due time if a start had to wait for hosts to be prepared, or if
+        an end had to wait for the ``before_end_lease`` event. If a start still waits, it is
+        ``now``.
         """
         due = event.promised_at
         if event.kind == END:

@@ -1,4 +1,4 @@
-"""Overdue events, and the reason why each has not run yet. Pure."""
+"""Overdue events of leases: why each has not run yet. Pure."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from climate.core.lease.lifecycle import EventStatus
 
 
 class Cause(StrEnum):
-    """Why an overdue event has not run yet, for programs."""
+    """The reason why an overdue event has not run yet, as a code for programs."""
 
     RUNNING = "running"
     CLAIM_LOST = "claim_lost"
@@ -24,7 +24,7 @@ class Cause(StrEnum):
 
 
 class Blocker(NamedTuple):
-    """A lease that has not ended yet, and a resource that it must release first."""
+    """A lease that has not ended, and a resource that it must release before an event can run."""
 
     lease_id: str
     lease_name: str
@@ -33,11 +33,12 @@ class Blocker(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverdueEvent:
-    """An open event whose due time has passed.
+    """An unfinished event whose due time has passed, such as the start of a lease.
 
-    ``run_at`` is the earliest time of its next attempt. ``waits_for_hosts``: it is a start that
-    waits until its hosts are ready. ``blocked_by`` is the lease, and ``sibling`` the kind of the
-    event of its own lease, that must end first. A finalizer has no lease.
+    ``run_at`` is the earliest time of its next attempt. If ``waits_for_hosts`` is set, it is a
+    start that waits until provisioners have prepared the hosts. If another lease must end first,
+    that is ``blocked_by``. If another event of the same lease must run first, ``sibling`` is its
+    kind. An event that finishes the work of a deleted lease (finalizer) has no lease.
     """
 
     id: str
@@ -58,7 +59,10 @@ class OverdueEvent:
 
 
 def reason(event: OverdueEvent, alive: Collection[str], now: datetime) -> tuple[Cause, str]:
-    """Return why an event has not run yet; ``alive`` are the managers with a heartbeat."""
+    """Return why an event has not run yet, as a code and as a sentence.
+
+    ``alive`` are the ids of the managers that have a recent heartbeat.
+    """
     if event.status is EventStatus.IN_PROGRESS:
         return _claimed(event, alive)
     if not alive:

@@ -163,7 +163,7 @@ def _middle(weighted: Sequence[tuple[float, float]]) -> float:
 def profiles(
     times: Mapping[str, Sequence[float]], classes: Mapping[str, str], policy: Policy
 ) -> Mapping[str, Profile]:
-    """Return the profile of each hardware class.
+    """Return for each hardware class what is known about the durations of its preparations.
 
     ``times`` has the durations of preparations by host, ``classes`` the hardware class by host.
     """

@@ -70,17 +70,22 @@ def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
 
 
 def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that ``previous_holders`` selects an earlier lease."""
+    """Return the SQL condition that another lease must release a resource before an event runs.
+
+    ``previous_holders`` has the details, and those of ``stuck``.
+    """
     return previous_holders(stuck=stuck).exists()
 
 
 def previous_holders(*, stuck: bool = False) -> sa.Select[str | None, str]:
-    """Select the earlier leases that hold a resource of an event's lease, and the resource.
+    """Build the query for the leases that must release a resource before an event can run.
 
-    Such a lease held the resource before and has not ended. A resource that fails does not count,
-    because the event's lease starts without it. If ``stuck`` is set, only leases whose end has
-    failed count. This is for the end of a lease, which must not wait for a start that such a lease
-    blocks.
+    Each row has such a lease and the name of the resource. The lease had the resource before the
+    event's lease, and has not ended. If the resource fails, it does not count, because the event's
+    lease starts without it.
+
+    If ``stuck`` is set, only leases count whose end has failed. That is for the end of the event's
+    lease: it must not wait for a start that a failed end blocks.
     """
     reservation, allocation = RESERVATIONS.alias(), ALLOCATIONS.alias()
     earlier, earlier_reservation = ALLOCATIONS.alias(), RESERVATIONS.alias()

@@ -1,4 +1,4 @@
-"""Overdue events, and which leases and events they wait for."""
+"""Queries for overdue events, and for the leases and events that they wait for."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -31,7 +31,10 @@ _COLUMNS = (
 
 
 def find(session: Session, now: datetime, page: Page) -> Part[OverdueEvent]:
-    """Return a page of the open events that were due by ``now``, by due time (four statements)."""
+    """Return a page of the unfinished events that were due by ``now``, in order of due time.
+
+    Executes at most four statements.
+    """
     query = sa.select(*_COLUMNS).outerjoin(LEASES, LEASES.c.id == EVENTS.c.lease_id)
     rows = session.execute(
         cut(query.where(*_is_overdue(now)), EVENTS.c.due_at, EVENTS.c.id, page)
@@ -51,7 +54,7 @@ def find(session: Session, now: datetime, page: Page) -> Part[OverdueEvent]:
 
 
 def oldest(session: Session, now: datetime) -> datetime | None:
-    """Return the earliest due time of the overdue events; None if no event is overdue."""
+    """Return the earliest due time of all overdue events, or None if no event is overdue."""
     first = sa.select(EVENTS.c.due_at).where(*_is_overdue(now)).order_by(EVENTS.c.due_at)
     return session.scalar(first.limit(1))
 
@@ -68,7 +71,11 @@ def _event(row: Any) -> OverdueEvent:  # noqa: ANN401 - a row of _COLUMNS
 
 
 def _blockers(session: Session, event_ids: Collection[str]) -> dict[str, Blocker]:
-    """Return, by event id, the first lease that holds a resource of the event's lease."""
+    """Return for each event a lease that must release a resource before the event can run.
+
+    The result has event ids as keys, and lacks events that wait for no lease. If an event waits for
+    several leases, it has the first by id.
+    """
     rows = session.execute(_BLOCKED, {"ids": list(event_ids)}).all() if event_ids else ()
     held = {row.id: (row.blocker, row.resource) for row in rows if row.blocker is not None}
     if not held:
@@ -82,7 +89,7 @@ def _blockers(session: Session, event_ids: Collection[str]) -> dict[str, Blocker
 
 
 def _siblings(session: Session, lease_ids: Collection[str]) -> dict[str, list[Any]]:
-    """Return the open actions of leases, by lease id, in the order in which they run."""
+    """Return for each lease its unfinished actions (events such as start) in execution order."""
     by_lease: dict[str, list[Any]] = {}
     for row in session.execute(_ACTIONS, {"ids": list(lease_ids)}) if lease_ids else ():
         by_lease.setdefault(row.lease_id, []).append(row)
@@ -90,7 +97,11 @@ def _siblings(session: Session, lease_ids: Collection[str]) -> dict[str, list[An
 
 
 def _sibling(event_id: str, actions: Collection[Any]) -> str | None:
-    """Return the kind of the action that the event waits for, as ``ordering`` defines it."""
+    """Return the kind of the action of the same lease that an event waits for, or None.
+
+    ``actions`` are the unfinished actions of the lease, in execution order. The rule is that of the
+    module ``ordering``.
+    """
     own = next((action for action in actions if action.id == event_id), None)
     if own is None:
         return None

@@ -193,7 +193,7 @@ def all_trust_ids(session: Session) -> set[str]:
 
 
 def names(session: Session, lease_ids: Collection[str]) -> dict[str, str]:
-    """Return the names of those leases that exist and are not held (CREATING), by id."""
+    """Return the names of leases by id; leave out leases that do not exist or are being created."""
     is_visible = LEASES.c.status != LeaseStatus.CREATING.value
     query = sa.select(LEASES.c.id, LEASES.c.name).where(any_of(LEASES.c.id, lease_ids), is_visible)
     return {row.id: row.name for row in session.execute(query)} if lease_ids else {}

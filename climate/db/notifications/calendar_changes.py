@@ -1,4 +1,7 @@
-"""Which windows notifications concern, without what they say: for viewers of any project."""
+"""Queries for the windows of leases in which notifications report changes.
+
+They return no other content of the notifications, so viewers of any project may see the result.
+"""
 
 import hashlib
 from collections.abc import Collection
@@ -23,7 +26,10 @@ _RESOURCES = sa.select(
 
 @dataclass(frozen=True, slots=True)
 class ChangedWindows:
-    """The windows of leases that notifications concern; not ``complete``: some are unknown."""
+    """The windows of the leases that notifications are about.
+
+    If ``complete`` is false, some windows are missing: there are too many, or they are not stored.
+    """
 
     windows: list[Window]
     complete: bool
@@ -32,9 +38,10 @@ class ChangedWindows:
 def after(
     session: Session, seq: int, last: int, resource_types: Collection[str] | None, limit: int
 ) -> ChangedWindows:
-    """Return the windows of the notifications above ``seq``, up to ``last``, at most ``limit``.
+    """Return the windows of the leases of the notifications from ``seq`` + 1 to ``last``.
 
-    Only leases with a reservation of one of the types count (None: any lease).
+    Reads at most ``limit`` notifications. If ``resource_types`` is set, leases count only if they
+    have a reservation of one of these types.
     """
     query = sa.select(OutboxRow.changed_from, OutboxRow.changed_until).where(
         OutboxRow.seq > seq, OutboxRow.seq <= last, _OF_LEASE
@@ -51,6 +58,6 @@ def after(
 
 
 def resources_version(session: Session) -> str:
-    """Return a text that differs after a resource was registered, removed or changed."""
+    """Return a text that changes if a resource is registered, removed or changed."""
     state = tuple(session.execute(_RESOURCES).one())
     return hashlib.sha256(repr(state).encode()).hexdigest()[:8]

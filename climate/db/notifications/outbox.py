@@ -73,10 +73,10 @@ def write(
     now: datetime,
     before: Window | None = None,
 ) -> None:
-    """Add a notification to the outbox.
+    """Add a notification to the outbox, the table from which the relay publishes.
 
-    ``payload`` must contain the id of the project, and of the lease if there is one. ``before`` is
-    the window that the lease had before this change, if the window changed.
+    ``payload`` must contain the id of the project, and the id of the lease if there is one. If the
+    window of the lease has changed, ``before`` is its previous window.
     """
     row = _row(event_type, payload, now)
     if before is not None:

@@ -168,7 +168,7 @@ def coming(session: Session, since: datetime) -> list[str]:
 
 
 def is_going_on(session: Session, resource_id: int | None = None) -> bool:
-    """Return whether a shutdown is not over: of the host ``resource_id``, or of any host (None)."""
+    """Return whether a shutdown of a host is not over. If no host is given, any host counts."""
     of_host = [] if resource_id is None else [ShutdownRow.resource_id == resource_id]
     exists = sa.exists().where(_IS_NOT_OVER, *of_host)
     return bool(session.scalar(sa.select(exists)))

@@ -136,7 +136,10 @@ def grab(
 def matching(
     session: Session, requirement: Requirement, *, limit: int | None, rotation: float
 ) -> list[int]:
-    """Return up to ``limit`` ids of resources that match and can hold a unit, free or not."""
+    """Return up to ``limit`` ids of resources that a requirement can use when they are free.
+
+    They match its query and are large enough for a unit. They may be booked at present.
+    """
     statement = fitting.matching(shape(requirement), limit)
     return list(session.connection().scalars(statement, {"rotation": rotation}))
 
@@ -303,7 +306,10 @@ def params_on(session: Session, resource_id: int) -> list[tuple[str, dict[str, A
 
 
 def count(session: Session, requirement: Requirement) -> int:
-    """Return how many reservable resources match and can hold a unit, whether free or not."""
+    """Return how many reservable resources a requirement can use when they are free.
+
+    They match its query and are large enough for a unit. They may be booked at present.
+    """
     return session.connection().scalar(fitting.count(shape(requirement))) or 0
 
 

@@ -50,9 +50,10 @@ def shape(requirement: Requirement, *, failing_too: bool = False) -> Shape:
 
 @lru_cache(_CACHED_STATEMENTS)
 def available(wanted: Shape, limit: int | None) -> sa.Select[int]:
-    """Build the query for the ids of up to ``limit`` resources that fit from ``start`` to ``end``.
+    """Build the query for the ids of up to ``limit`` resources with room from ``start`` to ``end``.
 
-    The search begins at ``rotation`` (see ``allocations.candidates``).
+    They match the query of a requirement and have room for one of its units. The search begins at
+    ``rotation`` (see ``allocations.candidates``).
     """
     return _rotated(wanted, _free(wanted), limit)
 

@@ -16,10 +16,10 @@ class OutboxRow(Base):
 
     ``id`` is the order of writing. ``seq`` is the public order: the relay numbers only committed
     rows, so a reader that has seen the number n never gets a smaller one later. ``resource_types``
-    are the types of the lease, each between spaces. A notification about a lease has the window of
-    the lease, before and after a change, in ``changed_from`` and ``changed_until``. Rows of old
-    releases have NULL in these columns. ``published_at`` is for processes of schema 0018, which may
-    run beside this release.
+    are the types of the lease, each between spaces. ``changed_from`` and ``changed_until`` are the
+    window of the lease, extended by its previous window if it changed. Rows of old releases have
+    NULL in these columns. ``published_at`` is for processes of schema 0018, which may run beside
+    this release.
     """
 
     __tablename__ = "outbox"

@@ -196,7 +196,10 @@ def _insufficient(session: Session, candidates: CandidateSet) -> InsufficientRes
 def rows(
     demands: Sequence[Demand], chosen: Sequence[Units], occupied: Window
 ) -> list[dict[str, object]]:
-    """Return the rows of the allocations table that book the units ``chosen`` for each demand."""
+    """Return the rows of the allocations table that book the chosen units of all demands.
+
+    A demand is a requirement of a reservation; ``chosen`` has its units by resource id.
+    """
     return [
         row
         for demand, units_by_id in zip(demands, chosen, strict=True)

@@ -48,7 +48,7 @@ class Demand:
 
     @property
     def maximum(self) -> int:
-        """The maximum number of new units to choose, in addition to the units in ``kept``."""
+        """The maximum number of units to choose, in addition to those that are kept."""
         return max(0, self.requirement.maximum - sum(self.kept.values()))
 
 
@@ -193,8 +193,8 @@ def _ranked(
 def select(candidates: CandidateSet, lost: Collection[int] = ()) -> tuple[Units, ...] | None:
     """Choose units for all demands from the candidates; return None if there are too few.
 
-    Returns one mapping per demand, from resource id to the number of units. The function never
-    chooses candidates whose ids are in ``lost``.
+    A demand is a requirement of a reservation. The result has one mapping per demand, from resource
+    id to the number of units. Candidates whose ids are in ``lost`` are never chosen.
     """
     demands = [_packed(candidates, index, lost) for index in range(len(candidates.demands))]
     return packing.choose(demands, candidates.free)
@@ -232,9 +232,10 @@ def is_still_free(session: Session, candidates: CandidateSet, demand: Demand, un
 
 
 def leaves_enough(session: Session, candidates: CandidateSet, chosen: Sequence[Units]) -> bool:
-    """Return whether shared resources have enough free amounts for all demands together.
+    """Return whether shared resources have enough free amounts for a choice of units.
 
-    ``chosen`` has the units to check: one mapping per demand, from resource id to number.
+    A demand is a requirement of a reservation. ``chosen`` has one mapping per demand, from resource
+    id to the number of units. The units of all demands count together.
     """
     shared = {
         id_

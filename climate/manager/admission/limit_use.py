@@ -1,4 +1,4 @@
-"""Use case: which leases use the limits of a project or a user."""
+"""Use case: shows which leases use the limits of a project or a user."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +17,11 @@ _MOST_LEASES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseUse:
-    """What a lease uses of the limits of a party. ``host_hours`` is over its whole length.
+    """How much of the limits of a project or user a lease uses.
 
-    ``lease_id`` and ``lease_name`` are None for leases that the requester may not see, and for
-    deleted reservations. A lease that grew is one item per part.
+    ``host_hours`` counts the whole length of the lease. ``lease_id`` and ``lease_name`` are None if
+    the requester may not see the lease, or if the reservation was deleted. If hosts were added to
+    the lease later, it has an item for each part.
     """
 
     lease_id: str | None
@@ -35,10 +36,11 @@ class LeaseUse:
 def find(
     store: Store, settings: Rules, parties: Sequence[Party], seen_project: str | None
 ) -> list[list[LeaseUse]]:
-    """Return the leases with most host-hours of each party, in the same order, at most 100 each.
+    """Return, for each of ``parties``, the up to 100 leases with the most host-hours.
 
-    Leases that ended within the configured period are included. The requester sees only leases of
-    ``seen_project``; None: all. Executes one statement per party, and one for the names.
+    A party is a project or a user. Leases that ended within the configured period are included. If
+    ``seen_project`` is set, leases of other projects have no id and name. Executes one statement
+    for each party, and one for the names.
     """
     since = store.clock.now() - settings.period
     with store.database.read() as session:

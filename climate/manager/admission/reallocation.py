@@ -84,9 +84,9 @@ def _admit(
     *,
     started: bool,
 ) -> tuple[list[Demand], tuple[Units, ...]]:
-    """Admit the demands of a changed lease; return them, and the new units of each.
+    """Admit the requirements of a changed lease; return them as demands, with new units of each.
 
-    If the lease cannot get what it needs beside the units it keeps, and has not started, the
+    If the lease has not started and cannot get what it needs beside the units it keeps, the
     function tries again without kept units. Then the lease may get entirely different resources.
     """
     if not any(demand.maximum for demand in demands):

@@ -119,7 +119,7 @@ def requirements_of(catalog: Catalog, reservation: Requested) -> tuple[Requireme
 
 
 def needs_of(catalog: Catalog, requests: Iterable[ReservationRequest]) -> list[Requirement]:
-    """Return the requirements of all requests and of their children.
+    """Return the requirements of all requests, including the parts of stacks.
 
     Requirements for 0 units are omitted.
     """

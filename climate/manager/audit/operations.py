@@ -1,4 +1,4 @@
-"""Use cases for operators: which managers run, how late they are, and what is overdue."""
+"""Use cases for operators: show which managers run, how late they are, and what is overdue."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ _MOST = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lateness:
-    """What waits for managers. ``due`` counts unclaimed due events by kind.
+    """The work that waits for managers; its counts stop at 10,000.
 
-    ``oldest_due_at`` is the due time of the first overdue event, ``unpublished`` the number of
-    notifications that are not published yet, the first since ``unpublished_since``. Counts stop at
-    10,000.
+    ``due`` is the number of due events that no manager has claimed, by kind. ``oldest_due_at`` is
+    the earliest due time of all overdue events. ``unpublished`` is the number of notifications that
+    are not published yet; the oldest was written at ``unpublished_since``.
     """
 
     due: Mapping[str, int]
@@ -37,7 +37,10 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagersAtWork:
-    """The managers of the last day, what waits for them at ``now``, and warnings (sentences)."""
+    """The managers with a heartbeat in the last day, and the work that waits for them at ``now``.
+
+    ``warnings`` are sentences about managers that are absent and loops that have stalled.
+    """
 
     managers: Sequence[Heartbeat]
     lateness: Lateness
@@ -46,7 +49,7 @@ class ManagersAtWork:
 
 
 def managers_at_work(store: Store) -> ManagersAtWork:
-    """Return the managers of the last day, dead ones included, and what waits for them."""
+    """Return the managers of the last day, dead ones included, and the work that waits for them."""
     now = store.clock.now()
     with store.database.read() as session:
         known = managers.known(session)
@@ -68,7 +71,7 @@ def managers_at_work(store: Store) -> ManagersAtWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedEvent:
-    """An overdue event, how late it is (seconds), and why."""
+    """An overdue event, how late it is in seconds, and why it has not run yet."""
 
     event: OverdueEvent
     late_seconds: float
@@ -77,7 +80,11 @@ class ExplainedEvent:
 
 
 def find_overdue(store: Store, page: Page) -> tuple[list[ExplainedEvent], Part[OverdueEvent]]:
-    """Return a page of the overdue events by due time, explained, and the page itself."""
+    """Return a page of the overdue events, in order of due time.
+
+    The first result has the events with the reasons why they have not run. The second is the page
+    without the reasons, for the link to the next one.
+    """
     now = store.clock.now()
     with store.database.read() as session:
         part = overdue.find(session, now, page)

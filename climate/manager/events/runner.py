@@ -176,7 +176,7 @@ def _with_details(work: Work, details: Mapping[str, Mapping[str, Any]]) -> Lease
 
 
 def _is_end_late(work: Work, now: datetime, patience: timedelta) -> bool:
-    """Return whether the event is an end that has waited for a stack longer than ``patience``."""
+    """Return whether the event is the end of a lease, and has waited longer than ``patience``."""
     return work.event.kind == END and now - work.lease.tried_since(work.event, now) > patience
 
 

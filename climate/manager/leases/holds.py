@@ -65,7 +65,10 @@ class HoldGate(Gate):
         self._idempotent = idempotent
 
     def stored(self, lease: Lease) -> Lease:
-        """Return the lease as CREATING, with a ``RELEASE`` event as its only event."""
+        """Return the lease in the form that is stored while it is held: status CREATING.
+
+        Its only event is ``RELEASE``. If no one confirms the lease in time, that event removes it.
+        """
         due_at = lease.created_at + self._runtime.settings.hold_timeout
         release = Event.planned(Planned(RELEASE, due_at), lease.id, ids.new_id(), lease.created_at)
         return replace(lease, status=LeaseStatus.CREATING, events=(release,))

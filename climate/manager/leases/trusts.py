@@ -164,7 +164,7 @@ def revoke(runtime: Runtime, claim: Claim, payload: Mapping[str, Any]) -> None:
 
 
 class TrustWatch:
-    """Checks the trusts of leases every ``trust_interval``, even if its caller runs more often."""
+    """Checks the Keystone trusts of leases, but at most once per ``trust_interval``."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

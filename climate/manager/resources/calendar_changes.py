@@ -1,4 +1,7 @@
-"""Which windows of the calendar changed since a version of it, without names or exact edges."""
+"""Use case: shows in which whole days the calendar changed since a version of it.
+
+Viewers of any project may see the result, because it has neither names nor exact times.
+"""
 
 import time
 from dataclasses import dataclass
@@ -19,19 +22,22 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of the calendar: the last notification before it, and the resources then."""
+    """A version of the calendar: the last notification before it, and a digest of the resources."""
 
     seq: int
     resources: str
 
     def __str__(self) -> str:
-        """Return the text of the version in the API."""
+        """Return the version in the form that the API shows to clients."""
         return f"{self.seq}.{self.resources}"
 
 
 @dataclass(frozen=True, slots=True)
 class CalendarChanges:
-    """The windows that changed up to ``version``; ``reset``: any may have changed."""
+    """The windows in which the calendar changed up to ``version``.
+
+    If ``reset`` is set, the changes are not known, and clients must read the whole calendar again.
+    """
 
     version: Version
     windows: list[Window]
@@ -39,15 +45,18 @@ class CalendarChanges:
 
 
 def current(session: Session) -> Version:
-    """Return the present version: what is read later in the session is at least that new."""
+    """Return the present version of the calendar.
+
+    What the session reads afterwards includes at least the changes up to this version.
+    """
     return Version(outbox.last_seq(session), calendar_changes.resources_version(session))
 
 
 def find(runtime: Runtime, after: Version | None, resource_type: str | None) -> CalendarChanges:
-    """Return what changed since the version ``after``; without it, only the present version.
+    """Return in which windows the calendar changed since the version ``after``.
 
-    ``resource_type`` is that of the calendar's rows; None: of any calendar. Raises
-    UnsupportedResourceType.
+    If ``after`` is None, return only the present version. If ``resource_type`` is None, changes of
+    the calendar of any type count. Raises UnsupportedResourceType.
     """
     types = None if resource_type is None else _reserved_types(runtime, resource_type)
     with runtime.database.snapshot() as session:
@@ -74,10 +83,11 @@ def wait(
     seconds: float,
     project_id: str,
 ) -> CalendarChanges:
-    """Return what ``find`` returns; if that is nothing, wait up to ``seconds`` for a change.
+    """Return what ``find`` returns; without changes, wait up to ``seconds`` for one first.
 
-    A change of a resource alone does not end the wait: it is found at its end. ``project_id`` is
-    the requester's project. Raises TooManyFollowers if too many requests are waiting already.
+    If only resources change, and no lease, the wait does not end early, and the result has the
+    change. ``project_id`` is the requester's project. Raises TooManyFollowers if too many requests
+    are already waiting.
     """
     changes = find(runtime, after, resource_type)
     if _is_news(changes) or seconds <= 0:
@@ -96,13 +106,13 @@ def _is_news(changes: CalendarChanges) -> bool:
 
 
 def _reserved_types(runtime: Runtime, resource_type: str) -> list[str]:
-    """Return the types of reservations that are on resources of a type."""
+    """Return the types of reservations that book the same resources as ``resource_type``."""
     rows = runtime.plugin(resource_type).type_of_resources
     return [name for name, plugin in runtime.plugins.items() if plugin.type_of_resources == rows]
 
 
 def _days(window: Window) -> Window:
-    """Return the whole days (UTC) that a window touches: they do not tell leases apart."""
+    """Return the whole days (UTC) that a window touches, so that it does not identify a lease."""
     start = window.start.replace(hour=0, minute=0, second=0, microsecond=0)
     end = window.end.replace(hour=0, minute=0, second=0, microsecond=0)
     return Window(start, end if end == window.end else later(end, _DAY).replace(microsecond=0))

@@ -1,4 +1,4 @@
-"""Utilisation: how much of the capacity bookings occupy in each period of a window."""
+"""Use case: shows which part of the capacity is booked in each period of a window."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ MAX_SERIES, MAX_VALUES = 200, 750
 
 
 class Period(StrEnum):
-    """The length of a period."""
+    """The length of the periods into which a window is divided."""
 
     HOUR = "hour"
     DAY = "day"
@@ -28,12 +28,12 @@ class Period(StrEnum):
 
     @property
     def seconds(self) -> int:
-        """The length in seconds."""
+        """The length of the period in seconds."""
         return {"hour": 3_600, "day": 86_400, "week": 604_800}[self.value]
 
 
 class By(StrEnum):
-    """What has a series of its own."""
+    """What the series are for: each type, each project, or each value of a property has one."""
 
     TYPE = "type"
     PROJECT = "project"
@@ -42,10 +42,10 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilisationQuery:
-    """The utilisation to compute.
+    """Which utilisation to compute: of which resources, when, and in which series.
 
-    ``resource_type``: None for all types. ``prop`` is the property for PROPERTY. ``private``: the
-    requester may name private properties.
+    If ``resource_type`` is None, all types count. If ``by`` is PROPERTY, ``prop`` is the name of
+    the property. ``private`` is whether the requester may name private properties.
     """
 
     resource_type: str | None
@@ -58,7 +58,7 @@ class UtilisationQuery:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The occupied part of ``capacity`` resources in each period, 0 to 1."""
+    """In each period, the occupied part (0 to 1) of ``capacity``, a number of resources."""
 
     name: str
     capacity: int
@@ -66,10 +66,10 @@ class Series:
 
 
 def show(runtime: Runtime, query: UtilisationQuery) -> list[Series]:
-    """Return the series, sorted by name.
+    """Return the utilisation as series, sorted by name.
 
-    Cleaning time counts as occupied. Of a shared resource the fullest class counts. Raises
-    InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
+    Cleaning time after a lease counts as occupied. If leases share a resource, its fullest resource
+    class counts. Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
     check_span(query.window)
     length = query.window.end - query.window.start
@@ -90,7 +90,10 @@ def show(runtime: Runtime, query: UtilisationQuery) -> list[Series]:
 def _read(
     runtime: Runtime, session: Session, query: UtilisationQuery
 ) -> tuple[dict[str, int], list[Sums]]:
-    """Return the resources of each series, and the sums of their bookings; InvalidInput."""
+    """Return the number of resources of each series, and the sums of their bookings.
+
+    Raises InvalidInput, InvalidQuery.
+    """
     window, resolution = query.window, query.period.seconds
     if query.by is By.TYPE:
         types = {plugin.type_of_resources for plugin in runtime.plugins.values()}

@@ -192,7 +192,7 @@ def _refusal(service: str, count: int, node: Node) -> str:
 
 
 def _is_disabled(node: Node) -> bool:
-    """Return whether an operator has disabled the service of a node; climate does not count."""
+    """Return whether an operator, and not climate, has disabled the service of a node."""
     return bool(node["status"] != "enabled" and node["service"].get("disabled_reason") != REST)
 
 

@@ -146,7 +146,7 @@ def _size(flavor: Flavor) -> Size:
 
 
 def _has_scope(scope: str, key: str) -> bool:
-    """Return whether the key of an extra spec has this scope, perhaps with a number.
+    """Return whether the key of an extra spec begins with ``scope``, even if a number follows.
 
     For example, ``trait1:NAME`` has the scope ``trait``.
     """

@@ -207,7 +207,10 @@ class InstancePlugin(ResourcePlugin):
         self.cloud.delete_slots(id_)
 
     def _counts(self, reservation: Reservation, resources: Sequence[Granted]) -> dict[str, int]:
-        """Return the number of slots by host. Hosts that are not reservable are left out."""
+        """Return how many slots (rooms for one instance) a reservation has on each host.
+
+        Hosts that are not reservable now are left out.
+        """
         needs = self.requirement(reservation.params)
         return {
             resource.external_id: needs.units(resource.amounts)

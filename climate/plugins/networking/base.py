@@ -259,10 +259,11 @@ class EndpointPlugin(ResourcePlugin):
         return ids
 
     def _is_of(self, occupant: Occupant, lease: Lease, reservation: Reservation) -> bool:
-        """Return whether a floating IP or network belongs to the reservation.
+        """Return whether the floating IP or network ``occupant`` belongs to the reservation.
 
-        This is also true if its owner has removed the marks. If ``on_start`` is ``nothing``, it is
-        true for those of the lease's project without marks.
+        climate marks the objects that it creates with the reservation's id. An object also belongs
+        to the reservation if its owner has removed the mark. If ``on_start`` is ``nothing``,
+        climate creates none: then all unmarked objects of the lease's project belong to it.
         """
         if occupant.project_id != lease.project_id:
             return False

@@ -100,7 +100,7 @@ def at_maximum(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: 
 
 
 def with_flavors(flavors: Mapping[str, str]) -> Edit:
-    """Return an Edit that replaces the flavors of servers; ``flavors`` has the new by the old."""
+    """Return an Edit that replaces the flavors of servers. ``flavors`` maps old to new ones."""
 
     def edit(kind: str, properties: Properties, cfn: bool) -> None:  # noqa: FBT001
         name = FLAVORS.get(kind)

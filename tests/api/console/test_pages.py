@@ -2,11 +2,16 @@
 
 import gzip
 import re
+from pathlib import Path
 
+from climate.api import console
 from tests.support.service import Story
 
 PAGE = "/console/"
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+# Bytes of all files together, each compressed as the browser receives it.
+_MOST_BYTES = 150_000
+_STATIC = Path(console.__file__).parent / "static"
 _LOADED = re.compile(r'(?:src|href)="(/console/static/[^"]+)"')
 
 
@@ -61,3 +66,30 @@ def test_no_other_file_can_be_read(story: Story) -> None:
     version = _loaded(story)[0].split("/")[3]
     for name in ("index.html", "..%2Fpages.py", "js/..", "js/pages/none.js", "js/"):
         assert story.call("GET", f"/console/static/{version}/{name}").status_code == 404, name
+
+
+def test_all_files_together_stay_small() -> None:
+    files = [path for path in _STATIC.rglob("*") if path.is_file()]
+    assert len(files) > 20
+    assert sum(len(gzip.compress(path.read_bytes())) for path in files) < _MOST_BYTES
+
+
+def test_scripts_turn_no_text_into_markup() -> None:
+    forbidden = re.compile(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|style="
+    )
+    found = {
+        path.name: match.group()
+        for path in _STATIC.rglob("*.js")
+        if (match := forbidden.search(path.read_text(encoding="utf-8")))
+    }
+    assert found == {}
+
+
+def test_folders_of_scripts_have_at_most_twelve_entries() -> None:
+    crowded = {
+        str(folder.relative_to(_STATIC)): len(list(folder.iterdir()))
+        for folder in [_STATIC / "js", *(p for p in (_STATIC / "js").rglob("*") if p.is_dir())]
+        if len(list(folder.iterdir())) > 12
+    }
+    assert crowded == {}

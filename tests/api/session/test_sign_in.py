@@ -10,6 +10,7 @@ import pytest
 
 from climate.api.session import attempts
 from tests.api.session.conftest import MakeSecured
+from tests.conftest import MakeStory
 from tests.support.browser import CSRF, SESSION, Browser
 from tests.support.clock import ManualClock
 from tests.support.keystone import Keystone
@@ -117,6 +118,8 @@ FAILURES: list[dict[str, Any]] = [
 def test_all_failures_say_the_same(browser: Browser, keystone: Keystone) -> None:
     answers = [problem(browser.send("POST", SESSION, body), 401) for body in FAILURES]
     assert answers == answers[:1] * len(FAILURES)
+    for keystone.rejection in (400, 403, 404):
+        assert problem(browser.send("POST", SESSION, FAILURES[1]), 401) == answers[0]
     assert answers[0]["code"] == "sign_in_failed"
     assert not browser.is_signed_in()
     assert tokens_of(keystone, "alice") == {}
@@ -148,6 +151,8 @@ def test_a_revoked_token_ends_the_session(browser: Browser, keystone: Keystone) 
     for token in tokens_of(keystone, "alice"):
         keystone.tokens.pop(token)
     problem(browser.send("GET", "/v2/leases"), 401)
+    found = problem(browser.send("PUT", SESSION, {"project": "ops"}), 401)
+    assert found["code"] == "unauthenticated", "and not that the user has no role there"
     response = browser.send("GET", SESSION)
     assert not response.get_json()["signed_in"]
     assert "Max-Age=0" in response.headers["Set-Cookie"]
@@ -291,6 +296,18 @@ def test_forged_identity_headers_do_not_help(browser: Browser) -> None:
     other = Browser(browser._story)
     assert not other.send("GET", SESSION, headers=forged).get_json()["signed_in"]
     problem(other.send("GET", "/v2/me", headers=forged), 401)
+
+
+def test_a_cookie_from_before_keystone_was_configured_is_rejected(
+    browser: Browser, make_story: MakeStory
+) -> None:
+    """The key is the same, and the session names a user whom nobody has checked."""
+    unchecked = Browser(make_story())
+    unchecked.sign_in(user="boss", project="ops", roles=["admin"])
+    browser.cookie = unchecked.cookie
+    forged = {"X-User-Id": "boss", "X-Project-Id": "ops", "X-Roles": "admin"}
+    problem(browser.send("GET", "/v2/leases", headers=forged), 401)
+    assert not browser.send("GET", SESSION, headers=forged).get_json()["signed_in"]
 
 
 def test_a_legacy_token_header_takes_precedence_of_the_cookie(browser: Browser) -> None:

@@ -115,7 +115,7 @@ class Calendar(Schema):
 
 
 class ChangesQuery(Strict):
-    """Since when, and of which calendar, to show changes."""
+    """The version of the calendar since which to show changes, and the type of its resources."""
 
     after = fields.String(
         validate=validate.Regexp(r"[0-9]{1,18}(\.[0-9a-f]{8})?\Z", error=_NOT_A_VERSION),
@@ -126,14 +126,14 @@ class ChangesQuery(Strict):
 
 
 class ChangedWindow(Schema):
-    """Whole days (UTC) in which something changed."""
+    """A span of whole days (UTC) in which something in the calendar changed."""
 
     start = Moment()
     end = Moment()
 
 
 class Changes(Schema):
-    """The windows that changed since a version of the calendar."""
+    """The spans of time in which the calendar changed since the version in the request."""
 
     version = fields.String(metadata=described("For the next request."))
     reset = fields.Boolean(

@@ -1,4 +1,4 @@
-"""``/v2/utilisation``: how much of the capacity leases use over time."""
+"""The route of ``/v2/utilisation``: how much of the capacity leases use over time."""
 
 from marshmallow import Schema, fields, validate
 
@@ -13,7 +13,7 @@ from climate.manager.resources.utilisation import By, Period, UtilisationQuery
 
 
 class Query(Strict):
-    """Of what, when, and in which series."""
+    """The resources and the window of the utilisation, and how to divide it into series."""
 
     resource_type = fields.String(
         metadata=described("Required except with by=type, which shows all types without it.")
@@ -28,7 +28,7 @@ class Query(Strict):
 
 
 class Series(Schema):
-    """The occupied part of ``capacity`` resources in each period, 0 to 1."""
+    """In each period, the occupied part (0 to 1) of ``capacity``, a number of resources."""
 
     name = fields.String()
     capacity = fields.Integer()
@@ -36,7 +36,7 @@ class Series(Schema):
 
 
 class Utilisation(Schema):
-    """How much of the capacity bookings occupy, cleaning time included."""
+    """Which part of the capacity is occupied over time by leases and the cleaning after them."""
 
     start = Moment()
     end = Moment()

@@ -50,10 +50,10 @@ class LimitedParty(Schema):
 
 
 class Limits(Schema):
-    """The limits of the caller's project and user, with their usage.
+    """The limits of a project and a user, by default the caller's, with their usage.
 
-    ``apply`` is whether limits apply to the caller at all. ``period`` is the length in seconds of
-    the period in which host-hours count.
+    ``apply`` is whether limits apply to them at all. ``period`` is the length in seconds of the
+    period in which host-hours count.
     """
 
     apply = fields.Boolean()
@@ -62,7 +62,7 @@ class Limits(Schema):
 
 
 class LeaseUse(Schema):
-    """What a lease uses of the limits of a party."""
+    """How much of the limits of a project or user a lease uses."""
 
     lease_id = fields.String(
         allow_none=True,
@@ -77,7 +77,7 @@ class LeaseUse(Schema):
 
 
 class PartyWithLeases(LimitedParty):
-    """A project or a user, with its limits, its usage, and the leases that use most."""
+    """A project or a user, with its limits, its usage, and the leases that use most of them."""
 
     leases = fields.List(
         fields.Nested(LeaseUse),
@@ -86,13 +86,13 @@ class PartyWithLeases(LimitedParty):
 
 
 class LimitsWithLeases(Limits):
-    """Limits, and the leases that count against them."""
+    """The limits of a project and a user, with the leases that count against them."""
 
     parties = fields.List(fields.Nested(PartyWithLeases))
 
 
 class LimitsQuery(Strict):
-    """Whose limits to show; by default those of the caller's project and user."""
+    """The project and user whose limits to show; by default those of the caller."""
 
     leases = flag(load_default=False, metadata=described("Add the leases that use most."))
     project_id = fields.String(
@@ -140,7 +140,7 @@ def show_limits(call: Call) -> Answer:
 def body(settings: Rules, accounts: Sequence[Account], *, is_limited: bool) -> dict[str, Any]:
     """Return the limits and the usage in ``accounts`` as the data of an answer.
 
-    ``is_limited`` is whether limits apply to the caller.
+    ``is_limited`` is whether limits apply to the project and user at all.
     """
     period = int(settings.period.total_seconds())
     return {"apply": is_limited, "period": period, "parties": accounts}

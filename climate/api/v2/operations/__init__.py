@@ -1,1 +1,1 @@
-"""Operations in the v2 API: managers and overdue work."""
+"""Operations in the v2 API: which managers run, and which events are overdue."""

@@ -1,4 +1,4 @@
-"""``/v2/managers``: which managers run, and how late their work is."""
+"""The route of ``/v2/managers``: which manager processes run, and how late their work is."""
 
 from marshmallow import Schema, fields
 
@@ -10,7 +10,7 @@ from climate.manager.audit import operations
 
 
 class Loop(Schema):
-    """The progress of a loop of a manager, in seconds."""
+    """The progress of a loop, a periodic task, of a manager process. Times are in seconds."""
 
     age = fields.Float(metadata=described("From its last good run to the heartbeat."))
     interval = fields.Float(metadata=described("Planned time between two runs."))
@@ -32,7 +32,10 @@ class Manager(Schema):
 
 
 class Lateness(Schema):
-    """What waits for managers. Counts stop at 10,000."""
+    """The work that waits for managers: due events and unpublished notifications.
+
+    Counts stop at 10,000.
+    """
 
     due = fields.Dict(
         keys=fields.String(),
@@ -45,7 +48,7 @@ class Lateness(Schema):
 
 
 class Managers(Schema):
-    """The managers of the last day, and what waits for them."""
+    """The manager processes with a heartbeat in the last day, and the work that waits for them."""
 
     managers = fields.List(fields.Nested(Manager))
     lateness = fields.Nested(Lateness)
@@ -59,7 +62,7 @@ _MANAGERS = Managers()
 
 
 def index(call: Call) -> Answer:
-    """List the managers of the last day, and what waits for them."""
+    """List the managers of the last day, and the work that waits for them."""
     validation.no_query()
     found = operations.managers_at_work(call.runtime.store)
     managers = [

@@ -1,4 +1,4 @@
-"""``/v2/overdue-events``: the events that should have run by now, and why they have not."""
+"""The route of ``/v2/overdue-events``: events that should have run by now, and why they did not."""
 
 from marshmallow import Schema, fields
 
@@ -12,7 +12,7 @@ from climate.manager.audit import operations
 
 
 class BlockingLease(Schema):
-    """A lease that must end first, and a resource that it holds."""
+    """A lease that must end before an event of another lease can run, with a resource it holds."""
 
     lease_id = fields.String()
     lease_name = fields.String()
@@ -20,7 +20,7 @@ class BlockingLease(Schema):
 
 
 class OverdueEvent(Schema):
-    """An event that should have run by now, and why it has not."""
+    """An event of a lease, such as its start, that should have run by now, and why it has not."""
 
     id = fields.String(attribute="event.id")
     lease_id = fields.String(
@@ -54,7 +54,7 @@ OverduePage = page_of("events", OverdueEvent)
 
 
 class OverdueQuery(PageQuery):
-    """Order of the overdue events."""
+    """The order of the list of overdue events."""
 
     sort = sorted_by(OVERDUE_SORTS, "due")
 

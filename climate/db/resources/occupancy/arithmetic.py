@@ -62,7 +62,10 @@ def _truncated(element: floor, compiler: SQLCompiler, **options: Any) -> str:
 
 
 class at_least(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """The greater of two integers; unlike CASE it computes neither of them twice."""
+    """The SQL function for the greater of two integers.
+
+    Unlike CASE, it computes each of them once.
+    """
 
     type = sa.BigInteger()
     inherit_cache = True
@@ -79,9 +82,10 @@ def _max(element: at_least, compiler: SQLCompiler, **options: Any) -> str:
 
 
 def signs() -> sa.FromClause:
-    """Return a table of 1 and -1: a booking adds its part when it begins, and subtracts it then.
+    """Return a table with the rows 1 and -1, to turn each booking into two steps by a cross join.
 
-    A cross join with it reads the bookings once, and no database has to store them in between.
+    At its beginning, a booking adds its part of the resource; at its end, it subtracts it. With the
+    cross join, the database reads the bookings once and need not store them in between.
     """
     plus: sa.ColumnElement[int] = sa.literal_column("1")
     minus: sa.ColumnElement[int] = sa.literal_column("-1")
@@ -121,7 +125,8 @@ def bucketed(steps: sa.FromClause) -> sa.Select[Any]:
     at the same time count as one, because a booking that ends when another begins does not overlap
     it. Steps before ``origin`` count as steps at ``origin``; none of them may be negative.
     """
-    at, delta = steps.c.at, whole(sa.func.sum(steps.c.delta)).label("delta")
+    # Doubles, as sums of large integers are decimal numbers on PostgreSQL, which is slow.
+    at, delta = steps.c.at, sa.cast(sa.func.sum(steps.c.delta), sa.Double).label("delta")
     moments = sa.select(at, delta).group_by(at).subquery("moments")
     level = sa.func.sum(moments.c.delta).over(order_by=moments.c.at).label("level")
     levels = sa.select(offset(moments.c.at).label("at"), moments.c.delta, level).subquery("levels")

@@ -116,7 +116,7 @@ def whole(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> list[sa.Select[A
 
 
 def shared(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Build the query for the shares of resources, with the same columns as ``whole``."""
+    """Build the query for bookings of shares of resources, with the same columns as ``whole``."""
     of = ALLOCATIONS.c
     return (
         sa.select(of.resource_id, of.start_at, of.busy_until, *more)

@@ -81,21 +81,21 @@ def valued(resource_type: str, prop: str) -> sa.Select[Any]:
 
 
 def count_types(session: Session, resource_types: Collection[str]) -> dict[str, int]:
-    """Return the number of resources of each type that has any."""
+    """Return how many resources there are of each type; types without resources are left out."""
     query = sa.select(ResourceRow.type, sa.func.count()).group_by(ResourceRow.type)
     rows = session.execute(query.where(ResourceRow.type.in_(resource_types)))
     return {name: int(count) for name, count in rows}
 
 
 def count_values(session: Session, resource_type: str, prop: str, limit: int) -> dict[str, int]:
-    """Return the number of resources with each value of a property, of up to ``limit`` values."""
+    """Return how many resources have each value of a property, for at most ``limit`` values."""
     rows = valued(resource_type, prop).subquery("valued")
     query = sa.select(rows.c.name, sa.func.count()).group_by(rows.c.name).limit(limit)
     return {name: int(count) for name, count in session.execute(query)}
 
 
 def count_projects(session: Session, window: Window) -> int:
-    """Return the number of projects with leases in a window."""
+    """Return the number of projects that have leases in a window."""
     query = sa.select(sa.func.count(LeaseRow.project_id.distinct())).where(
         LeaseRow.start_at < window.end, LeaseRow.end_at > window.start
     )
@@ -105,9 +105,10 @@ def count_projects(session: Session, window: Window) -> int:
 def of_projects(
     session: Session, resource_type: str, window: Window, resolution: int
 ) -> list[Sums]:
-    """Return the sums over the bookings of each project; the name is the project's id.
+    """Return the sums over the bookings of each project.
 
-    Bookings of deleted leases are left out, as they have no project.
+    The name is the id of the project. Bookings of deleted leases are left out, because their
+    project is not known.
     """
     rows = sa.select(ResourceRow.id, _NO_CLASS.label("name"))
     typed = rows.where(ResourceRow.type == resource_type).cte("typed")

@@ -3,6 +3,7 @@
 import { api } from "../api.js";
 import { announce, button, confirm, h, icon, name, plain, replace } from "../dom.js";
 import { check, problemNote } from "../forms.js";
+import { may, refuse } from "../tables/actions.js";
 import { leaseLink, resourceLink, when } from "../tables/cells.js";
 import { feedDialog, scopeWords } from "../tables/feed_dialog.js";
 import { keepFresh } from "../tables/refresh.js";
@@ -11,6 +12,9 @@ import { PagedTable } from "../tables/table.js";
 /** Show the feeds. `?scope=lease&id=...` opens the form for that lease. */
 export async function mount(element, { me, params, title }) {
   title("Calendar feeds");
+  if (!may(me, "feeds:get")) {
+    return refuse(element, "Calendar feeds", "Your role does not allow you to see the feeds of the project.");
+  }
   const all = h("input",
     { type: "checkbox", id: "all-projects", onchange: () => { draw(); table.load({ first: true }); } });
   const columns = () => [

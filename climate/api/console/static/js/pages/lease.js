@@ -199,7 +199,8 @@ class LeaseView {
     this.part("past", [lease, extras.notifications], () => past(lease, extras.notifications));
     this.part("next", [lease.events], () => upcoming(lease));
     this.part("asked", [lease], () => askedFor(lease, () => this.showJson()));
-    this.part("limits", [extras.limits, extras.latest, isOver(lease)], () => limitPart(lease, extras));
+    this.part("limits", [extras.limits, extras.latest, isOver(lease)],
+      () => limitPart(lease, extras, this.context.me));
   }
 
   /** The name of the lease as the title of the page, announced once. */
@@ -345,8 +346,8 @@ function askedFor(lease, showJson) {
 }
 
 /** Bars of the limits, and until when the lease can be prolonged. */
-function limitPart(lease, { limits, latest }) {
-  const bars = limitMeters(limits);
+function limitPart(lease, { limits, latest }, me) {
+  const bars = lease.project_id === me.project.id ? limitMeters(limits) : null;
   const text = latest && !isOver(lease) ? h("p", { class: "quiet", id: "latest-end" }, latestWords(latest)) : null;
   if (!text) return bars;
   return [bars || h("h2", {}, "Prolonging"), text];

@@ -18,6 +18,7 @@ const STATES = {
   failed: ["Failed", ["ERROR"]],
   over: ["Ended", ["TERMINATED"]],
   all: ["All", []],
+  removed: ["Removed", null], // of another list of the API
 };
 const COLUMNS = [["Lease", "name"], ["Status", null], ["Start", "start"], ["End", "end"], ["Next", null]];
 
@@ -74,16 +75,17 @@ function filters(me, params, navigate) {
     event.preventDefault();
     go({ name: search.value, from: from.read() && iso(from.read()), to: to.read() && iso(to.read()) });
   };
+  const isPast = params.get("state") === "removed"; // The API filters removed leases only by project.
   const isTimed = params.get("from") || params.get("to");
   return h("form", { class: "filters", role: "search", "aria-label": "Filter leases", onsubmit: submit },
     field("Status", select("state", states, "current")),
-    me.resource_types.length > 1 ? field("Type", select("type", types, "")) : null,
-    field("Name", search),
+    !isPast && me.resource_types.length > 1 ? field("Type", select("type", types, "")) : null,
+    isPast ? null : field("Name", search),
     me.allowed["leases:get_all"]
       ? field("Projects", select("all", [["", "This project"], ["1", "All projects"]], "")) : null,
-    h("details", { class: "more", open: Boolean(isTimed) }, h("summary", {}, "Time"),
+    isPast ? null : h("details", { class: "more", open: Boolean(isTimed) }, h("summary", {}, "Time"),
       h("div", { class: "filters" }, from.element, to.element)),
-    h("button", { type: "submit", class: "button" }, "Apply"));
+    isPast ? null : h("button", { type: "submit", class: "button" }, "Apply"));
 }
 
 function dateOf(text) {
@@ -96,7 +98,32 @@ function address(params, changes) {
   return `/console/leases${query({ ...values, ...changes })}`;
 }
 
+/** The query for removed leases. */
+export function pastQuery(params) {
+  return query({ limit: PAGE, marker: params.get("marker"), all_projects: params.get("all") && "true" });
+}
+
+async function loadPast(view, options) {
+  const { past_leases: leases, next } = await get(`/v2/past-leases${pastQuery(view.params)}`, options);
+  view.before = JSON.stringify([leases, next]);
+  if (!leases.length) return h("div", { class: "empty" }, h("p", {}, "The service keeps no removed leases."));
+  const columns = h("thead", {}, h("tr", {}, ["Lease", "Start", "Ended"].map((text, index) =>
+    h("th", { scope: "col", class: index === 1 ? "optional" : null }, text))));
+  return [h("div", { class: "table" }, h("table", { class: "leases" },
+    h("caption", { class: "visually-hidden" }, "Removed leases"), columns, h("tbody", {}, leases.map(pastRow)))),
+  pager(view, next)];
+}
+
+function pastRow(lease) {
+  const names = lease.reservations.flatMap(({ resources }) => resources.map((item) => item.name));
+  const some = `${names.slice(0, 6).join(", ")}${names.length > 6 ? ` and ${names.length - 6} more` : ""}`;
+  return h("tr", { "data-lease": lease.id },
+    h("th", { scope: "row" }, name(lease.name), h("small", { class: "quiet line" }, name(some))),
+    h("td", { class: "optional" }, when(lease.started_at || lease.start)), h("td", {}, when(lease.ended_at)));
+}
+
 async function load(view, options) {
+  if (view.params.get("state") === "removed") return loadPast(view, options);
   const { leases, next } = await get(`/v2/leases${apiQuery(view.params)}`, options);
   view.before = JSON.stringify([leases, next]);
   if (!leases.length) return empty(view);

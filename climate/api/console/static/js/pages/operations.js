@@ -1,7 +1,7 @@
 // What operators watch and do: one tab for each question.
 
 import { h, link, replace } from "../dom.js";
-import { may } from "../tables/actions.js";
+import { may, refuse } from "../tables/actions.js";
 
 const any = (...rules) => (me) => rules.some((rule) => may(me, rule));
 
@@ -23,7 +23,11 @@ const TABS = [
 export async function mount(element, context) {
   const allowed = TABS.filter(([, , allows]) => allows(context.me));
   const tab = allowed.find(([key]) => key === context.id) || (context.id ? null : allowed[0]);
-  if (!tab) return refuse(element, context);
+  if (!tab) {
+    context.title("Operations");
+    return refuse(element, "Operations", allowed.length ? "There is no such page for operators."
+      : "Your role does not allow you to see the operations of the service.");
+  }
   const [key, label, , load] = tab;
   context.title(`${label}, operations`);
   const content = h("div", { class: "stack-20", id: `operations-${key}` });
@@ -33,12 +37,4 @@ export async function mount(element, context) {
     h("h2", { class: "visually-hidden" }, label), content));
   const { show } = await load();
   return show(content, context);
-}
-
-function refuse(element, { me, title }) {
-  title("Operations");
-  const text = TABS.some(([, , allows]) => allows(me)) ? "There is no such page for operators."
-    : "Your role does not allow to see the operations of the service.";
-  replace(element, h("div", { class: "page" }, h("h1", {}, "Operations"), h("p", {}, text)));
-  return () => {};
 }

@@ -116,7 +116,7 @@ class ResourcesPage {
 
   /** A refusal of the expression is shown beside it. */
   refused(error) {
-    const own = (error.body.errors || []).find((item) => item.parameter === "properties");
+    const own = ((error.body && error.body.errors) || []).find((item) => item.parameter === "properties");
     if (!own && error.code !== "invalid_query") return false;
     this.properties.fail(own ? own.detail : error.detail);
     return true;

@@ -4,6 +4,7 @@ import { api } from "../api.js";
 import { announce, button, confirm, h, icon, name, plain, replace } from "../dom.js";
 import { check, problemNote } from "../forms.js";
 import { typeTitle } from "../lease/words.js";
+import { may, refuse } from "../tables/actions.js";
 import { count, leaseLink, when } from "../tables/cells.js";
 import { keepFresh } from "../tables/refresh.js";
 import { deadLettersDialog, subscriptionDialog } from "../tables/subscription_dialogs.js";
@@ -12,6 +13,9 @@ import { PagedTable } from "../tables/table.js";
 /** Show the subscriptions. */
 export async function mount(element, { me, title }) {
   title("Subscriptions");
+  if (!may(me, "subscriptions:get")) {
+    return refuse(element, "Subscriptions", "Your role does not allow you to see the subscriptions of the project.");
+  }
   const page = subscriptionsList(me);
   replace(element, h("div", { class: "page" },
     h("div", { class: "title" }, h("h1", { class: "grow" }, "Subscriptions"),

@@ -1,7 +1,7 @@
 // What operators do with resources: register, remove, quarantine.
 
 import { api, post } from "../api.js";
-import { announce, button, confirm, dialog, h, name, plain } from "../dom.js";
+import { announce, button, confirm, dialog, h, name, plain, replace } from "../dom.js";
 import { field, form, problemNote } from "../forms.js";
 import { plural } from "./cells.js";
 
@@ -15,6 +15,12 @@ const PLACEHOLDERS = {
 /** Whether the policy allows `rule`. */
 export function may(me, rule) {
   return me.allowed[rule] === true;
+}
+
+/** Say that the role does not allow a page; returns what ends it: nothing to do. */
+export function refuse(element, heading, text) {
+  replace(element, h("div", { class: "page" }, h("h1", {}, heading), h("p", {}, text)));
+  return () => {};
 }
 
 /** Open the form that registers a resource; calls `done` with the new resource. */

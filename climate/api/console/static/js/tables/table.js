@@ -74,9 +74,13 @@ export class PagedTable {
       this.show(body);
     } catch (error) {
       if (error.name !== "AbortError") this.failed(error, quiet);
+    } finally {
+      clearTimeout(late);
+      if (this.request === request) this.settled();
     }
-    clearTimeout(late);
-    if (this.request !== request) return;
+  }
+
+  settled() {
     this.request = null;
     this.status.textContent = "";
     this.element.setAttribute("aria-busy", "false");
@@ -248,7 +252,9 @@ export class PagedTable {
 function cellOf({ label, cell, header, class: kind }, item) {
   const attributes = { role: header ? "rowheader" : "cell", class: kind, scope: header ? "row" : null,
     "data-label": label };
-  return h(header ? "th" : "td", attributes, cell(item));
+  const content = cell(item);
+  // One child: on narrow screens a cell is a grid of its label and its content.
+  return h(header ? "th" : "td", attributes, Array.isArray(content) ? h("div", {}, content) : content);
 }
 
 /** A table of items that are all here: same look as `PagedTable`, without requests. */

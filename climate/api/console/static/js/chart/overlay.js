@@ -1,7 +1,7 @@
 // Paints selections, refusals and alternatives over band and rows.
 
 import { itemOfRow } from "./layout.js";
-import { fit, widthOf } from "./pen.js";
+import { fit, text, widthOf } from "./pen.js";
 import { hatch } from "./palette.js";
 
 /** Paint the overlay's part in the band. */
@@ -12,7 +12,18 @@ export function paintBandOverlay(scene, plot) {
   const height = size.band - 12;
   if (overlay.place !== "rows") paintSelection(scene, overlay, top, height, plot);
   for (const blocked of overlay.blocked || []) paintBlocked(scene, blocked, size.top - 9);
-  for (const ghost of overlay.ghosts || []) paintGhost(scene, ghost, top, height, "");
+  for (const ghost of overlay.ghosts || []) paintBandGhost(scene, overlay, ghost, top, height);
+  if (overlay.place !== "rows") paintPlate(scene, overlay, top + height / 2);
+}
+
+// A ghost over the selection leaves its text free: no fill, and the letter in the corner.
+function paintBandGhost(scene, overlay, ghost, top, height) {
+  const over = overlay.place !== "rows" && ghost.start < overlay.end && ghost.end > overlay.start;
+  const { left, width } = spanOf(scene, ghost);
+  outlineGhost(scene, ghost, top, height, over ? 0 : 0.6);
+  const radius = Math.min(10.5 * scene.size.font, height / 2 - 2);
+  if (over) paintDisc(scene, ghost.letter, left + radius + 4, top + radius + 3, radius);
+  else paintDisc(scene, ghost.letter, left + width / 2, top + height / 2, radius);
 }
 
 function paintBlocked({ context, colours, x }, { start, end }, y) {
@@ -30,7 +41,7 @@ export function paintRowOverlay(scene) {
   }
   for (const [y] of rowsInSight(scene, overlay.ticked || [])) paintTick(scene, overlay, y);
   for (const ghost of overlay.ghosts || []) {
-    for (const [y] of rowsInSight(scene, ghost.rows || [])) paintGhost(scene, ghost, y + 2, size.row - 4, "free here");
+    for (const [y] of rowsInSight(scene, ghost.rows || [])) paintRowGhost(scene, ghost, y + 2, size.row - 4);
   }
 }
 
@@ -60,7 +71,6 @@ function paintSelection(scene, overlay, top, height, plot) {
     context.fillRect(left + 1, y, width - 2, Math.max(0, top + height - y - 1));
     context.globalAlpha = 1;
   }
-  paintPlate(scene, overlay, top + height / 2);
 }
 
 const toneOf = (overlay) => overlay.tone ?? (overlay.kind === "refused" ? "bad" : "good");
@@ -93,8 +103,8 @@ function paintPlate(scene, overlay, middle) {
   const { context, colours, size } = scene;
   const { left, width } = spanOf(scene, overlay);
   const font = scene.font(12.5, 600);
-  const text = fit(context, overlay.label, size.body - 24, font);
-  const wide = widthOf(context, text, font) + 20 * size.font;
+  const label = fit(context, overlay.label, size.body - 24, font);
+  const wide = widthOf(context, label, font) + 20 * size.font;
   const tall = Math.min(26 * size.font, size.band - 12);
   const from = Math.max(size.left + 4, Math.min(size.width - wide - 4, left + (width - wide) / 2));
   const colour = toneOf(overlay) === "bad" ? colours.bad : colours.accent;
@@ -108,7 +118,7 @@ function paintPlate(scene, overlay, middle) {
   context.fillStyle = toneOf(overlay) === "bad" ? colours.bad : colours.accentText;
   context.font = font;
   context.textBaseline = "middle";
-  context.fillText(text, from + 10 * size.font, middle + 0.5);
+  context.fillText(label, from + 10 * size.font, middle + 0.5);
 }
 
 function paintTick(scene, overlay, y) {
@@ -127,12 +137,12 @@ function paintTick(scene, overlay, y) {
   context.stroke();
 }
 
-function paintGhost(scene, ghost, top, height, words) {
-  const { context, colours, size } = scene;
+function outlineGhost(scene, ghost, top, height, opacity) {
+  const { context, colours } = scene;
   const { left, width } = spanOf(scene, ghost);
   context.beginPath();
   context.roundRect(left + 1, top + 0.5, Math.max(2, width - 2), height - 1, Math.min(6, width / 2));
-  context.globalAlpha = words ? 1 : 0.6;
+  context.globalAlpha = opacity;
   context.fillStyle = colours.accentSoft;
   context.fill();
   context.globalAlpha = 1;
@@ -141,13 +151,19 @@ function paintGhost(scene, ghost, top, height, words) {
   context.setLineDash([6, 4]);
   context.stroke();
   context.setLineDash([]);
+}
+
+function paintRowGhost(scene, ghost, top, height) {
+  const { context, colours, size } = scene;
+  const { left, width } = spanOf(scene, ghost);
+  outlineGhost(scene, ghost, top, height, 1);
   const radius = Math.min(10.5 * size.font, height / 2 - 2);
-  const x = words && width > radius * 3 ? Math.max(left, size.left) + radius + 6 : left + width / 2;
+  const x = width > radius * 3 ? Math.max(left, size.left) + radius + 6 : left + width / 2;
   paintDisc(scene, ghost.letter, x, top + height / 2, radius);
-  if (!words || width < 70) return;
-  context.font = scene.font(12.5);
-  context.fillStyle = colours.accentText;
-  context.fillText(fit(context, words, left + width - x - radius - 10, scene.font(12.5)), x + radius + 5, top + height / 2 + 0.5);
+  if (width < 70) return;
+  const font = scene.font(12.5);
+  const room = left + width - x - radius - 10;
+  text(context, "free here", x + radius + 5, top + height / 2 + 0.5, font, colours.accentText, room);
 }
 
 function paintDisc(scene, letter, x, y, radius) {

@@ -1,0 +1,59 @@
+"""Whole stories in the console: a lease from its first drag to its end, and a race of two users."""
+
+import datetime as dt
+
+from tests.browser.calendar_page import Calendar
+from tests.browser.chromium import Browser
+from tests.browser.conftest import OpenBrowser
+from tests.support.process import Service
+
+# ``climate-standalone`` registers so many hosts.
+HOSTS = 8
+
+
+def test_a_lease_is_dragged_starts_is_prolonged_and_ended_without_a_reload(
+    browser: Browser, service: Service
+) -> None:
+    calendar = Calendar(browser, service)
+    browser.js("window.kept = 'the same page'")
+    calendar.book("in the way", 3, 30, hosts=HOSTS)
+    soon = (dt.datetime.now(dt.UTC) - calendar.hour) / dt.timedelta(hours=1)
+    # Not yet free for so long: the refusal offers what is shorter.
+    calendar.drag_band(soon + 0.05, 6)
+    assert "other projects" in calendar.card("refused")
+    browser.keys("Esc")
+    lease_id = calendar.book("night run", soon + 5 / 3600, 2, who="alice:lab")
+    browser.until(lambda: calendar.says("night run", "running"), "the calendar shows the start")
+    calendar.drag_bar("night run", 2, 3)
+    calendar.card("fits")
+    browser.keys("Enter")
+    calendar.card("done")
+    assert [(name, end) for name, _, end in calendar.leases()] == [("night run", 3)]
+    browser.click("Open night run")
+    browser.click("End now")
+    browser.find("dialog button.danger").click()
+    browser.shows("Ended")
+    assert browser.path == f"/console/leases/{lease_id}"
+    assert browser.js("return window.kept") == "the same page"
+
+
+def test_two_users_drag_over_the_last_host_and_one_is_refused(
+    open_browser: OpenBrowser, service: Service
+) -> None:
+    users = {"alice": "lab", "bob": "other"}
+    calendars = []
+    for user, project in users.items():
+        browser = open_browser()
+        browser.sign_in(user, project)
+        calendars.append(Calendar(browser, service))
+    first, second = calendars
+    first.book("most", 20, 40, hosts=HOSTS - 1, who="carol:third")
+    for calendar in calendars:
+        calendar.drag_band(24, 30)
+        calendar.card("fits")
+    for calendar in calendars:
+        calendar.browser.find("[data-action=reserve]").click()
+    first.card("done")
+    second.card("refused")
+    assert len(first.leases()) == 1
+    assert second.leases("bob:other") == []
