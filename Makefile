@@ -77,7 +77,7 @@ test-clusters: $(INSTALLED_TEST) ## Run the tests of databases that span machine
 test-browser: $(INSTALLED_BROWSER) ## Run the tests of the web console in Chromium (4 minutes)
 	$(BIN)/pytest $(PARALLEL) -m 'browser and not openstack and not nightly' tests/browser $(ARGS)
 
-test-openstack: $(INSTALLED_TEST) ## Run the tests on that OpenStack, or on the one that OS_* variables name
+test-openstack: $(INSTALLED_BROWSER) ## Run the tests on that OpenStack, or on the one that OS_* variables name
 	$(call on_openstack,openstack and not nightly)
 
 test-nightly: $(INSTALLED_TEST) ## Run all that takes minutes: races, programs, faults, OpenStack (hours)
@@ -98,7 +98,7 @@ test-nightly-clusters: $(INSTALLED_TEST)
 	CLIMATE_TEST_CLUSTER_ROUNDS=30 CLIMATE_TEST_PROMOTIONS=10 \
 		$(BIN)/pytest -m clusters tests/clusters $(ARGS)
 
-test-nightly-openstack: $(INSTALLED_TEST)
+test-nightly-openstack: $(INSTALLED_BROWSER)
 	$(call on_openstack,openstack and nightly)
 
 clusters-up: $(INSTALLED_TEST) ## Start three Galera nodes and two PostgreSQL servers on loopback

@@ -16,6 +16,7 @@ the server process. ``rows`` is the number of rows that the database returned.
 
 import argparse
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,6 +42,7 @@ from climate.db.resources.occupancy import availability, bookings, rows, sums
 from climate.db.tables.leases import AllocationRow
 
 _HOUR = 3_600
+_USED = re.compile(r"([0-9.]+) s user, ([0-9.]+) s system, [0-9.]+ s elapsed")
 _ROWS = RowFilter(resource_type=HOST, query=Everything(), group_by="gpu")
 Read = Callable[[Session, Window], Sequence[Any]]
 
@@ -85,10 +87,9 @@ class ProcessorTime:
         connection.commit()
 
     def _add(self, notice: psycopg.errors.Diagnostic) -> None:
-        words = (notice.message_detail or "").replace(",", "").split()
-        if "STATISTICS" in (notice.message_primary or "") and "user" in words:
-            for unit in ("user", "system"):  # "0.1 s user 0.2 s system 0.4 s elapsed"
-                self.seconds += float(words[words.index(unit) - 2])
+        used = _USED.search(notice.message_detail or "")
+        if used is not None:
+            self.seconds += float(used[1]) + float(used[2])
 
 
 def _count(session: Session, _month: Window) -> Sequence[Any]:

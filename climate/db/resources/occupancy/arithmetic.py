@@ -125,7 +125,8 @@ def bucketed(steps: sa.FromClause) -> sa.Select[Any]:
     at the same time count as one, because a booking that ends when another begins does not overlap
     it. Steps before ``origin`` count as steps at ``origin``; none of them may be negative.
     """
-    at, delta = steps.c.at, whole(sa.func.sum(steps.c.delta)).label("delta")
+    # Doubles, as sums of large integers are decimal numbers on PostgreSQL, which is slow.
+    at, delta = steps.c.at, sa.cast(sa.func.sum(steps.c.delta), sa.Double).label("delta")
     moments = sa.select(at, delta).group_by(at).subquery("moments")
     level = sa.func.sum(moments.c.delta).over(order_by=moments.c.at).label("level")
     levels = sa.select(offset(moments.c.at).label("at"), moments.c.delta, level).subquery("levels")

@@ -167,7 +167,7 @@ export function parseDuration(text) {
 }
 
 const QUARTER = 900_000;
-const offsets = new Map(); // by zone, then by quarter of an hour: a formatter takes microseconds, the axis needs thousands
+const offsets = new Map(); // by zone, then by quarter of an hour: the axis needs hundreds a frame
 
 /** Milliseconds that the zone is ahead of UTC at `date`. Zones change at whole quarters of an hour. */
 export function offset(date, timeZone = chosen) {

@@ -64,6 +64,8 @@ export function queryOf(state, search) {
     group: state.groupBy, q: state.q, whose: state.whose, rows: state.density === "overview" ? "overview" : null,
     zoom: state.zoom, from: iso(new Date(state.from)),
   };
-  for (const [key, value] of Object.entries(values)) if (value !== null && value !== undefined && value !== "") params.set(key, value);
+  for (const [key, value] of Object.entries(values)) {
+    if (value !== null && value !== undefined && value !== "") params.set(key, value);
+  }
   return `?${params}`;
 }

@@ -1,7 +1,7 @@
 // Sizes of the calendar's parts, and what lies where. Client coordinates are those of pointer events.
 
-import { intervalAt } from "./intervals.js";
-import { itemAt, itemOfRow } from "./layout.js";
+import { intervalAt } from "../chart/intervals.js";
+import { itemAt, itemOfRow } from "../chart/layout.js";
 
 const EDGE = 6; // px around the ends of a bar that take hold of the end
 
@@ -19,7 +19,10 @@ export function measure({ clientWidth: width, clientHeight: height }, density) {
   };
 }
 
-/** What lies at a client position of a view: `{area, row, interval, edge, time, heading}`; `heading`: in the left column. */
+/**
+ * What lies at a client position of a view.
+ * @returns {object} `{area, row, interval, edge, time, heading}`; `heading`: in the left column
+ */
 export function hitAt(view, clientX, clientY) {
   const { size } = view;
   const box = view.element.getBoundingClientRect();
@@ -66,8 +69,9 @@ export function anchorOf(view, overlay) {
 
 function rowsSpan(view, ids, box) {
   const { size } = view;
-  const tops = ids.map((id) => view.data.indexOf(id)).filter((index) => index !== null)
-    .map((index) => itemOfRow(view.layout, index)).filter(Boolean).map(({ y }) => size.top + y - view.element.scrollTop);
+  const items = ids.map((id) => view.data.indexOf(id)).filter((index) => index !== null)
+    .map((index) => itemOfRow(view.layout, index)).filter(Boolean);
+  const tops = items.map(({ y }) => size.top + y - view.element.scrollTop);
   if (!tops.length) return null;
   const clampY = (y) => Math.min(box.bottom, Math.max(box.top + size.top, box.top + y));
   return [clampY(Math.min(...tops)), clampY(Math.max(...tops) + size.row)];

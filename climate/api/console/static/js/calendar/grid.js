@@ -1,8 +1,9 @@
 // The grid that assistive technology reads and the keyboard moves in: transparent cells at the places of the canvas.
 
 import { h } from "../dom.js";
-import { cellsOf } from "./intervals.js";
-import { itemAt, itemNumber, itemOfRow } from "./layout.js";
+import { serverNow } from "../time.js";
+import { cellsOf, cut } from "../chart/intervals.js";
+import { itemAt, itemNumber, itemOfRow } from "../chart/layout.js";
 import { level } from "./scale.js";
 import { cellWords, momentWords, rowWords, spanWords, typeWords } from "./words.js";
 
@@ -14,12 +15,11 @@ export class GridCells {
   /** @param {import("./view.js").CalendarView} view */
   constructor(view) {
     this.view = view;
-    this.band = h("div", { role: "row", "aria-rowindex": "1", class: "calendar-row" });
+    this.band = h("div", { role: "presentation" });
     this.body = h("div", { class: "calendar-cells-body", role: "presentation" });
     this.element = h("div", { class: "calendar-cells", role: "rowgroup" }, this.band, this.body);
     this.place = null; // {area: "band"|"group"|"row", item, time}
     this.places = new Map();
-    this.serial = 0;
   }
 
   /** Build the cells in sight. */
@@ -33,8 +33,8 @@ export class GridCells {
     this.body.style.top = `${view.size.top}px`;
     this.body.style.left = "0";
     view.element.setAttribute("aria-rowcount", String(view.layout.items + 1));
-    this.#fillBand();
-    this.body.replaceChildren(...this.#items().map((item) => (item.kind === "group" ? this.#group(item) : this.#row(item))));
+    renew(this.band, [this.#bandLine()]);
+    renew(this.body, this.#items().map((item) => (item.kind === "group" ? this.#group(item) : this.#row(item))));
     if (this.active) view.element.setAttribute("aria-activedescendant", this.active);
     else view.element.removeAttribute("aria-activedescendant");
   }
@@ -58,30 +58,31 @@ export class GridCells {
     return itemNumber(this.view.layout, Math.min(this.place.item, this.view.layout.items - 1));
   }
 
-  #fillBand() {
+  #bandLine() {
     const { view } = this;
     const words = typeWords(view.state.resourceType);
-    const heading = `Any matching ${words.one}, you need ${view.state.amount}`;
+    const missing = view.needs ? `; free capacity depends on ${view.needs.join(", ")}` : "";
+    const heading = `Any matching ${words.one}, you need ${view.state.amount}${missing}`;
     const { left, axis, band } = view.size;
-    place(this.band, 0, axis, view.size.width, band);
-    const cells = this.#bandCells().map((cell) => this.#cell(`${cell.free} free, ${spanWords(cell.start, cell.end)}`, cell, band,
-      { area: "band", item: -1 }));
-    this.band.replaceChildren(this.#header(heading, left, band, { area: "band", item: -1 }), ...cells);
+    const where = { area: "band", item: -1 };
+    const label = ({ free, start, end }) => `${free} free, ${spanWords(start, end)}`;
+    const cells = this.#bandCells().map((cell) => this.#cell(label(cell), cell, band, where));
+    return this.#line({ item: -1, height: band }, axis, this.#header(heading, left, band, where), cells);
   }
 
   #bandCells() {
     const { view } = this;
-    const steps = view.bandSteps().filter(({ start, end }) => end > view.from && start < view.to);
-    return steps.map(({ start, end, free }) => ({ start: Math.max(start, view.from), end: Math.min(end, view.to), free }));
+    return cut(view.bandSteps(), view.from, view.to);
   }
 
   #group(item) {
     const { view } = this;
     const { name, rows, free_now: free } = item.group;
     const label = `${name || "none"}, ${free === undefined ? rows : `${free} of ${rows} free now`}`;
-    const expanded = String(!view.state.folded.has(name));
-    const header = this.#header(label, view.size.width, item.height, { area: "group", item: item.item }, { "aria-expanded": expanded });
-    return this.#line(item, header);
+    const where = { area: "group", item: item.item };
+    const header = this.#header(label, view.size.width, item.height, where);
+    header.setAttribute("aria-expanded", String(!view.state.folded.has(name)));
+    return this.#line(item, this.#top(item), header);
   }
 
   #row(item) {
@@ -89,8 +90,9 @@ export class GridCells {
     const row = view.data.row(item.index);
     const where = { area: "row", item: item.item };
     const header = this.#header(row ? rowWords(row) : "Loading", view.size.left, item.height, where);
-    const cells = this.#rowCells(item.index).map((cell) => this.#cell(this.#words(item, cell), cell, item.height, where));
-    return this.#line(item, header, cells);
+    const make = (cell) => this.#cell(this.#words(item, cell), cell, item.height, where);
+    const cells = this.#rowCells(item.index).map(make);
+    return this.#line(item, this.#top(item), header, cells);
   }
 
   #rowCells(index) {
@@ -110,18 +112,24 @@ export class GridCells {
     if (state === "failed") return "Not loaded. Press Enter to try again.";
     if (state !== "ready") return "Loading";
     const [first, last] = this.#loaded();
-    if (cell.kind === null && cell.end === last) return cell.start === first ? "Free" : `Free from ${momentWords(cell.start)}`;
+    const open = cell.kind === null && cell.end === last;
+    if (open) return cell.start === first ? "Free" : `Free from ${momentWords(cell.start)}`;
     return `${cellWords(cell)}, ${spanWords(cell.start, cell.end)}`;
   }
 
-  #line(item, ...children) {
-    const row = h("div", { role: "row", class: "calendar-row", "aria-rowindex": String(item.item + 2) }, children);
-    place(row, 0, item.y - this.view.element.scrollTop, this.view.size.width, item.height);
+  #top({ y }) {
+    return y - this.view.element.scrollTop;
+  }
+
+  #line({ item, height }, top, ...children) {
+    const row = h("div", { role: "row", class: "calendar-row", "aria-rowindex": String(item + 2) }, children);
+    place(row, 0, top, this.view.size.width, height);
     return row;
   }
 
-  #header(label, width, height, where, extra = {}) {
-    const element = h("div", { role: "rowheader", id: this.#id(where), ...extra }, h("span", { class: "visually-hidden" }, label));
+  #header(label, width, height, where) {
+    const words = h("span", { class: "visually-hidden" }, label);
+    const element = h("div", { role: "rowheader", id: this.#id(where) }, words);
     place(element, 0, 0, width, height);
     if (where.area === "group" && this.#isActive(where)) this.#activate(element);
     return element;
@@ -129,16 +137,18 @@ export class GridCells {
 
   #cell(label, cell, height, where) {
     const { view } = this;
-    const element = h("div", { role: "gridcell", "aria-label": label, id: this.#id({ ...where, time: Math.max(cell.start, view.from) }) });
+    const id = this.#id({ ...where, start: cell.start, time: Math.max(cell.start, view.from) });
+    const element = h("div", { role: "gridcell", "aria-label": label, id });
     const left = Math.max(view.size.left, view.localX(cell.start));
     place(element, left, 0, Math.max(3, Math.min(view.size.width, view.localX(cell.end)) - left), height);
     if (this.#isActive(where) && this.place.time >= cell.start && this.place.time < cell.end) this.#activate(element);
     return element;
   }
 
+  // The same cell has the same id each time, so that what assistive technology remembers stays true.
   #id(where) {
-    this.serial += 1;
-    const id = `cell-${this.serial}`;
+    let id = `cell-${where.item + 1}-${where.start ?? "head"}`;
+    while (this.places.has(id)) id += "x"; // Shared hosts have cells with the same start.
     this.places.set(id, where);
     return id;
   }
@@ -148,6 +158,7 @@ export class GridCells {
   }
 
   #activate(element) {
+    if (this.active) return; // Shared hosts have cells that overlap.
     element.classList.add("active");
     this.active = element.id;
   }
@@ -157,7 +168,7 @@ export class GridCells {
   /** The place that has the focus; at first it is the band, now. */
   current() {
     const { view } = this;
-    this.place ??= { area: "band", item: -1, time: Math.max(view.from, Math.min(Date.now(), view.to - 1)) };
+    this.place ??= { area: "band", item: -1, time: Math.max(view.from, Math.min(serverNow().getTime(), view.to - 1)) };
     if (this.place.item >= view.layout.items) this.place = { ...this.place, item: view.layout.items - 1 };
     return this.place;
   }
@@ -197,7 +208,7 @@ export class GridCells {
     const { time } = this.place;
     const half = (view.to - view.from) / 2;
     const cell = this.cell() ?? { start: time, end: time + 1 };
-    if (cell.start < view.to && cell.end > view.from && Math.min(cell.end, view.to) - Math.max(cell.start, view.from) > half / 8) return;
+    if (Math.min(cell.end, view.to) - Math.max(cell.start, view.from) > half / 8) return;
     if (cell.start >= view.from) view.revealTime(cell.start, Math.min(cell.end, cell.start + half));
     else view.revealTime(Math.max(cell.start, cell.end - half), cell.end);
   }
@@ -219,9 +230,10 @@ export class GridCells {
     const { area, time } = this.current();
     const item = area === "band" ? null : this.#item();
     const cell = area === "group" ? null : this.cell();
+    const unknown = { id: null, name: "", state: null, index: item?.index };
     return {
       area, time, cell, group: item?.kind === "group" ? item.group : null,
-      row: item?.kind === "row" ? view.data.row(item.index) ?? { id: null, name: "", state: null, index: item.index } : null,
+      row: item?.kind === "row" ? view.data.row(item.index) ?? unknown : null,
       interval: cell && cell.kind !== null && cell.kind !== undefined ? cell : null,
     };
   }
@@ -236,6 +248,17 @@ export class GridCells {
 
 function groupItem(layout, group) {
   return itemAt(layout, layout.parts.find((part) => part.group === group)?.y ?? 0).item;
+}
+
+// Rows that have not changed stay: a reader that is in one of them is not thrown out.
+function renew(parent, rows) {
+  const old = new Map([...parent.children].map((row) => [row.getAttribute("aria-rowindex"), row]));
+  const next = rows.map((row) => {
+    const before = old.get(row.getAttribute("aria-rowindex"));
+    return before && before.isEqualNode(row) ? before : row;
+  });
+  const same = next.length === parent.children.length && next.every((row, index) => row === parent.children[index]);
+  if (!same) parent.replaceChildren(...next);
 }
 
 function place(element, left, top, width, height) {

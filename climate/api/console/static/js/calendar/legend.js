@@ -15,7 +15,7 @@ export function legend() {
   const show = () => showLive(live);
   document.addEventListener("live", show);
   show();
-  const keys = h("button", { type: "button", class: "button quiet calendar-keys", onclick: showKeys }, h("kbd", {}, "?"), "keys");
+  const keys = button([h("kbd", {}, "?"), "keys"], showKeys, { kind: "quiet calendar-keys" });
   const element = h("div", { class: "calendar-legend" },
     h("ul", { "aria-label": "Legend" }, SHAPES.map(([shape, words]) => h("li", {}, swatch(shape), words))),
     h("div", { class: "calendar-status" }, live, keys));
@@ -29,7 +29,8 @@ function swatch(shape) {
 function showLive(element) {
   const { ok, at } = liveState();
   const words = at ? clockSeconds(at) : "";
-  const dot = s("svg", { viewBox: "0 0 10 10", class: ok ? "dot" : "dot stale", "aria-hidden": "true" }, s("circle", { cx: 5, cy: 5, r: 3.5 }));
+  const circle = s("circle", { cx: 5, cy: 5, r: 3.5 });
+  const dot = s("svg", { viewBox: "0 0 10 10", class: ok ? "dot" : "dot stale", "aria-hidden": "true" }, circle);
   element.replaceChildren(dot, ok ? `Live, ${words}` : at ? `Not live, last at ${words}` : "Not live");
 }
 

@@ -1,7 +1,7 @@
 // The calendar page: toolbar, calendar, legend.
 
 import { get, query } from "../api.js";
-import { announce, button, debounce, h, link } from "../dom.js";
+import { announce, button, debounce, h, link, plain } from "../dom.js";
 import { onChange } from "../live.js";
 import { iso, serverNow } from "../time.js";
 import { queryOf, stateOf } from "./address.js";
@@ -15,7 +15,9 @@ import { cellWords, spanWords, typeWords } from "./words.js";
 // Stacks have parts of other types, and no rows of their own.
 const WITHOUT_ROWS = ["virtual:stack"];
 const CORNERS = [1, 2, 3, 4]; // of the box, see calendar.css
-const ORDER = ["physical:host", "virtual:instance", "virtual:volume", "virtual:network", "virtual:floatingip", "flavor:instance"];
+const ORDER = [
+  "physical:host", "virtual:instance", "virtual:volume", "virtual:network", "virtual:floatingip", "flavor:instance",
+];
 
 /** Show the calendar; returns how to leave it. */
 export async function mount(element, context) {
@@ -29,8 +31,11 @@ export async function mount(element, context) {
   const notice = h("div", { class: "calendar-notice" });
   const tools = toolbar(view, types, context);
   const [key, endLegend] = legend();
+  const corners = CORNERS.map(() => h("i", { "aria-hidden": "true" }));
   element.append(h("h1", { class: "visually-hidden" }, "Calendar"), tools.element,
-    h("div", { class: "calendar-box" }, view.element, CORNERS.map(() => h("i", { "aria-hidden": "true" })), notice, layer), key);
+    h("div", { class: "calendar-box" }, view.element, corners, notice, layer), key);
+  const needs = types.length > 1 ? loadNeeds().then((known) => view.setNeeds(known)) : null;
+  if (view.state.resourceType !== types[0]) await needs; // The first type needs nothing, and should not wait.
   view.start();
   const ends = [endLegend, attachTouch(view), attachReserve(view, { bar: tools.bar, layer, context }),
     attachAddress(view), attachLive(view), attachNotice(view, notice, context), attachCommands(view, tools, context)];
@@ -44,6 +49,17 @@ function calendarTypes({ resource_types: types }) {
   const shown = (types ?? ["physical:host"]).filter((type) => !WITHOUT_ROWS.includes(type));
   const rank = (type) => (ORDER.includes(type) ? ORDER.indexOf(type) : ORDER.length);
   return shown.sort((a, b) => rank(a) - rank(b));
+}
+
+/** The required parameters that a unit of a type does not set, by type. */
+async function loadNeeds() {
+  const list = await get("/v2/resource-types").catch(() => []);
+  const needs = {};
+  for (const { name, unit, schema } of Array.isArray(list) ? list : list.resource_types ?? []) {
+    const missing = (schema?.required ?? []).filter((key) => !(key in (unit ?? {})));
+    if (missing.length) needs[name] = missing.map((key) => schema.properties?.[key]?.title ?? key);
+  }
+  return needs;
 }
 
 function toolbar(view, types, { me }) {
@@ -120,19 +136,23 @@ function noticeState({ data, state }) {
 function failure(view) {
   const { q, properties, groupBy } = view.state;
   const plainly = button("Without filter and groups", () => view.setState({ q: "", properties: null, groupBy: null }));
-  return [h("p", { class: "strong" }, "The calendar could not be loaded."), h("p", {}, view.data.error.detail ?? String(view.data.error)),
-    h("div", { class: "actions" }, button("Try again", () => view.data.retry()), q || properties || groupBy ? plainly : null)];
+  const narrowed = q || properties || groupBy;
+  return [h("p", { class: "strong" }, "The calendar could not be loaded."),
+    h("p", {}, view.data.error.detail ?? String(view.data.error)),
+    h("div", { class: "actions" }, button("Try again", () => view.data.retry()), narrowed ? plainly : null)];
 }
 
 function showEmpty(view, notice, { me }) {
   const { resourceType, properties, q } = view.state;
   const words = typeWords(resourceType);
   if (!properties && !q) {
-    notice.append(h("p", { class: "strong" }, `This cloud has no ${words.many} to reserve.`), me.allowed["resources:post"]
-      ? link("/console/resources", "Register resources") : h("p", {}, "An administrator can register them."));
+    const register = link("/console/resources", "Register resources");
+    notice.append(h("p", { class: "strong" }, `This cloud has no ${words.many} to reserve.`),
+      me.allowed["resources:post"] ? register : h("p", {}, "An administrator can register them."));
     return;
   }
-  notice.append(h("p", { class: "strong" }, q ? `No ${words.one} with \u201c${q}\u201d in its name matches.` : `No ${words.one} matches the filter.`));
+  const named = q ? ` with \u201c${plain(q)}\u201d in its name` : "";
+  notice.append(h("p", { class: "strong" }, `No ${words.one}${named} matches the filter.`));
   const actions = h("div", { class: "actions" });
   if (q) actions.append(button("Clear the name", () => view.setState({ q: "" })));
   if (properties) actions.append(button("Clear the properties", () => view.setState({ properties: null })));
@@ -146,12 +166,15 @@ async function suggest(view, notice) {
   if (properties[0] !== "and" || properties.length > 7) return;
   const { filterText } = await import("../reserve/filter.js");
   const now = serverNow();
-  const span = { start: iso(now), end: iso(new Date(now.getTime() + 3_600_000)), limit: 1, resource_type: resourceType };
+  const end = new Date(now.getTime() + 3_600_000);
+  const span = { start: iso(now), end: iso(end), limit: 1, resource_type: resourceType };
   for (const term of properties.slice(1)) {
     const others = properties.slice(1).filter((other) => other !== term);
     const rest = others.length > 1 ? ["and", ...others] : others[0];
-    const { total } = await get(`/v2/calendar${query({ ...span, properties: JSON.stringify(rest) })}`).catch(() => ({ total: 0 }));
+    const path = `/v2/calendar${query({ ...span, properties: JSON.stringify(rest) })}`;
+    const { total } = await get(path).catch(() => ({ total: 0 }));
     if (view.state.properties !== properties) return;
-    if (total) notice.append(button(`Without ${filterText(term)}: ${total}`, () => view.setState({ properties: rest })));
+    const use = () => view.setState({ properties: rest });
+    if (total) notice.append(button(`Without ${filterText(term)}: ${total}`, use));
   }
 }

@@ -138,7 +138,8 @@ function hourLabel(time, date, repeated) {
   if (date) return { text: `${date.weekday} ${date.day} ${date.monthName}`, strong: true };
   const text = clock(new Date(time));
   const ambiguous = repeated.some(({ start, end }) => time >= start && time < end);
-  return ambiguous ? { text: `${text} ${shortOffset(time)}`, short: `${text.slice(0, 2)} ${shortOffset(time)}` } : { text };
+  if (!ambiguous) return { text };
+  return { text: `${text} ${shortOffset(time)}`, short: `${text.slice(0, 2)} ${shortOffset(time)}` };
 }
 
 function shortOffset(time) {

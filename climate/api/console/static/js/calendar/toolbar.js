@@ -17,9 +17,11 @@ export function typeSwitch(view, types) {
     type: "button", class: index < FIRST ? null : "extra", dataset: { type }, onclick: () => choose(type),
   }, typeWords(type).title));
   const extras = types.slice(FIRST);
-  const more = h("select", { class: "more", "aria-label": "More types of resources", onchange: () => more.value && choose(more.value) },
+  const more = h("select", { class: "more", "aria-label": "More types of resources" },
     h("option", { value: "" }, "More"), extras.map((type) => h("option", { value: type }, typeWords(type).title)));
-  const element = h("div", { class: "segments calendar-types", role: "group", "aria-label": "Type of resources" }, buttons, extras.length ? more : null);
+  more.addEventListener("change", () => more.value && choose(more.value));
+  const element = h("div", { class: "segments calendar-types", role: "group", "aria-label": "Type of resources" },
+    buttons, extras.length ? more : null);
   return [element, () => {
     press(buttons, (one) => one.dataset.type === view.state.resourceType);
     more.value = extras.includes(view.state.resourceType) ? view.state.resourceType : "";
@@ -68,22 +70,25 @@ export function today(view) {
 export function options(view, { types, mayAll }) {
   const name = h("input", { type: "search", value: view.state.q, maxlength: 255, autocomplete: "off" });
   name.addEventListener("input", debounce(() => view.setState({ q: name.value.trim() }), 250));
-  const group = h("select", { onchange: () => view.setState({ groupBy: group.value || null, folded: new Set() }) }, h("option", { value: "" }, "No groups"));
+  const group = h("select", {}, h("option", { value: "" }, "No groups"));
+  group.addEventListener("change", () => view.setState({ groupBy: group.value || null, folded: new Set() }));
   const density = h("select", { onchange: () => view.setState({ density: density.value }) },
     h("option", { value: "rows" }, "Rows with names"), h("option", { value: "overview" }, "Overview: 2 px a row"));
   const date = h("input", { type: "datetime-local" });
   date.addEventListener("change", () => goTo(view, date.value));
   const whose = h("select", { onchange: () => view.setState({ whose: whose.value || null }) },
     h("option", { value: "" }, "Of my project"), h("option", { value: "all" }, "Of all projects"));
-  const type = h("select", { onchange: () => view.setState({ resourceType: type.value, properties: null, groupBy: null }) },
-    types.map((one) => h("option", { value: one }, typeWords(one).title)));
+  const type = h("select", {}, types.map((value) => h("option", { value }, typeWords(value).title)));
+  type.addEventListener("change", () => view.setState({ resourceType: type.value, properties: null, groupBy: null }));
   const fields = { name, group, date, density };
-  const panel = h("div", { id: "calendar-options", class: "menu calendar-options", popover: "auto", "aria-label": "Filter and view", role: "dialog" },
+  const label = { "aria-label": "Filter and view" };
+  const dialog = { id: "calendar-options", popover: "auto", role: "dialog", ...label };
+  const panel = h("div", { class: "menu calendar-options", ...dialog },
     h("div", { class: "narrow" }, field("Type of resources", type)),
     field("Name contains", name), field("Group by", group), field("Go to", date), field("Rows", density),
     mayAll ? field("Names of leases", whose) : null,
     button("Close", () => panel.hidePopover()));
-  const opener = h("button", { type: "button", class: "button square", popovertarget: panel.id, "aria-label": "Filter and view" }, icon("search"));
+  const opener = button(icon("search"), null, { kind: "square", popovertarget: panel.id, ...label });
   panel.addEventListener("toggle", (event) => {
     if (event.newState !== "open") return;
     const { bottom, right } = opener.getBoundingClientRect();
@@ -115,7 +120,8 @@ function goTo(view, text) {
 }
 
 function selectGroup(select, name) {
-  if (name && ![...select.options].some(({ value }) => value === name)) select.append(h("option", { value: name }, name));
+  const known = [...select.options].some(({ value }) => value === name);
+  if (name && !known) select.append(h("option", { value: name }, name));
   select.value = name ?? "";
 }
 
@@ -126,8 +132,10 @@ async function loadProperties(view, select) {
   select.dataset.type = resourceType;
   try {
     const { resources } = await get(`/v2/resources${query({ resource_type: resourceType, limit: 20 })}`);
-    const names = new Set(resources.flatMap(({ properties }) => Object.keys(properties ?? {})).filter((key) => key !== "id"));
-    select.replaceChildren(h("option", { value: "" }, "No groups"), ...[...names].sort().map((key) => h("option", { value: key }, key)));
+    const names = new Set(resources.flatMap(({ properties }) => Object.keys(properties ?? {})));
+    names.delete("id"); // Each resource would be a group.
+    const listed = [...names].sort().map((key) => h("option", { value: key }, key));
+    select.replaceChildren(h("option", { value: "" }, "No groups"), ...listed);
   } catch {
     delete select.dataset.type;
   }

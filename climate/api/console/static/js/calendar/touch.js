@@ -18,7 +18,8 @@ export function attachTouch(view) {
   };
   element.addEventListener("touchstart", begin, listen);
   element.addEventListener("touchmove", move, listen);
-  for (const name of ["touchend", "touchcancel"]) element.addEventListener(name, () => { pinch = null; }, { signal: ends.signal });
+  const end = () => { pinch = null; };
+  for (const name of ["touchend", "touchcancel"]) element.addEventListener(name, end, { signal: ends.signal });
   element.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && !event.metaKey) return;
     event.preventDefault();

@@ -2,20 +2,20 @@
 
 import { debounce, h } from "../dom.js";
 import { midnight, offset, serverNow } from "../time.js";
-import { CalendarData } from "./data.js";
+import { CalendarData } from "../chart/data.js";
 import { GridCells } from "./grid.js";
 import { anchorOf, hitAt, measure } from "./geometry.js";
-import { gapAt, leastFreeIn } from "./intervals.js";
+import { gapAt, leastFreeIn } from "../chart/intervals.js";
 import { Keys } from "./keys.js";
-import { itemOfRow, itemsBetween, layOut, rowRanges } from "./layout.js";
-import { paint } from "./paint.js";
-import { palette } from "./palette.js";
+import { itemOfRow, itemsBetween, layOut, rowRanges } from "../chart/layout.js";
+import { paint } from "../chart/paint.js";
+import { Pace } from "../chart/pace.js";
+import { palette } from "../chart/palette.js";
 import { chunkStarts, level, nearestZoom, nominalScale, snapTo } from "./scale.js";
 
 const SCREENS = 8; // screens of time on either side that the element can scroll natively
 const REST = 120; // ms without movement until the view rests
 const LATE_DATA = 1100; // ms after which the picture says that data is still loading
-const LATE = 25; // ms: a frame that took longer came late
 
 /**
  * The calendar of a resource type. Times are epoch milliseconds, UTC.
@@ -24,7 +24,10 @@ const LATE = 25; // ms: a frame that took longer came late
  * "help", "find" (keys that the page answers).
  */
 export class CalendarView extends EventTarget {
-  /** @param {object} state {resourceType, properties, amount, duration, groupBy, q, zoom, from, whose, rowHeight, folded} */
+  /**
+   * @param {object} state {resourceType, properties (expression or null), amount, duration (s), groupBy, q, zoom, from,
+   *   whose (null or "all"), density ("rows" or "overview"), folded (names of groups)}
+   */
   constructor(state) {
     super();
     this.state = {
@@ -36,13 +39,14 @@ export class CalendarView extends EventTarget {
     this.sticky = h("div", { class: "calendar-sticky", role: "presentation" }, this.canvas, this.grid.element);
     this.rem = h("span", { class: "calendar-rem", "aria-hidden": "true" });
     this.sheet = h("div", { class: "calendar-sheet", role: "presentation" }, this.sticky, this.rem);
-    this.element = h("div", { class: "calendar-scroll", role: "grid", tabindex: "0", "aria-label": "Calendar" }, this.sheet);
+    const grid = { role: "grid", tabindex: "0", "aria-label": "Calendar" };
+    this.element = h("div", { class: "calendar-scroll", ...grid }, this.sheet);
     this.data = new CalendarData();
     this.overlay = null;
     this.scale = 0;
     this.frame = 0;
     this.moving = false;
-    this.frames = { late: 0, all: 0, last: 0 };
+    this.pace = new Pace();
     this.rest = debounce(() => this.#rested(), REST);
     this.late = debounce(() => this.invalidate(), LATE_DATA);
     this.keys = new Keys(this);
@@ -104,7 +108,8 @@ export class CalendarView extends EventTarget {
     const { row, group, top, left, body, height, width } = this.size;
     // Until the number of rows is known, empty ones fill the screen.
     const expected = error ? 0 : Math.ceil((height - top) / row);
-    this.layout = layOut({ total: total ?? expected, groups, folded: this.state.folded, rowHeight: row, groupHeight: group });
+    const { folded } = this.state;
+    this.layout = layOut({ total: total ?? expected, groups, folded, rowHeight: row, groupHeight: group });
     this.sheet.style.width = `${left + body * (1 + 2 * SCREENS)}px`;
     this.sheet.style.height = `${Math.max(height, top + this.layout.height)}px`;
     this.sticky.style.width = `${width}px`;
@@ -186,23 +191,37 @@ export class CalendarView extends EventTarget {
       if (differs("zoom") && !keepScale) this.scale = nominalScale(this.state.zoom, this.size.body);
       if (differs("density")) this.size = measure(this.element, this.state.density);
       this.#place(from);
-      if (differs("resourceType", "properties", "groupBy", "q", "whose", "density") || this.#levelDiffers(before)) this.#configure();
-      if (differs("resourceType", "properties", "groupBy", "q", "whose", "density")) this.element.scrollTop = 0;
+      const rows = differs("resourceType", "properties", "groupBy", "q", "whose", "density");
+      if (rows || level(before.zoom) !== level(this.state.zoom)) this.#configure();
+      if (rows) this.element.scrollTop = 0;
       this.#reshape();
       this.#moved();
     }
     this.dispatchEvent(new Event("statechange"));
   }
 
-  #levelDiffers(before) {
-    return level(before.zoom) !== level(this.state.zoom);
+  /**
+   * Set the parameters without which the service cannot count free units: titles by type. Such types have no band.
+   * @param {Object<string, string[]>} needs
+   */
+  setNeeds(needs) {
+    this.needsByType = needs;
+    if (this.size && this.state.resourceType in needs) this.#configure();
+  }
+
+  /** The parameters that the band of this type would need; null if it needs none. */
+  get needs() {
+    return this.needsByType?.[this.state.resourceType] ?? null;
   }
 
   #configure() {
     const { resourceType, properties, q, groupBy, whose, zoom, density } = this.state;
     const { resolution, chunk, band, span } = level(zoom);
     const overview = density === "overview" ? Math.max(300, Math.ceil(span / 60_000_000) * 300) : 0;
-    const settings = { type: resourceType, properties, q, groupBy, whose, chunk, band, resolution: resolution || overview };
+    const settings = {
+      type: resourceType, properties, q, groupBy, whose, chunk,
+      band: this.needs ? 0 : band, resolution: resolution || overview,
+    };
     const rows = JSON.stringify([resourceType, properties, q, groupBy, whose]);
     this.shift = offset(serverNow());
     if (rows === this.rows) this.data.zoom(settings);
@@ -228,7 +247,8 @@ export class CalendarView extends EventTarget {
     if (this.data.total === null) this.#reshape();
     this.invalidate();
     this.rest();
-    this.dispatchEvent(new CustomEvent("datachange", { detail: { windows: [{ start: this.from, end: this.to }], loaded: true } }));
+    const windows = [{ start: this.from, end: this.to }];
+    this.dispatchEvent(new CustomEvent("datachange", { detail: { windows, loaded: true } }));
   }
 
   // Movement
@@ -236,8 +256,7 @@ export class CalendarView extends EventTarget {
   #moved() {
     if (!this.moving) {
       this.moving = true;
-      this.frames.last = 0;
-      this.fetching = setInterval(() => this.#fetch(), 100);
+      this.fetching = setInterval(() => this.#fetchOnTheWay(), 100);
     }
     this.grid.element.classList.toggle("moving", !this.grid.isInPlace());
     this.#request();
@@ -274,6 +293,12 @@ export class CalendarView extends EventTarget {
     return itemsBetween(this.layout, top, top + this.size.height - this.size.top);
   }
 
+  // What only flies past is not fetched: the service would work for rows that are gone when they arrive.
+  #fetchOnTheWay() {
+    const { height, body } = this.size;
+    if (!this.pace.fliesPast(this.element.scrollTop / height, (this.from * this.scale) / body)) this.#fetch();
+  }
+
   #fetch() {
     if (!this.size || !this.layout) return;
     const ranges = rowRanges(this.itemsInSight());
@@ -296,8 +321,8 @@ export class CalendarView extends EventTarget {
   #paint(time) {
     this.frame = 0;
     if (!this.size) return;
-    this.#watchFrames(time);
-    const ratio = this.moving && this.slow ? 1 : this.size.ratio;
+    this.pace.frame(time, this.moving);
+    const ratio = this.moving && this.pace.slow ? 1 : this.size.ratio;
     const { width, height } = this.size;
     if (this.canvas.width !== Math.round(width * ratio) || this.canvas.height !== Math.round(height * ratio)) {
       this.canvas.width = Math.round(width * ratio);
@@ -321,19 +346,6 @@ export class CalendarView extends EventTarget {
       names: painted.scrollTop === now.scrollTop && painted.layout === layout,
       axis: painted.from === now.from && painted.scale === scale,
     };
-  }
-
-  // Large canvases without a GPU come late: then they are drawn at scale 1 while they move, and sharp at rest.
-  #watchFrames(time) {
-    const { frames } = this;
-    if (this.moving && frames.last) {
-      frames.all += 1;
-      if (time - frames.last > LATE) frames.late += 1;
-    }
-    frames.last = this.moving ? time : 0;
-    if (frames.all < 20) return;
-    if (!this.slow) this.slow = this.size.ratio > 1 && frames.late > 4;
-    Object.assign(frames, { all: 0, late: 0 });
   }
 
   /** Draw a selection, a refusal and alternatives; null removes them. */
@@ -417,8 +429,9 @@ export class CalendarView extends EventTarget {
   }
 
   #clicked(event) {
-    const hit = event.target.closest("[role=gridcell], [role=rowheader]") && !event.clientX ? this.grid.hitOf(event.target)
-      : this.hit(event.clientX, event.clientY);
+    // Assistive technology clicks a cell; a pointer always hits the canvas.
+    const cell = event.target.closest("[role=gridcell], [role=rowheader]");
+    const hit = cell ? this.grid.hitOf(cell) : this.hit(event.clientX, event.clientY);
     this.grid.focusHit(hit);
     this.activate(hit);
   }

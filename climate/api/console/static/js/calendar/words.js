@@ -2,7 +2,7 @@
 
 import { plain } from "../dom.js";
 import { clock, day, duration, moment, offset, offsetName, range, serverNow, shortMoment } from "../time.js";
-import { KIND } from "./intervals.js";
+import { KIND } from "../chart/intervals.js";
 
 const TYPES = {
   "physical:host": ["Hosts", "host", "hosts"],
@@ -50,6 +50,10 @@ export function leaseWords(lease, interval, now = serverNow().getTime()) {
   return { words: STATUSES[status] || "running", look: start > now ? "later" : "running" };
 }
 
+const OTHERS = {
+  [KIND.TAKEN]: "Taken", [KIND.CLOSED]: "Not bookable", [KIND.HELD]: "Held", [KIND.PREPARING]: "Getting ready",
+};
+
 /** What occupies a cell: "free", "taken", "ablation-7, running, degraded". */
 export function cellWords({ kind, lease, tenths, start, end, share }) {
   if (kind === null) return "Free";
@@ -61,7 +65,7 @@ export function cellWords({ kind, lease, tenths, start, end, share }) {
   if (kind === KIND.OWN) return "Yours";
   if (kind === KIND.CLEANING) return `Cleaning, ${duration((end - start) / 1000)}`;
   if (kind === KIND.SHARED) return `${tenths * 10} % taken${share === undefined ? "" : " of the time"}`;
-  return { [KIND.TAKEN]: "Taken", [KIND.CLOSED]: "Not bookable", [KIND.HELD]: "Held", [KIND.PREPARING]: "Getting ready" }[kind];
+  return OTHERS[kind];
 }
 
 /** A span in the chosen zone: "Tue 14:00 to Tue 22:00, 8 h"; repeated hours carry their offset. */

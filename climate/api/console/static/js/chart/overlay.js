@@ -162,7 +162,8 @@ function paintRowGhost(scene, ghost, top, height) {
   paintDisc(scene, ghost.letter, x, top + height / 2, radius);
   if (width < 70) return;
   const font = scene.font(12.5);
-  text(context, "free here", x + radius + 5, top + height / 2 + 0.5, font, colours.accentText, left + width - x - radius - 10);
+  const room = left + width - x - radius - 10;
+  text(context, "free here", x + radius + 5, top + height / 2 + 0.5, font, colours.accentText, room);
 }
 
 function paintDisc(scene, letter, x, y, radius) {

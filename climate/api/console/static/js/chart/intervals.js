@@ -13,7 +13,8 @@ export function decodeIntervals(x, start, leases) {
   const list = [];
   for (let at = 0; at < x.length; at += 3) {
     const kind = x[at + 2];
-    const interval = { start: start + x[at] * 1000, end: start + (x[at] + x[at + 1]) * 1000, kind, lease: null, tenths: 0 };
+    const from = start + x[at] * 1000;
+    const interval = { start: from, end: from + x[at + 1] * 1000, kind, lease: null, tenths: 0 };
     if (kind === KIND.OWN) interval.lease = leases[x[at + 3]] || null;
     if (kind === KIND.SHARED) interval.tenths = x[at + 3];
     if (kind === KIND.OWN || kind === KIND.SHARED) at += 1;
@@ -31,7 +32,8 @@ export function joinWindows(windows) {
   const joined = [];
   for (const { start, list } of windows) {
     for (const interval of list) {
-      const before = interval.start === start ? joined.findIndex((item) => item.end === start && same(item, interval)) : -1;
+      const reaches = (item) => item.end === start && same(item, interval);
+      const before = interval.start === start ? joined.findIndex(reaches) : -1;
       if (before < 0) joined.push(interval);
       else joined[before] = { ...joined[before], end: interval.end };
     }

@@ -25,7 +25,8 @@ export function paintAxis(scene) {
   const lower = size.axis * 0.72;
   stroke(context, colours.line, () => {
     for (const { time, strong } of axis.lines) {
-      if (strong || axis.bottom.length < 60) vertical(context, x(time), strong ? 8 : size.axis - 16 * size.font, size.axis);
+      const top = strong ? 8 : size.axis - 16 * size.font;
+      if (strong || axis.bottom.length < 60) vertical(context, x(time), top, size.axis);
     }
   });
   labels(scene, axis.top, upper, scene.size.phone ? 14 : 14.5, colours.text);
@@ -81,7 +82,7 @@ export function paintNow(scene) {
   const font = scene.font(12, 600);
   const width = widthOf(context, label, font) + 12 * size.font;
   const height = 18 * size.font;
-  const left = Math.min(size.width - width, Math.max(size.left - width / 2, at - width / 2));
+  const left = Math.min(size.width - width, Math.max(size.left + 1, at - width / 2));
   context.fillStyle = colours.text;
   context.beginPath();
   context.roundRect(left, size.axis - height, width, height, 4);

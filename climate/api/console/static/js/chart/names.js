@@ -3,8 +3,8 @@
 import { plain } from "../dom.js";
 import { fields, offset, zone, zoneName } from "../time.js";
 import { horizontal, stroke, text, vertical, widthOf } from "./pen.js";
-import { HOUR } from "./scale.js";
-import { stateWords } from "./words.js";
+import { HOUR } from "../calendar/scale.js";
+import { stateWords } from "../calendar/words.js";
 
 /** Paint the names of groups and rows. */
 export function paintNames(scene) {
@@ -15,7 +15,9 @@ export function paintNames(scene) {
     else if (size.row >= 12) paintName(scene, data.row(item.index), y);
   }
   stroke(context, colours.line, () => {
-    if (size.row >= 8) for (const { y, height } of items) horizontal(context, size.top + y + height - scrollTop, 0, size.left);
+    for (const { y, height } of size.row >= 8 ? items : []) {
+      horizontal(context, size.top + y + height - scrollTop, 0, size.left);
+    }
     vertical(context, size.left - 1, size.top, size.height);
   });
 }
@@ -67,7 +69,8 @@ function paintName(scene, row, y) {
   const words = size.phone ? "" : stateWords(row.state);
   const wordsWidth = words ? widthOf(context, words, scene.font(12)) : 0;
   const right = size.left - 12 * size.font;
-  text(context, plain(row.name), left, middle + 0.5, scene.font(13.5), colours.text, right - left - (wordsWidth ? wordsWidth + 8 : 0));
+  const room = right - left - (wordsWidth ? wordsWidth + 8 : 0);
+  text(context, plain(row.name), left, middle + 0.5, scene.font(13.5), colours.text, room);
   if (words) text(context, words, right - wordsWidth, middle + 0.5, scene.font(12), colours.text2);
 }
 
@@ -75,7 +78,8 @@ function paintName(scene, row, y) {
 function glyph(context, state, x, y, radius, colours) {
   if (state === "preparing") return half(context, x, y, radius, colours.accent);
   if (state === "off") return power(context, x, y, radius, colours.text2);
-  if (state === "set_aside" || state === "failing") return triangle(context, x, y, radius, colours.closedHatch, state === "failing");
+  if (state === "set_aside") return triangle(context, x, y, radius, colours.closedHatch, false);
+  if (state === "failing") return triangle(context, x, y, radius, colours.closedHatch, true);
   context.fillStyle = colours.accent;
   context.beginPath();
   context.arc(x, y, radius * 0.8, 0, 2 * Math.PI);
@@ -98,7 +102,7 @@ function power(context, x, y, radius, colour) {
   }, 1.6);
 }
 
-function triangle(context, x, y, radius, colour, filled) {
+function triangle(context, x, y, radius, colour, withMark) {
   const draw = () => {
     context.moveTo(x, y - radius);
     context.lineTo(x + radius * 1.1, y + radius * 0.9);
@@ -106,7 +110,11 @@ function triangle(context, x, y, radius, colour, filled) {
     context.closePath();
   };
   stroke(context, colour, draw, 1.6);
-  if (filled) stroke(context, colour, () => { context.moveTo(x, y - radius * 0.35); context.lineTo(x, y + radius * 0.55); }, 1.6);
+  const mark = () => {
+    context.moveTo(x, y - radius * 0.35);
+    context.lineTo(x, y + radius * 0.55);
+  };
+  if (withMark) stroke(context, colour, mark, 1.6);
 }
 
 /** Paint the corner and the heading of the band. */
@@ -123,8 +131,10 @@ export function paintHeadings(scene) {
   const lines = bandHeading(scene);
   const step = (size.phone ? 19 : 20) * size.font;
   const first = size.axis + size.band * (size.phone ? 0.3 : 0.26);
-  lines.forEach((line, index) => text(context, line, left, first + index * step, index ? scene.font(12.5) : scene.font(13.5, 600),
-    index ? colours.text2 : colours.text, room));
+  lines.forEach((line, index) => {
+    const font = index ? scene.font(12.5) : scene.font(13.5, 600);
+    text(context, line, left, first + index * step, font, index ? colours.text2 : colours.text, room);
+  });
   stroke(context, colours.line2, () => {
     horizontal(context, size.axis, 0, size.left);
     horizontal(context, size.top, 0, size.left);
@@ -155,13 +165,14 @@ function dateLabel(time) {
 function daysStart(size, now) {
   const { hour, minute } = fields(new Date(86_400_000 * 2 - offset(new Date(now))), "UTC");
   const time = `${String(hour).padStart(2, "0")}:${String(minute).padStart(2, "0")} UTC`;
-  return size.phone ? `0:00 = ${time}` : `Days start at ${time}`;
+  return size.phone ? time : `Days start at ${time}`;
 }
 
-function bandHeading({ size, state, data, words }) {
+function bandHeading({ size, state, data, words, view }) {
   const need = `- - - you need ${state.amount}`;
-  if (size.phone) return [`Any ${words.one}`, "drag here", `- - need ${state.amount}`];
+  if (size.phone) return [`Any ${words.one}`, view.needs ? "use the form" : "drag here", `- - need ${state.amount}`];
   const count = data.total;
-  const match = count === null || state.q ? "drag here to reserve" : `${count} match, drag here to reserve`;
+  const how = view.needs ? "reserve with the form" : "drag here to reserve";
+  const match = count === null || state.q ? how : `${count} match, ${how}`;
   return [`Any matching ${words.one}`, match, need];
 }

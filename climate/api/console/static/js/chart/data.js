@@ -10,8 +10,8 @@ const PARALLEL = 4; // requests at a time: a browser has six connections to a si
 const KEPT = 400; // blocks in memory
 
 /**
- * Blocks of the calendar. Events: "data" (something arrived or failed; detail `{rows: boolean}`), "shape" (the number of
- * rows or their groups changed).
+ * Blocks of the calendar. Events: "data" (something arrived or failed; detail `{rows: boolean}`), "shape" (the number
+ * of rows or their groups changed).
  */
 export class CalendarData extends EventTarget {
   constructor() {
@@ -55,7 +55,7 @@ export class CalendarData extends EventTarget {
    */
   want(ranges, starts) {
     const keys = [];
-    for (const start of starts) keys.push({ key: `band ${start}`, start, band: true });
+    if (this.settings.band) for (const start of starts) keys.push({ key: `band ${start}`, start, band: true });
     for (const number of this.#blockNumbers(ranges)) {
       for (const start of starts) keys.push({ key: `${number} ${start}`, start, number });
     }
@@ -132,7 +132,7 @@ export class CalendarData extends EventTarget {
   #accept(item, body) {
     this.joined.clear();
     if (item.band) {
-      const steps = body.steps.map(({ start, end, free }) => ({ start: Date.parse(start), end: Date.parse(end), free }));
+      const steps = body.steps.map((step) => ({ ...step, start: Date.parse(step.start), end: Date.parse(step.end) }));
       this.blocks.set(item.key, { ...item, state: "ready", steps });
       this.bandSteps = null;
       return;
@@ -141,7 +141,7 @@ export class CalendarData extends EventTarget {
     const first = item.number * this.rowsPerBlock;
     const rows = body.rows.map((row) => this.#row(row, body));
     this.blocks.set(item.key, { ...item, state: "ready", rows, first, version: body.version });
-    body.rows.forEach(({ id, name, state, group }, index) => this.#name(first + index, { id, name, state, group: group ?? null }));
+    body.rows.forEach((row, index) => this.#name(first + index, row));
     this.#shape(body);
     this.#evict();
   }
@@ -151,9 +151,9 @@ export class CalendarData extends EventTarget {
     return b === undefined ? decodeIntervals(x || [], from, leases || []) : decodeBuckets(b, own, from, resolution);
   }
 
-  #name(index, row) {
-    this.names.set(index, { ...row, index });
-    this.indexes.set(row.id, index);
+  #name(index, { id, name, state, group = null }) {
+    this.names.set(index, { id, name, state, group, index });
+    this.indexes.set(id, index);
   }
 
   #shape({ total, groups }) {
@@ -205,7 +205,7 @@ export class CalendarData extends EventTarget {
     return this.indexes.get(String(id)) ?? null;
   }
 
-  /** The state of a row's data in a window: "ready", "loading", "late" (for more than a second), "failed" or "absent". */
+  /** The state of a row's data in a window: "ready", "loading", "late" (after a second), "failed" or "absent". */
   stateOf(index, start) {
     const block = this.blocks.get(`${Math.floor(index / this.rowsPerBlock)} ${start}`);
     if (!block) return "absent";
@@ -241,9 +241,10 @@ export class CalendarData extends EventTarget {
     const { blocks, settings, rows } = this.before;
     const end = start + this.settings.chunk;
     const number = Math.floor(index / rows);
-    const windows = [...blocks.values()].filter((block) => block.number === number && (block.rows ?? block.old?.rows)
-      && block.start < end && block.start + settings.chunk > start).sort((a, b) => a.start - b.start);
-    const lists = windows.map((block) => ({ start: block.start, list: (block.rows ?? block.old.rows)[index - number * rows] ?? [] }));
+    const known = [...blocks.values()].filter((block) => block.number === number && (block.rows ?? block.old?.rows));
+    const lists = known.filter((block) => block.start < end && block.start + settings.chunk > start)
+      .sort((a, b) => a.start - b.start)
+      .map((block) => ({ start: block.start, list: (block.rows ?? block.old.rows)[index - number * rows] ?? [] }));
     return cut(lists.length ? joinWindows(lists) : [], start, end);
   }
 
@@ -266,8 +267,9 @@ export class CalendarData extends EventTarget {
     return cut(lists.flat(), start, start + this.settings.chunk);
   }
 
-  /** The state of the band in a window, as `stateOf`. */
+  /** The state of the band in a window, as `stateOf`; "none": this type has no band. */
   bandState(start) {
+    if (!this.settings.band) return "none";
     const block = this.blocks.get(`band ${start}`);
     if (!block) return "absent";
     if (block.state === "ready" || block.old) return "ready";

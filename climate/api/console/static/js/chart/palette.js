@@ -1,7 +1,8 @@
 // The colours of the canvas: the tokens of the style sheet, so that themes and forced colours apply.
 
-const NAMES = ["bg", "surface", "sunken", "line", "line-2", "text", "text-2", "accent", "accent-ink", "accent-soft", "accent-text",
-  "taken", "taken-line", "closed", "closed-hatch", "cleaning", "bad", "bad-soft", "focus", "band", "band-line"];
+const NAMES = ["bg", "surface", "sunken", "line", "line-2", "text", "text-2", "accent", "accent-ink", "accent-soft",
+  "accent-text", "taken", "taken-line", "closed", "closed-hatch", "cleaning", "bad", "bad-soft", "focus", "band",
+  "band-line"];
 
 /**
  * Read the colours and fonts that apply to `element`.
@@ -25,12 +26,12 @@ export function palette(element) {
  * A pattern of diagonal lines.
  * @param {CanvasRenderingContext2D} context
  * @param {object} colours
- * @param {{colour: string, fill?: string, gap: number, width: number, back?: boolean}} look `back`: lines fall to the right
+ * @param {{colour: string, fill?: string, gap: number, width: number, back?: boolean}} look `back`: falling lines
  */
-export function hatch(context, colours, { colour, fill, gap, width, back = false }) {
+export function hatch(context, colours, look) {
   const ratio = context.getTransform().a;
-  const key = `${colour} ${fill} ${gap} ${width} ${back} ${ratio}`;
-  if (!colours.patterns.has(key)) colours.patterns.set(key, makeHatch(context, { colour, fill, gap, width, back }, ratio));
+  const key = `${look.colour} ${look.fill} ${look.gap} ${look.width} ${look.back} ${ratio}`;
+  if (!colours.patterns.has(key)) colours.patterns.set(key, makeHatch(context, look, ratio));
   return colours.patterns.get(key);
 }
 

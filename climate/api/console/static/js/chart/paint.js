@@ -1,4 +1,4 @@
-// Paints the calendar on its canvas: background, rows, band, axis, names. Bars and overlays are in modules of their own.
+// Paints the calendar on its canvas: which parts, and the rows.
 
 import { offset, serverNow } from "../time.js";
 import { paintAxis, paintGround, paintNow, paintNowLine } from "./axis.js";
@@ -7,12 +7,12 @@ import { paintBars, paintStrips } from "./bars.js";
 import { paintHeadings, paintNames } from "./names.js";
 import { paintRowOverlay } from "./overlay.js";
 import { clipped, horizontal, stroke, text } from "./pen.js";
-import { ticks } from "./scale.js";
-import { typeWords } from "./words.js";
+import { ticks } from "../calendar/scale.js";
+import { typeWords } from "../calendar/words.js";
 
 /**
  * Paint a frame.
- * @param {{names: boolean, axis: boolean}} unchanged the left column, and axis with band: what the canvas shows still holds
+ * @param {{names: boolean, axis: boolean}} unchanged parts whose picture still holds: the left column; axis and band
  */
 export function paint(context, view, unchanged) {
   const scene = sceneOf(context, view);
@@ -50,10 +50,12 @@ function cachedTicks(view, now) {
   const { from, to, scale, size } = view;
   const old = view.ticks;
   const today = Math.floor((now + offset(new Date(now))) / 86_400_000);
-  if (old && old.scale === scale && old.from <= from && old.to >= to && old.today === today && old.font === size.font) return old;
+  const covers = old && old.scale === scale && old.from <= from && old.to >= to;
+  if (covers && old.today === today && old.font === size.font) return old;
   const span = old && old.scale !== scale ? 0 : to - from; // While zooming, each frame has ticks of its own.
   view.ticks = {
-    ...ticks(from - span, to + span, scale, 42 * size.font, new Date(now)), scale, from: from - span, to: to + span, today, font: size.font,
+    ...ticks(from - span, to + span, scale, 42 * size.font, new Date(now)),
+    scale, from: from - span, to: to + span, today, font: size.font,
   };
   return view.ticks;
 }
@@ -63,7 +65,8 @@ function cachedTicks(view, now) {
 function paintBody(scene) {
   const { context, size, colours, items, scrollTop } = scene;
   paintGround(scene, size.top, size.height);
-  const end = items.length ? size.top + items[items.length - 1].y + items[items.length - 1].height - scrollTop : size.top;
+  const last = items[items.length - 1];
+  const end = last ? size.top + last.y + last.height - scrollTop : size.top;
   if (size.row >= 8) {
     stroke(context, colours.line, () => {
       for (const { y, height } of items) horizontal(context, size.top + y + height - scrollTop, size.left, size.width);
@@ -102,10 +105,11 @@ function paintLoading(scene, item, y) {
     const right = Math.min(size.width, x(start + data.settings.chunk));
     context.fillStyle = state === "failed" ? colours.closed : colours.sunken;
     context.fillRect(left, y + size.row * 0.25, right - left, size.row * 0.5);
-    if (state === "failed" && item.index % 5 === 0) {
-      text(context, "Not loaded. Select to try again.", left + 8, y + size.row / 2, scene.font(12, 600), colours.closedHatch, right - left - 12);
-    }
-    if (state === "late" && item.index % 5 === 0) text(context, "Still loading", left + 8, y + size.row / 2, scene.font(12), colours.text2, right - left - 12);
+    const words = { failed: "Not loaded. Select to try again.", late: "Still loading" }[state];
+    if (!words || item.index % 5) continue; // Once in five rows is enough.
+    const font = scene.font(12, state === "failed" ? 600 : 400);
+    const colour = state === "failed" ? colours.closedHatch : colours.text2;
+    text(context, words, left + 8, y + size.row / 2, font, colour, right - left - 12);
   }
 }
 

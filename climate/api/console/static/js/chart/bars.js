@@ -4,7 +4,7 @@ import { plain } from "../dom.js";
 import { KIND } from "./intervals.js";
 import { fit, widthOf } from "./pen.js";
 import { hatch } from "./palette.js";
-import { leaseWords } from "./words.js";
+import { leaseWords } from "../calendar/words.js";
 
 const WITH_TEXT = [KIND.OWN, KIND.CLOSED, KIND.HELD];
 
@@ -13,7 +13,7 @@ export function paintBars(scene, rows, { texts }) {
   const { size, scrollTop, data, windows } = scene;
   for (const { index, y } of rows) {
     const top = size.top + y - scrollTop;
-    const list = data.intervals(index, windows).filter((interval) => interval.end > scene.from && interval.start < scene.to);
+    const list = data.intervals(index, windows).filter(({ start, end }) => end > scene.from && start < scene.to);
     for (const interval of texts ? list : merged(list, scene.scale)) {
       if (WITH_TEXT.includes(interval.kind) === texts) bar(scene, interval, top);
     }
@@ -27,10 +27,10 @@ function merged(list, scale) {
   const result = [];
   for (const interval of list) {
     const last = result[result.length - 1];
-    const join = last && interval.share === undefined && last.kind === interval.kind && interval.kind === KIND.TAKEN && interval.start - last.end < near
-      && (interval.end - interval.start < narrow || last.end - last.start < narrow);
-    if (join) result[result.length - 1] = { ...last, end: Math.max(last.end, interval.end) };
-    else result.push(interval);
+    const alike = last && last.kind === interval.kind && interval.kind === KIND.TAKEN && interval.share === undefined;
+    const small = alike && Math.min(interval.end - interval.start, last.end - last.start) < narrow;
+    if (!small || interval.start - last.end >= near) result.push(interval);
+    else result[result.length - 1] = { ...last, end: Math.max(last.end, interval.end) };
   }
   return result;
 }
@@ -60,7 +60,8 @@ function taken({ context, colours }, { left, top, width, height }) {
   context.fillStyle = colours.taken;
   context.strokeStyle = colours.takenLine;
   context.lineWidth = 1;
-  rounded(context, left + 0.5, Math.round(top + inset) - 0.5, Math.max(0.5, width - 1), Math.round(height - 2 * inset), 3);
+  const y = Math.round(top + inset) - 0.5;
+  rounded(context, left + 0.5, y, Math.max(0.5, width - 1), Math.round(height - 2 * inset), 3);
   context.fill();
   context.stroke();
 }
@@ -143,8 +144,9 @@ function ownBar(scene, box, interval) {
   context.stroke();
   const ink = filled ? colours.accentInk : look === "over" ? colours.text2 : colours.accentText;
   const room = lease.degraded ? degradedMark(scene, box, ink) : 0;
-  label(scene, { ...box, left: Math.max(left, scene.size.left) + room, width: left + width - Math.max(left, scene.size.left) - room },
-    [[plain(lease.name), 600, ink], [`  ${words}`, 400, ink]]);
+  const from = Math.max(left, scene.size.left) + room;
+  const rest = { ...box, left: from, width: left + width - from };
+  label(scene, rest, [[plain(lease.name), 600, ink], [`  ${words}`, 400, ink]]);
 }
 
 /** A triangle with an exclamation mark; returns the px that it takes. */
@@ -205,12 +207,13 @@ function label(scene, { left, top, width, height }, parts, px = 12.5) {
 /** Rows too low for bars: one image of a px per bucket, scaled to its place. */
 export function paintStrips(scene) {
   const { context, size, items, scrollTop, data, windows, colours, x, scale } = scene;
+  const fills = { [KIND.OWN]: colours.accent, [KIND.TAKEN]: colours.takenLine };
   for (const { kind, index, y } of items) {
     if (kind !== "row") continue;
     const top = size.top + y - scrollTop;
     for (const interval of data.intervals(index, windows)) {
       if (interval.end <= scene.from || interval.start >= scene.to) continue;
-      context.fillStyle = interval.kind === KIND.OWN ? colours.accent : interval.kind === KIND.TAKEN ? colours.takenLine : colours.taken;
+      context.fillStyle = fills[interval.kind] ?? colours.taken;
       context.fillRect(x(interval.start), top, (interval.end - interval.start) * scale, size.row);
     }
   }

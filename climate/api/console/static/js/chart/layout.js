@@ -3,8 +3,8 @@
 /**
  * @param {{total: number, groups: {name: string, first: number, rows: number}[]|null, folded: Set<string>,
  *   rowHeight: number, groupHeight: number}} options
- * @returns {{height: number, items: number, rowHeight: number, groupHeight: number, parts: object[]}} parts in
- *   order: `{group, y, top, first, rows, item}`; `y` of the header, `top` of the first row, `item` counts headers and rows
+ * @returns {{height: number, items: number, rowHeight: number, groupHeight: number, parts: object[]}} parts in order:
+ *   `{group, y, top, first, rows, item}`; `y` of the header, `top` of the first row, `item` counts headers and rows
  */
 export function layOut({ total, groups, folded, rowHeight, groupHeight }) {
   const parts = [];

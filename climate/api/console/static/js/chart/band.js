@@ -7,17 +7,15 @@ import { horizontal, stroke, text } from "./pen.js";
 
 /** Paint the free capacity over time. */
 export function paintBand(scene) {
-  const { context, size, colours, view, x, windows, data } = scene;
+  const { context, size, colours, view, windows } = scene;
   const top = size.axis;
   const bottom = size.top;
   paintGround(scene, top, bottom);
-  for (const start of windows) {
-    const state = data.bandState(start);
-    if (state === "ready") continue;
-    const left = Math.max(size.left, x(start));
-    context.fillStyle = state === "failed" ? colours.closed : colours.sunken;
-    context.fillRect(left, bottom - size.band * 0.4, x(start + data.settings.chunk) - left, size.band * 0.3);
-    if (state === "failed") text(context, "Free capacity is not loaded. Select to try again.", left + 8, bottom - size.band / 4, scene.font(12, 600), colours.closedHatch);
+  for (const start of windows) paintAbsent(scene, start);
+  if (view.needs) {
+    const words = `Free capacity depends on what you reserve: ${view.needs.join(", ")}`;
+    const left = size.left + 11 * size.font;
+    text(context, words, left, (top + bottom) / 2, scene.font(12.5), colours.text2, size.body - 22);
   }
   const plot = bandPlot(view);
   const steps = view.bandSteps().filter(({ start, end }) => end > scene.from && start < scene.to);
@@ -25,6 +23,18 @@ export function paintBand(scene) {
   paintNowLine(scene, top, bottom);
   paintBandOverlay(scene, plot);
   stroke(context, colours.line2, () => horizontal(context, bottom, size.left, size.width));
+}
+
+function paintAbsent(scene, start) {
+  const { context, size, colours, data, x } = scene;
+  const state = data.bandState(start);
+  if (state === "ready" || state === "none") return;
+  const left = Math.max(size.left, x(start));
+  context.fillStyle = state === "failed" ? colours.closed : colours.sunken;
+  context.fillRect(left, size.top - size.band * 0.4, x(start + data.settings.chunk) - left, size.band * 0.3);
+  if (state !== "failed") return;
+  const words = "Free capacity is not loaded. Select to try again.";
+  text(context, words, left + 8, size.top - size.band / 4, scene.font(12, 600), colours.closedHatch);
 }
 
 /** The vertical scale of the band: `{base, y(units)}`. */
@@ -51,6 +61,7 @@ function paintSteps(scene, steps, { base, y }) {
   for (const { start, end, free } of steps) {
     if (free < state.amount) context.fillRect(x(start), y(state.amount), x(end) - x(start), y(free) - y(state.amount));
   }
+  if (scene.view.needs) return;
   stroke(context, colours.bandLine, () => { for (const run of runs(steps)) stepLine(context, run, x, y); }, 2);
   context.setLineDash([5, 4]);
   stroke(context, colours.text, () => horizontal(context, y(state.amount), scene.size.left, scene.size.width));
