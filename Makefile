@@ -41,7 +41,7 @@ PACKAGES := --constraint constraints.txt --editable
 .PHONY: help install install-dev run test test-db test-system test-openstack test-faults \
 	test-faults-short test-clusters test-browser test-nightly test-nightly-local test-nightly-faults \
 	test-nightly-clusters test-nightly-openstack clusters-up clusters-down \
-	coverage lint format type check config openstack-up openstack-down openstack-wipe bench \
+	coverage lint format type check config openstack-up openstack-down openstack-wipe bench screenshots \
 	constraints clean
 
 help: ## Show this list
@@ -77,7 +77,10 @@ test-clusters: $(INSTALLED_TEST) ## Run the tests of databases that span machine
 test-browser: $(INSTALLED_BROWSER) ## Run the tests of the web console in Chromium (4 minutes)
 	$(BIN)/pytest $(PARALLEL) -m 'browser and not openstack and not nightly' tests/browser $(ARGS)
 
-test-openstack: $(INSTALLED_TEST) ## Run the tests on that OpenStack, or on the one that OS_* variables name
+screenshots: $(INSTALLED_BROWSER) ## Take the screenshots of README and docs anew
+	$(BIN)/python -m tests.browser.screenshots
+
+test-openstack: $(INSTALLED_BROWSER) ## Run the tests on that OpenStack, or on the one that OS_* variables name
 	$(call on_openstack,openstack and not nightly)
 
 test-nightly: $(INSTALLED_TEST) ## Run all that takes minutes: races, programs, faults, OpenStack (hours)
@@ -98,7 +101,7 @@ test-nightly-clusters: $(INSTALLED_TEST)
 	CLIMATE_TEST_CLUSTER_ROUNDS=30 CLIMATE_TEST_PROMOTIONS=10 \
 		$(BIN)/pytest -m clusters tests/clusters $(ARGS)
 
-test-nightly-openstack: $(INSTALLED_TEST)
+test-nightly-openstack: $(INSTALLED_BROWSER)
 	$(call on_openstack,openstack and nightly)
 
 clusters-up: $(INSTALLED_TEST) ## Start three Galera nodes and two PostgreSQL servers on loopback

@@ -67,7 +67,7 @@ def check(request: Request, answer: Answer) -> None:
         return
     body = json.loads(answer.body)
     assert isinstance(body, dict), answer
-    if request.path.startswith("/v2"):
+    if request.path.startswith(("/v2", "/console")):
         assert answer.headers["Content-Type"] == "application/problem+json", answer
         assert body["status"] == answer.status, answer
         assert body["code"], answer

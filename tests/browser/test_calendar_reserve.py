@@ -153,10 +153,6 @@ def test_moves_and_shortens_a_lease_by_keys(calendar: Calendar) -> None:
     browser = calendar.browser
     calendar.book("nightly", 24, 30, who="alice:lab")
     host = calendar.holder("nightly")
-    # Clicking the name gives the row the focus and opens nothing.
-    browser.drag([(calendar.x(23.5), calendar.row(host))] * 2)
-    calendar.focus()
-    browser.keys("Esc")
     calendar.focus()
     browser.js(
         "const view = document.querySelector('.calendar').view;"

@@ -1,7 +1,7 @@
 // Sizes of the calendar's parts, and what lies where. Client coordinates are those of pointer events.
 
-import { intervalAt } from "./intervals.js";
-import { itemAt, itemOfRow } from "./layout.js";
+import { intervalAt } from "../chart/intervals.js";
+import { itemAt, itemOfRow } from "../chart/layout.js";
 
 const EDGE = 6; // px around the ends of a bar that take hold of the end
 

@@ -2,8 +2,8 @@
 
 import { h } from "../dom.js";
 import { serverNow } from "../time.js";
-import { cellsOf, cut } from "./intervals.js";
-import { itemAt, itemNumber, itemOfRow } from "./layout.js";
+import { cellsOf, cut } from "../chart/intervals.js";
+import { itemAt, itemNumber, itemOfRow } from "../chart/layout.js";
 import { level } from "./scale.js";
 import { cellWords, momentWords, rowWords, spanWords, typeWords } from "./words.js";
 

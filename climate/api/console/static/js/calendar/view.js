@@ -2,15 +2,15 @@
 
 import { debounce, h } from "../dom.js";
 import { midnight, offset, serverNow } from "../time.js";
-import { CalendarData } from "./data.js";
-import { anchorOf, hitAt, measure } from "./geometry.js";
+import { CalendarData } from "../chart/data.js";
 import { GridCells } from "./grid.js";
-import { gapAt, leastFreeIn } from "./intervals.js";
+import { anchorOf, hitAt, measure } from "./geometry.js";
+import { gapAt, leastFreeIn } from "../chart/intervals.js";
 import { Keys } from "./keys.js";
-import { itemOfRow, itemsBetween, layOut, rowRanges } from "./layout.js";
-import { Pace } from "./pace.js";
-import { paint } from "./paint.js";
-import { palette } from "./palette.js";
+import { itemOfRow, itemsBetween, layOut, rowRanges } from "../chart/layout.js";
+import { paint } from "../chart/paint.js";
+import { Pace } from "../chart/pace.js";
+import { palette } from "../chart/palette.js";
 import { chunkStarts, level, nearestZoom, nominalScale, snapTo } from "./scale.js";
 
 const SCREENS = 8; // screens of time on either side that the element can scroll natively

@@ -2,7 +2,7 @@
 
 import { plain } from "../dom.js";
 import { clock, day, duration, moment, offset, offsetName, range, serverNow, shortMoment } from "../time.js";
-import { KIND } from "./intervals.js";
+import { KIND } from "../chart/intervals.js";
 
 const TYPES = {
   "physical:host": ["Hosts", "host", "hosts"],

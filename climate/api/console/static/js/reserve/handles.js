@@ -2,6 +2,8 @@
 
 import { h } from "../dom.js";
 
+const SIZE = 44; // px, as in reserve.css
+
 /** The handles. `on`: drag(part, time), end() */
 export class Handles {
   #view;
@@ -21,8 +23,10 @@ export class Handles {
     this.end.hidden = !box;
     if (!box) return;
     const middle = (box.top + box.bottom) / 2 - layer.top;
-    move(this.start, box.left - layer.left, middle);
-    move(this.end, box.right - layer.left, middle);
+    // Beyond the edge of the screen, a handle would let the page scroll sideways.
+    const last = innerWidth - SIZE / 2;
+    move(this.start, Math.max(SIZE / 2, box.left) - layer.left, middle);
+    move(this.end, Math.min(last, box.right) - layer.left, middle);
   }
 
   #handle(part) {

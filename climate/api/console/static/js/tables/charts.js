@@ -324,12 +324,17 @@ class HeatMap {
   }
 }
 
-/** The first and the last moment: whole hours, or whole days of the chosen zone, today included. */
+// Whole hours, or days of 24 hours that end at a midnight of the chosen zone, today included. Beyond a change
+// of the clocks, days begin an hour off midnight.
 function spanOf(period, back, ahead) {
   const now = serverNow();
-  if (period !== "hour") return [midnight(now, -back), midnight(now, ahead || 1)];
+  if (period !== "hour") return wholeDays(midnight(now, ahead || 1), back + (ahead || 1));
   const hour = Math.floor(now / 3600_000) * 3600_000;
   return [new Date(hour - back * 86400_000), new Date(hour + ahead * 86400_000)];
+}
+
+function wholeDays(end, days) {
+  return [new Date(end.getTime() - days * 86400_000), end];
 }
 
 function draw({ start, period, series }, by) {

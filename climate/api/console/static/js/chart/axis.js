@@ -82,7 +82,7 @@ export function paintNow(scene) {
   const font = scene.font(12, 600);
   const width = widthOf(context, label, font) + 12 * size.font;
   const height = 18 * size.font;
-  const left = Math.min(size.width - width, Math.max(size.left - width / 2, at - width / 2));
+  const left = Math.min(size.width - width, Math.max(size.left + 1, at - width / 2));
   context.fillStyle = colours.text;
   context.beginPath();
   context.roundRect(left, size.axis - height, width, height, 4);

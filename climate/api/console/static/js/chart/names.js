@@ -3,8 +3,8 @@
 import { plain } from "../dom.js";
 import { fields, offset, zone, zoneName } from "../time.js";
 import { horizontal, stroke, text, vertical, widthOf } from "./pen.js";
-import { HOUR } from "./scale.js";
-import { stateWords } from "./words.js";
+import { HOUR } from "../calendar/scale.js";
+import { stateWords } from "../calendar/words.js";
 
 /** Paint the names of groups and rows. */
 export function paintNames(scene) {
@@ -165,7 +165,7 @@ function dateLabel(time) {
 function daysStart(size, now) {
   const { hour, minute } = fields(new Date(86_400_000 * 2 - offset(new Date(now))), "UTC");
   const time = `${String(hour).padStart(2, "0")}:${String(minute).padStart(2, "0")} UTC`;
-  return size.phone ? `0:00 = ${time}` : `Days start at ${time}`;
+  return size.phone ? time : `Days start at ${time}`;
 }
 
 function bandHeading({ size, state, data, words, view }) {

@@ -7,8 +7,8 @@ import { paintBars, paintStrips } from "./bars.js";
 import { paintHeadings, paintNames } from "./names.js";
 import { paintRowOverlay } from "./overlay.js";
 import { clipped, horizontal, stroke, text } from "./pen.js";
-import { ticks } from "./scale.js";
-import { typeWords } from "./words.js";
+import { ticks } from "../calendar/scale.js";
+import { typeWords } from "../calendar/words.js";
 
 /**
  * Paint a frame.

@@ -3,8 +3,7 @@
 import { plain } from "../dom.js";
 import { KIND } from "./intervals.js";
 import { hatch } from "./palette.js";
-import { fit, widthOf } from "./pen.js";
-import { leaseWords } from "./words.js";
+import { leaseWords } from "../calendar/words.js";
 
 const WITH_TEXT = [KIND.OWN, KIND.CLOSED, KIND.HELD];
 
