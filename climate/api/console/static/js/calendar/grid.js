@@ -1,11 +1,10 @@
-// The grid that assistive technology reads and the keyboard moves in: transparent cells at the places of the canvas.
+// The calendar for assistive technology and keys: cells as an ARIA grid, browsing, and what is where.
 
+import { cellsOf, cut, intervalAt } from "../chart/data.js";
+import { itemAt, itemNumber, itemOfRow } from "../chart/drawing.js";
 import { h } from "../dom.js";
 import { serverNow } from "../time.js";
-import { cellsOf, cut } from "../chart/intervals.js";
-import { itemAt, itemNumber, itemOfRow } from "../chart/layout.js";
-import { level } from "./scale.js";
-import { cellWords, momentWords, rowWords, spanWords, typeWords } from "./words.js";
+import { cellWords, level, momentWords, nextZoom, rowWords, spanWords, typeWords } from "./scale.js";
 
 /**
  * Cells of the rows in sight. The scrolled element keeps the focus and points at the active cell
@@ -266,4 +265,179 @@ function place(element, left, top, width, height) {
   element.style.top = `${top}px`;
   element.style.width = `${width}px`;
   element.style.height = `${height}px`;
+}
+
+// The keys of browsing.
+
+/** The commands that the page answers, by key. */
+const COMMANDS = { t: "today", g: "goto", f: "filter", n: "new", "?": "help" };
+
+/** Listens to the keys of a view. */
+export class Keys {
+  /** @param {import("./view.js").CalendarView} view */
+  constructor(view) {
+    this.view = view;
+    view.element.addEventListener("keydown", (event) => this.#pressed(event));
+    view.element.addEventListener("focus", () => this.#focused());
+  }
+
+  #focused() {
+    if (!this.view.layout) return;
+    this.view.grid.current();
+    this.view.grid.rebuild();
+  }
+
+  #pressed(event) {
+    const { view } = this;
+    if (event.target !== view.element || event.isComposing || !view.layout) return;
+    const detail = { event, focus: view.focus };
+    const free = view.dispatchEvent(new CustomEvent("gridkey", { detail, cancelable: true }));
+    if (!free || event.defaultPrevented) return event.preventDefault();
+    const act = ACTIONS[event.key];
+    if (event.altKey || event.metaKey || (event.ctrlKey && !["Home", "End"].includes(event.key))) return;
+    if (act) {
+      event.preventDefault();
+      act(view, event);
+    } else if (COMMANDS[event.key.toLowerCase()]) {
+      event.preventDefault();
+      view.dispatchEvent(new CustomEvent("command", { detail: COMMANDS[event.key.toLowerCase()] }));
+    }
+  }
+}
+
+const ACTIONS = {
+  ArrowLeft: (view) => sideways(view, -1),
+  ArrowRight: (view) => sideways(view, 1),
+  ArrowUp: (view) => vertically(view, -1),
+  ArrowDown: (view) => vertically(view, 1),
+  PageUp: (view) => vertically(view, -screen(view)),
+  PageDown: (view) => vertically(view, screen(view)),
+  Home: (view, { ctrlKey }) => (ctrlKey ? toRow(view, 0) : toTime(view, view.from)),
+  End: (view, { ctrlKey }) => (ctrlKey ? toRow(view, view.layout.items - 1) : toTime(view, view.to - 1)),
+  Enter: activate,
+  " ": activate,
+  Escape: (view) => view.dispatchEvent(new CustomEvent("command", { detail: "leave" })),
+  "+": (view) => zoom(view, -1),
+  "=": (view) => zoom(view, -1),
+  "-": (view) => zoom(view, 1),
+};
+
+function screen({ size }) {
+  return Math.max(1, Math.floor((size.height - size.top) / size.row) - 1);
+}
+
+function sideways(view, step) {
+  const place = view.grid.current();
+  if (place.area === "group") {
+    const { group } = view.focus;
+    if (view.state.folded.has(group.name) === step > 0) view.toggleGroup(group);
+    return;
+  }
+  const cell = view.grid.cell();
+  if (!cell) return view.goTo(view.from + (step * (view.to - view.from)) / 2);
+  const time = step > 0 ? cell.end : cell.start - 1;
+  const cells = view.grid.cells();
+  const next = cells.find(({ start, end }) => start <= time && end > time);
+  if (!next) view.goTo(view.from + (step * (view.to - view.from)) / 2);
+  view.grid.moveTo({ ...place, time: next && step < 0 ? next.start : time });
+}
+
+function vertically(view, step) {
+  const place = view.grid.current();
+  const item = Math.min(view.layout.items - 1, Math.max(-1, place.item + step));
+  const time = Math.min(view.to - 1, Math.max(view.from, place.time));
+  view.grid.moveTo({ area: item < 0 ? "band" : "row", item, time });
+}
+
+function toRow(view, item) {
+  view.grid.moveTo({ area: "row", item, time: view.grid.current().time });
+}
+
+function toTime(view, time) {
+  view.grid.moveTo({ ...view.grid.current(), time });
+}
+
+function activate(view) {
+  view.activate({ ...view.focus, edge: null });
+}
+
+function zoom(view, step) {
+  const { time } = view.grid.current();
+  view.zoomTo(nextZoom(view.state.zoom, step), view.xOf(Math.min(view.to, Math.max(view.from, time))));
+}
+
+// Sizes of the calendar's parts, and what lies where.
+
+const EDGE = 6; // px around the ends of a bar that take hold of the end
+
+/** The sizes in px: they follow the size of the text (`font` is 1 at 15 px). */
+export function measure({ clientWidth: width, clientHeight: height }, density) {
+  const font = parseFloat(getComputedStyle(document.documentElement).fontSize) / 15;
+  const phone = width / font < 700;
+  const left = Math.round(Math.min((phone ? 104 : 213) * font, width * 0.4));
+  const axis = Math.round(52 * font);
+  const band = Math.round((phone ? 76 : 92) * font);
+  const row = density === "overview" ? 2 : Math.round((phone ? 34 : 30) * font);
+  return {
+    width, height, font, phone, left, axis, band, row, group: Math.round(34 * font), top: axis + band,
+    body: Math.max(40, width - left), ratio: Math.min(3, devicePixelRatio || 1),
+  };
+}
+
+/**
+ * What lies at a client position of a view.
+ * @returns {object} `{area, row, interval, edge, time, heading}`; `heading`: in the left column
+ */
+export function hitAt(view, clientX, clientY) {
+  const { size } = view;
+  const box = view.element.getBoundingClientRect();
+  const x = clientX - box.left;
+  const y = clientY - box.top;
+  const time = view.timeAt(clientX);
+  const outside = { area: "outside", row: null, interval: null, edge: null, time, heading: x < size.left };
+  if (x < 0 || y < 0 || x >= size.width || y >= size.height) return outside;
+  if (y < size.axis) return { ...outside, area: "axis" };
+  if (y < size.top) return { ...outside, area: "band" };
+  const item = itemAt(view.layout, y - size.top + view.element.scrollTop);
+  if (!item) return outside;
+  if (item.kind === "group") return { ...outside, area: "group", group: item.group };
+  const row = view.data.row(item.index) ?? { id: null, name: "", state: null, index: item.index };
+  return { ...outside, area: "row", row, ...(outside.heading ? null : intervalHit(view, item.index, time)) };
+}
+
+function intervalHit(view, index, time) {
+  const list = view.intervals(index);
+  const near = EDGE / view.scale;
+  const within = intervalAt(list, time);
+  const touched = within ?? intervalAt(list, time - near) ?? intervalAt(list, time + near);
+  const edge = touched?.lease ? edgeAt(touched, time, near) : null;
+  return { interval: edge ? touched : within, edge };
+}
+
+// A bar that is too narrow for two handles keeps that of its end.
+function edgeAt({ start, end }, time, near) {
+  if (Math.abs(end - time) <= near) return "end";
+  return Math.abs(start - time) <= near && end - start > 3 * near ? "start" : null;
+}
+
+/** The client rectangle of what an overlay marks, as far as it is in sight of the view. */
+export function anchorOf(view, overlay) {
+  const { size } = view;
+  const box = view.element.getBoundingClientRect();
+  const clampX = (x) => Math.min(box.left + size.width, Math.max(box.left + size.left, x));
+  const start = clampX(view.xOf(overlay.start));
+  const end = clampX(view.xOf(overlay.end));
+  const [top, bottom] = rowsSpan(view, overlay.place === "rows" ? overlay.rows : [], box)
+    ?? [box.top + size.axis, box.top + size.top];
+  return new DOMRect(Math.min(start, end), top, Math.max(1, end - start), Math.max(1, bottom - top));
+}
+
+function rowsSpan(view, ids, box) {
+  const { size } = view;
+  const items = ids.map((id) => view.data.indexOf(id)).filter((index) => index !== null)
+    .map((index) => itemOfRow(view.layout, index)).filter(Boolean);
+  const tops = items.map(({ y }) => size.top + y - view.element.scrollTop);
+  if (!tops.length) return null;
+  const clampY = (y) => Math.min(box.bottom, Math.max(box.top + size.top, box.top + y));
+  return [clampY(Math.min(...tops)), clampY(Math.max(...tops) + size.row)];
 }

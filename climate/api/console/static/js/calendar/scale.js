@@ -1,10 +1,14 @@
-// The time axis: zoom levels, snapping, ticks. Pure functions; times are epoch milliseconds, UTC.
+// Time and words of the calendar: zoom levels, ticks, the state in the address, what things are called.
 
-import { atWall, clock, fields, midnight, offset } from "../time.js";
+import { KIND } from "../chart/data.js";
+import { plain } from "../dom.js";
+import {
+  atWall, clock, day, duration, fields, iso, midnight, moment, offset, offsetName, range, serverNow, shortMoment,
+} from "../time.js";
 
-export const MINUTE = 60_000;
+const MINUTE = 60_000;
 export const HOUR = 3_600_000;
-export const DAY = 86_400_000;
+const DAY = 86_400_000;
 
 /** The zoom levels, from the closest to the widest. */
 export const ZOOMS = ["hour", "day", "week", "month", "quarter"];
@@ -42,7 +46,7 @@ export function nextZoom(zoom, step) {
 }
 
 /** The start of the request window that `time` lies in. `shift`: ms by which local days lead UTC days. */
-export function chunkStart(time, chunk, shift) {
+function chunkStart(time, chunk, shift) {
   return Math.floor((time + shift) / chunk) * chunk - shift;
 }
 
@@ -64,7 +68,7 @@ export function snapTo(time, step) {
 }
 
 /** The moments of the wall clock's 0:00, `hours`:00, 2 x `hours`:00 and so on; a whole day has 24 hours. */
-export function wallTimes(from, to, hours) {
+function wallTimes(from, to, hours) {
   const times = [];
   for (let start = midnight(new Date(from)); start < to; start = midnight(start, 1)) {
     const { year, month, day } = fields(start);
@@ -74,7 +78,7 @@ export function wallTimes(from, to, hours) {
 }
 
 /** The local days that touch `from` to `to`: `{start, end, date}`. */
-export function days(from, to) {
+function days(from, to) {
   const list = [];
   let start = midnight(new Date(from));
   while (start < to) {
@@ -149,7 +153,7 @@ function shortOffset(time) {
 }
 
 /** The spans in which the wall clock shows a time for the first or the second time. */
-export function repeatedHours(list) {
+function repeatedHours(list) {
   return list.filter((one) => one.end - one.start > DAY).map((one) => {
     const back = one.end - one.start - DAY;
     const change = findChange(one.start, one.end);
@@ -221,4 +225,165 @@ function monthTicks(list, room, dayWidth) {
   const lines = [...mondays.map(({ start }) => ({ time: start, strong: false })),
     ...firsts.map(({ start }) => ({ time: start, strong: true }))];
   return { top, bottom, lines };
+}
+
+// The state of the calendar in the address, so that a link shows a colleague the same.
+
+const KEYS = ["type", "properties", "amount", "for", "group", "q", "whose", "rows", "zoom", "from"];
+
+/**
+ * The state that an address names.
+ * @param {URLSearchParams} params
+ * @param {string[]} types resource types that the calendar can show
+ * @param {{zoom: string, groupBy: string|null}} defaults
+ */
+export function stateOf(params, types, defaults) {
+  const zoom = ZOOMS.includes(params.get("zoom")) ? params.get("zoom") : defaults.zoom;
+  return {
+    resourceType: types.includes(params.get("type")) ? params.get("type") : types[0],
+    properties: expression(params.get("properties")),
+    amount: positive(params.get("amount")) ?? 1,
+    duration: positive(params.get("for")) ?? 3600 * 8,
+    groupBy: params.get("group") ?? defaults.groupBy,
+    q: params.get("q") ?? "",
+    whose: params.get("whose") === "all" ? "all" : null,
+    density: params.get("rows") === "overview" ? "overview" : "rows",
+    zoom,
+    from: timeOf(params.get("from")) ?? defaultFrom(zoom),
+  };
+}
+
+function expression(text) {
+  try {
+    const value = JSON.parse(text ?? "null");
+    return Array.isArray(value) && value.length ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+function positive(text) {
+  const number = Number(text);
+  return Number.isInteger(number) && number > 0 && number < 1e9 ? number : null;
+}
+
+function timeOf(text) {
+  const time = Date.parse(text ?? "");
+  return Number.isFinite(time) && Math.abs(time) < 8e15 ? time : null;
+}
+
+/** Where a zoom level begins when nothing else is said: now is in sight, with some past before it. */
+export function defaultFrom(zoom) {
+  const now = serverNow();
+  if (zoom === "hour" || zoom === "day") return snapTo(now.getTime() - HOUR, 2 * HOUR);
+  if (zoom === "week") return midnight(now, -1).getTime();
+  return midnight(new Date(now.getTime() - (zoom === "month" ? 3 : 7) * DAY)).getTime();
+}
+
+/** The query of a state; keys of other parts of the page stay. */
+export function queryOf(state, search) {
+  const params = new URLSearchParams(search);
+  for (const key of KEYS) params.delete(key);
+  const values = {
+    type: state.resourceType, properties: state.properties && JSON.stringify(state.properties),
+    amount: state.amount === 1 ? null : state.amount, for: state.duration === 28_800 ? null : state.duration,
+    group: state.groupBy, q: state.q, whose: state.whose, rows: state.density === "overview" ? "overview" : null,
+    zoom: state.zoom, from: iso(new Date(state.from)),
+  };
+  for (const [key, value] of Object.entries(values)) {
+    if (value !== null && value !== undefined && value !== "") params.set(key, value);
+  }
+  return `?${params}`;
+}
+
+// What the calendar calls things.
+
+const TYPES = {
+  "physical:host": ["Hosts", "host", "hosts"],
+  "virtual:instance": ["Instances", "instance", "instances"],
+  "flavor:instance": ["Flavors", "instance", "instances"],
+  "virtual:floatingip": ["Addresses", "address", "addresses"],
+  "physical:volume": ["Volumes", "volume", "volumes"],
+  volume: ["Volumes", "volume", "volumes"],
+  network: ["Networks", "network", "networks"],
+  device: ["Devices", "device", "devices"],
+};
+
+/** The words for a resource type: `{title, one, many}`. */
+export function typeWords(type) {
+  const known = TYPES[type] || Object.entries(TYPES).find(([key]) => type.endsWith(`:${key}`))?.[1];
+  if (known) return { title: known[0], one: known[1], many: known[2] };
+  const last = plain(type.split(":").pop());
+  return { title: last[0]?.toUpperCase() + last.slice(1), one: last, many: `${last}s` };
+}
+
+const STATES = {
+  ready: "", preparing: "getting ready", off: "off, bookable", set_aside: "set aside", failing: "failing",
+};
+
+/** What a row's state is called; empty for "ready". */
+export function stateWords(state) {
+  return STATES[state] ?? plain(state ?? "");
+}
+
+const STATUSES = {
+  ACTIVE: "running", STARTING: "starting", TERMINATING: "ending", UPDATING: "changing", CREATING: "being created",
+  DELETING: "being deleted", ERROR: "failed", TERMINATED: "ended",
+};
+
+/** How a lease stands: `{words, look}`; look: "running", "later" or "over". */
+export function leaseWords(lease, interval, now = serverNow().getTime()) {
+  const start = Date.parse(lease.start ?? "") || interval.start;
+  const end = Date.parse(lease.end ?? "") || interval.end;
+  const status = lease.status;
+  if (status === "TERMINATED" || end <= now) return { words: "ended", look: "over" };
+  if (status === "PENDING" || (!STATUSES[status] && start > now)) {
+    const near = Math.abs(start - interval.start) < 1000 && day(new Date(start)) === day(new Date(interval.start));
+    return { words: `from ${near ? clock(new Date(start)) : shortMoment(new Date(start))}`, look: "later" };
+  }
+  return { words: STATUSES[status] || "running", look: start > now ? "later" : "running" };
+}
+
+const OTHERS = {
+  [KIND.TAKEN]: "Taken", [KIND.CLOSED]: "Not bookable", [KIND.HELD]: "Held", [KIND.PREPARING]: "Getting ready",
+};
+
+/** What occupies a cell: "free", "taken", "ablation-7, running, degraded". */
+export function cellWords({ kind, lease, tenths, start, end, share }) {
+  if (kind === null) return "Free";
+  if (kind === KIND.OWN && lease) {
+    const { words } = leaseWords(lease, { start, end });
+    const whose = lease.mine === false ? "of another project, " : "";
+    return `${plain(lease.name)}, ${whose}${words}${lease.degraded ? ", degraded" : ""}`;
+  }
+  if (kind === KIND.OWN) return "Yours";
+  if (kind === KIND.CLEANING) return `Cleaning, ${duration((end - start) / 1000)}`;
+  if (kind === KIND.SHARED) return `${tenths * 10} % taken${share === undefined ? "" : " of the time"}`;
+  return OTHERS[kind];
+}
+
+/** A span in the chosen zone: "Tue 14:00 to Tue 22:00, 8 h"; repeated hours carry their offset. */
+export function spanWords(start, end) {
+  const text = range(new Date(start), new Date(end));
+  return `${text}${ambiguity(start, end)}, ${duration((end - start) / 1000)}`;
+}
+
+// Near a change of the zone's offset, a time of day alone may mean two moments.
+function ambiguity(start, end) {
+  const margin = 3 * 3_600_000;
+  if (offset(new Date(start - margin)) === offset(new Date(end + margin))) return "";
+  const [first, last] = [offsetName(new Date(start)), offsetName(new Date(end))];
+  return first === last ? ` (${first})` : ` (${first} to ${last})`;
+}
+
+/** A moment in the chosen zone: "Tue 14:00", with the date where that is not enough. */
+export function momentWords(time) {
+  const date = new Date(time);
+  return Math.abs(date - serverNow()) < 6 * 86_400_000 ? shortMoment(date) : moment(date);
+}
+
+/** A row as its heading says it: "r1-n06, getting ready". */
+export function rowWords({ name, state }) {
+  const words = stateWords(state);
+  return words ? `${plain(name)}, ${words}` : plain(name);
 }

@@ -1,16 +1,11 @@
 // The calendar: one canvas inside a scrolled element, and a grid for assistive technology at the same places.
 
+import { CalendarData, gapAt, leastFreeIn, Pace } from "../chart/data.js";
+import { itemOfRow, itemsBetween, layOut, palette, rowRanges } from "../chart/drawing.js";
+import { paint } from "../chart/paint.js";
 import { debounce, h } from "../dom.js";
 import { midnight, offset, serverNow } from "../time.js";
-import { CalendarData } from "../chart/data.js";
-import { GridCells } from "./grid.js";
-import { anchorOf, hitAt, measure } from "./geometry.js";
-import { gapAt, leastFreeIn } from "../chart/intervals.js";
-import { Keys } from "./keys.js";
-import { itemOfRow, itemsBetween, layOut, rowRanges } from "../chart/layout.js";
-import { paint } from "../chart/paint.js";
-import { Pace } from "../chart/pace.js";
-import { palette } from "../chart/palette.js";
+import { anchorOf, GridCells, hitAt, Keys, measure } from "./grid.js";
 import { chunkStarts, level, nearestZoom, nominalScale, snapTo } from "./scale.js";
 
 const SCREENS = 8; // screens of time on either side that the element can scroll natively

@@ -1,6 +1,6 @@
 // The fields of a request: reservations from the schemas of their types, the window, reminders.
 
-import { get, query } from "../api.js";
+import { get } from "../api.js";
 import { check, field, h, momentField, replace, uid } from "../dom.js";
 import { filterField, isSame } from "../tables/properties.js";
 import { duration, iso, parseDuration, serverNow } from "../time.js";

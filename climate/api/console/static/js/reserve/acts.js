@@ -1,14 +1,12 @@
 // What people do, by pointer, keys, card or bar, as events of the machine.
 
 import { announce, confirm, name } from "../dom.js";
-import { browsingIntent, selectedIntent } from "./keys.js";
-import { isLocked, isOpen } from "./machine.js";
-import { ghostsOf } from "./overlay.js";
-import { leaseOf } from "./request.js";
+import { browsingIntent, selectedIntent } from "./gestures.js";
 import {
-  begin, beginChange, canChange, endMoved, fromNow, hasStarted, isUnchanged, minute, moved, movedTo, ofAlternative,
-  startMoved, stretched, withAmount, withRows, withWindow,
+  begin, beginChange, canChange, endMoved, fromNow, ghostsOf, hasStarted, isLocked, isOpen, isUnchanged, minute,
+  moved, movedTo, ofAlternative, startMoved, stretched, withAmount, withRows, withWindow,
 } from "./selection.js";
+import { leaseOf } from "./service.js";
 import { noun, spell } from "./wording.js";
 
 const DAY = 86_400_000;

@@ -1,21 +1,14 @@
-// Holds the state of reserving, and carries out what follows from it: overlay, card, checks, requests, announcements.
+// Reserves in the calendar: connects selection, card, bar, gestures and service.
 
 import { requestKey } from "../api.js";
 import { level } from "../calendar/scale.js";
 import { announce, debounce } from "../dom.js";
 import { serverNow } from "../time.js";
 import { Acts } from "./acts.js";
-import { Bar } from "./bar.js";
 import { Card } from "./card.js";
-import { Checker } from "./checker.js";
-import { Gestures } from "./gestures.js";
-import { Handles } from "./handles.js";
-import { IDLE, isLocked, isOpen, reduce } from "./machine.js";
-import { ghostsOf, overlayOf } from "./overlay.js";
-import { placeCard } from "./place.js";
-import { differences, formAddress } from "./request.js";
-import { isSame, isUnchanged, overlaps } from "./selection.js";
-import { Service } from "./service.js";
+import { Bar, Gestures, Handles } from "./gestures.js";
+import { ghostsOf, IDLE, isLocked, isOpen, isSame, isUnchanged, overlaps, overlayOf, reduce } from "./selection.js";
+import { Checker, differences, formAddress, Service } from "./service.js";
 import { changeSentence, nextName, spoken } from "./wording.js";
 
 const ANNOUNCE = 250; // ms at rest until a selection is announced
@@ -346,7 +339,7 @@ export class Reserve {
 }
 
 /** Whether the screen is so narrow that the card is a sheet. */
-export function isNarrow() {
+function isNarrow() {
   return matchMedia("(max-width: 720px)").matches;
 }
 
@@ -356,4 +349,36 @@ function remember(name) {
   } catch {
     // Storage is blocked: the next name is made from the user's.
   }
+}
+
+// Where the card goes
+
+const GAP = 10;
+
+/**
+ * @param {{width: number, height: number}} card
+ * @param {{left: number, right: number, top: number, bottom: number}} anchor the selection
+ * @param {{left: number, right: number, top: number, bottom: number}} bounds where the card may be
+ * @param {{place: "band"|"rows", avoid: {left: number, right: number, weight: number}[]}} options columns to keep free
+ * @returns {{left: number, top: number}}
+ */
+function placeCard(card, anchor, bounds, { place, avoid }) {
+  const top = clamp(place === "band" ? anchor.bottom + GAP : anchor.top, bounds.top, Math.max(bounds.top, bounds.bottom - card.height));
+  const last = Math.max(bounds.left, bounds.right - card.width);
+  const furthest = Math.max(anchor.right, ...avoid.map(({ right }) => right).filter((x) => x < bounds.right - card.width));
+  const beside = [anchor.left - GAP - card.width, anchor.right + GAP, furthest + GAP, bounds.left, last, (anchor.left + anchor.right - card.width) / 2];
+  const candidates = beside.map((left, rank) => ({ left: clamp(left, bounds.left, last), rank }));
+  const columns = [{ left: anchor.left, right: anchor.right, weight: 2 }, ...avoid];
+  const costs = candidates.map(({ left, rank }) => rank + 10 * columns.reduce((sum, column) => sum + column.weight * covered(left, card.width, column), 0));
+  return { left: candidates[costs.indexOf(Math.min(...costs))].left, top };
+}
+
+/** The share of the column that the card covers, from 0 to 1. */
+function covered(left, width, column) {
+  const size = Math.max(1, column.right - column.left);
+  return Math.max(0, Math.min(left + width, column.right) - Math.max(left, column.left)) / size;
+}
+
+function clamp(value, low, high) {
+  return Math.min(Math.max(value, low), high);
 }

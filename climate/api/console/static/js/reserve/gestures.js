@@ -1,4 +1,9 @@
-// Pointer gestures on the calendar: drag to select, drag own bars, long press on touch, taps. It reports; it decides nothing.
+// How people select: pointer, handles, keys, and the bar of what they need.
+
+import { button, h, icon, replace, uid } from "../dom.js";
+import { duration, parseDuration } from "../time.js";
+import { FilterError, filterText, parseFilter } from "./filter.js";
+import { noun } from "./wording.js";
 
 const THRESHOLD = 4; // px until a press of the mouse becomes a drag
 const SLOP = 10; // px that a finger may move during a long press
@@ -191,4 +196,259 @@ export class Gestures {
 function onScrollBar(element, { clientX, clientY }) {
   const box = element.getBoundingClientRect();
   return clientX > box.left + element.clientWidth || clientY > box.top + element.clientHeight;
+}
+
+// Two handles of 44 px at the ends of the selection, for fingers.
+
+const SIZE = 44; // px, as in reserve.css
+
+/** The handles. `on`: drag(part, time), end() */
+export class Handles {
+  #view;
+  #on;
+
+  constructor(view, on) {
+    this.#view = view;
+    this.#on = on;
+    this.start = this.#handle("start");
+    this.end = this.#handle("end");
+    this.elements = [this.start, this.end];
+  }
+
+  /** Put the handles at the ends of `box`, in the coordinates of `layer`; null hides them. */
+  place(box, layer, { hasStart = true } = {}) {
+    this.start.hidden = !box || !hasStart;
+    this.end.hidden = !box;
+    if (!box) return;
+    const middle = (box.top + box.bottom) / 2 - layer.top;
+    // Beyond the edge of the screen, a handle would let the page scroll sideways.
+    const last = innerWidth - SIZE / 2;
+    move(this.start, Math.max(SIZE / 2, box.left) - layer.left, middle);
+    move(this.end, Math.min(last, box.right) - layer.left, middle);
+  }
+
+  #handle(part) {
+    const element = h("div", { class: `reserve-handle ${part}`, "aria-hidden": "true", "data-handle": part, hidden: true });
+    element.addEventListener("pointerdown", (event) => {
+      event.preventDefault();
+      element.setPointerCapture(event.pointerId);
+      this.#on.begin(part);
+    });
+    element.addEventListener("pointermove", (event) => {
+      if (element.hasPointerCapture(event.pointerId)) this.#on.drag(part, this.#view.timeAt(event.clientX));
+    });
+    element.addEventListener("lostpointercapture", () => this.#on.end());
+    return element;
+  }
+}
+
+function move(element, left, top) {
+  element.style.left = `${Math.round(left)}px`;
+  element.style.top = `${Math.round(top)}px`;
+}
+
+// The keys of the calendar that select, move, stretch and send.
+
+/**
+ * What a key means while there is a selection; null: nothing, the view may have the key.
+ * @param {KeyboardEvent} event
+ * @param {import("./machine.js").State} state
+ * @returns {{type: string, [key: string]: *}|null}
+ */
+export function selectedIntent(event, state) {
+  const { key, shiftKey: shift, altKey: alt, ctrlKey: ctrl, metaKey: meta } = event;
+  if (meta) return null;
+  if (key === "ArrowLeft" || key === "ArrowRight") return arrow(key === "ArrowLeft" ? -1 : 1, { shift, alt, ctrl });
+  if (ctrl || alt) return null;
+  const simple = SELECTED[key];
+  if (simple) return simple;
+  const letter = key.toUpperCase();
+  return letter.length === 1 && offered(state, letter) ? { type: "choose", letter } : null;
+}
+
+/** What a key means without a selection; null: the view may have the key. */
+export function browsingIntent(event) {
+  const { key, shiftKey: shift, altKey: alt, ctrlKey: ctrl, metaKey: meta } = event;
+  if (shift && !alt && !ctrl && !meta && (key === "ArrowLeft" || key === "ArrowRight")) return { type: "begin", by: key === "ArrowLeft" ? -1 : 1 };
+  if (alt || ctrl || meta) return null;
+  return BROWSING[key] ?? null;
+}
+
+const SELECTED = {
+  ArrowUp: { type: "rows", by: -1 },
+  ArrowDown: { type: "rows", by: 1 },
+  Home: { type: "from-now" },
+  End: { type: "to-next" },
+  Enter: { type: "open" },
+  " ": { type: "open" },
+  "+": { type: "amount", by: 1 },
+  "=": { type: "amount", by: 1 },
+  "-": { type: "amount", by: -1 },
+  Delete: { type: "discard" },
+  Escape: { type: "discard" },
+};
+
+const BROWSING = {
+  Enter: { type: "activate" },
+  " ": { type: "activate" },
+  m: { type: "change", part: "move" },
+  M: { type: "change", part: "move" },
+  e: { type: "change", part: "end" },
+  E: { type: "change", part: "end" },
+  Delete: { type: "remove" },
+  Escape: { type: "leave" },
+  n: { type: "form" },
+  N: { type: "form" },
+};
+
+function arrow(by, { shift, alt, ctrl }) {
+  if (shift && alt) return { type: "start", by, day: ctrl };
+  if (shift) return { type: "end", by, day: ctrl };
+  return alt ? null : { type: "move", by, day: ctrl };
+}
+
+function offered({ phase, verdict, windows }, letter) {
+  if (phase !== "resting") return false;
+  const alternatives = verdict?.kind === "refused" ? verdict.alternatives : windows;
+  return alternatives.some((each) => each.letter === letter);
+}
+
+// The bar "I need 3 hosts with gpus >= 4 for 20 h" and its button.
+
+const MOST = 100_000;
+
+/** The bar. `on`: change({amount} | {properties} | {duration}), find() */
+export class Bar {
+  #on;
+  #amount;
+  #filter;
+  #length;
+  #noun;
+  #problem;
+  #find;
+  #values = { amount: 1, properties: null, duration: 3600 };
+  #busy = false;
+
+  constructor(on) {
+    this.#on = on;
+    const note = uid("bar-problem");
+    this.#amount = input("amount", "Amount", { type: "number", min: 1, max: MOST, step: 1, inputmode: "numeric" });
+    this.#filter = input("filter", "Conditions on properties", { spellcheck: "false", autocapitalize: "off", placeholder: "any properties" });
+    this.#length = input("duration", "Duration", { inputmode: "text" });
+    this.#noun = h("span", { class: "word" });
+    this.#find = button("Find soonest", () => this.#submit(), { kind: "primary", "data-action": "find" });
+    this.#problem = h("p", { class: "bar-problem", id: note, role: "alert", hidden: true });
+    const form = h("form", { class: "reserve-bar", novalidate: true, "aria-label": "What you need" },
+      h("span", { class: "word first" }, "I need"), this.#amount, this.#noun, this.#filter,
+      h("span", { class: "word" }, "for"), this.#length, this.#find);
+    for (const each of [this.#amount, this.#filter, this.#length]) each.setAttribute("aria-describedby", note);
+    form.addEventListener("submit", (event) => { event.preventDefault(); this.#submit(); });
+    this.#amount.addEventListener("change", () => this.#read());
+    this.#filter.addEventListener("change", () => this.#read());
+    this.#length.addEventListener("change", () => this.#read());
+    this.element = h("div", { class: "reserve-bar-box" }, form, this.#problem);
+    this.element.addEventListener("keydown", (event) => event.key === "Escape" && this.#clear());
+    for (const each of [this.#amount, this.#filter, this.#length]) each.addEventListener("input", () => this.#clear());
+  }
+
+  /** Show these values, except in the field that has the focus. */
+  show({ amount, properties, duration: seconds, resourceType }) {
+    const before = this.#values;
+    this.#values = { amount, properties, duration: seconds };
+    if (before.amount !== amount || !this.#amount.value) write(this.#amount, String(amount));
+    if (!this.#filter.dataset.shown || JSON.stringify(before.properties) !== JSON.stringify(properties)) write(this.#filter, filterText(properties));
+    if (before.duration !== seconds || !this.#length.value) write(this.#length, duration(seconds));
+    this.#filter.dataset.shown = "yes";
+    this.#filter.title = this.#filter.value;
+    this.#noun.textContent = `${noun(resourceType, amount)} with`;
+  }
+
+  /** Say what is wrong with the conditions: the service's own sentence. "" if nothing is. */
+  complain(text) {
+    this.#invalid(this.#filter, text);
+  }
+
+  /** Say something below the bar, "" for nothing; `action`: a label and what it does. */
+  note(text, action = null) {
+    this.#clear();
+    if (!text) return;
+    this.#tell(text, action && button(action[0], () => { this.#clear(); action[1](); }));
+  }
+
+  /** Whether a search is under way, and whether reserving is possible at all. */
+  setBusy(busy, blocked = "") {
+    this.#busy = busy;
+    this.#find.textContent = busy ? "Searching..." : "Find soonest";
+    this.#find.setAttribute("aria-disabled", String(busy || Boolean(blocked)));
+    this.#find.title = blocked;
+  }
+
+  /** Put the focus where the amount is. */
+  focus() {
+    this.#amount.focus();
+    this.#amount.select();
+  }
+
+  /** Put the focus into the conditions. */
+  focusFilter() {
+    this.#filter.focus();
+    this.#filter.select();
+  }
+
+  #submit() {
+    if (!this.#busy && this.#read()) this.#on.find();
+  }
+
+  /** Read all fields; false if one of them is wrong. */
+  #read() {
+    this.#clear();
+    const amount = Number(this.#amount.value);
+    if (!Number.isInteger(amount) || amount < 1 || amount > MOST) return this.#invalid(this.#amount, "Write a whole number from 1 on.");
+    const seconds = parseDuration(this.#length.value);
+    if (!seconds) return this.#invalid(this.#length, 'Write a duration such as "20 h", "90 min" or "2 d".');
+    let properties;
+    try {
+      properties = parseFilter(this.#filter.value);
+    } catch (error) {
+      if (!(error instanceof FilterError)) throw error;
+      return this.#invalid(this.#filter, error.message);
+    }
+    if (!properties) this.#filter.value = "";
+    this.#report({ amount, properties, duration: seconds });
+    return true;
+  }
+
+  #report(next) {
+    const changed = Object.entries(next).filter(([key, value]) => JSON.stringify(value) !== JSON.stringify(this.#values[key]));
+    if (changed.length) this.#on.change(Object.fromEntries(changed));
+  }
+
+  #invalid(control, text) {
+    this.#clear();
+    if (!text) return false;
+    control.setAttribute("aria-invalid", "true");
+    // Positions within the JSON mean nothing to people who wrote text.
+    this.#tell(text.replace(/ at (\[\d+\])+/g, ""));
+    return false;
+  }
+
+  #tell(text, ...actions) {
+    const close = button(icon("close"), () => { this.#clear(); this.#amount.focus(); }, { kind: "quiet square", "aria-label": "Close" });
+    replace(this.#problem, h("span", { class: "grow" }, text), actions, close);
+    this.#problem.hidden = false;
+  }
+
+  #clear() {
+    for (const control of [this.#amount, this.#filter, this.#length]) control.removeAttribute("aria-invalid");
+    replace(this.#problem);
+    this.#problem.hidden = true;
+  }
+}
+
+function input(name, label, attributes) {
+  return h("input", { "data-field": name, "aria-label": label, autocomplete: "off", ...attributes });
+}
+
+function write(control, text) {
+  if (document.activeElement !== control) control.value = text;
 }

@@ -1,4 +1,6 @@
-// What is selected in the calendar, as plain values. No DOM, no requests. Times are epoch milliseconds in UTC.
+// Selections and the states of a reservation in the making. Pure functions.
+
+import { bandLabel, span, spell } from "./wording.js";
 
 /**
  * @typedef {object} Selection
@@ -144,4 +146,161 @@ function window_(selection, start, end, now) {
   const first = Math.max(start, minute(now));
   // A start within this minute is past before the request is answered: such a lease starts "now".
   return { ...selection, start: first, end: Math.max(end, first + MINUTE), fromNow: first < now + MINUTE };
+}
+
+// The states of reserving, and what may follow what.
+
+/**
+ * @typedef {object} State
+ * @property {"idle"|"drawing"|"resting"|"sending"|"unknown"|"done"} phase drawing: a pointer is down;
+ *   unknown: the request may or may not have been carried out; done: the answer was yes
+ * @property {import("./selection.js").Selection|null} selection
+ * @property {import("./request.js").Verdict|null} verdict of exactly this selection; null: not checked yet
+ * @property {{letter: string, start: number, end: number}[]} windows other windows to choose from
+ * @property {string|null} focused the letter of the alternative whose ghost is drawn
+ * @property {boolean} watching the check is repeated until it fits
+ * @property {number|null} takenAt when a selection that had fitted was taken (ms)
+ * @property {string} note a sentence about what has changed
+ * @property {{key: string, method: string, path: string, body: object}|null} request under way
+ * @property {object|null} result the lease of the answer
+ */
+
+const FITS_NOW = "It fits now."; // said when watching has ended with success
+
+/** Nothing is selected. @type {State} */
+export const IDLE = Object.freeze({ phase: "idle", selection: null, verdict: null, windows: [], focused: null,
+  watching: false, takenAt: null, note: "", request: null, result: null });
+
+/** Whether the selection must stay: a request about it is under way, or its outcome is unknown. */
+export function isLocked({ phase }) {
+  return phase === "sending" || phase === "unknown";
+}
+
+/** Whether there is a selection to check, adjust and send. */
+export function isOpen({ phase }) {
+  return phase === "drawing" || phase === "resting";
+}
+
+/** The state after `event`; the same object if the event changes nothing. */
+export function reduce(state, event) {
+  const step = STEPS[event.type];
+  return step ? step(state, event) : state;
+}
+
+const STEPS = {
+  select(state, { selection, held = false, windows = [], note = "" }) {
+    if (isLocked(state)) return state;
+    return { ...IDLE, phase: held ? "drawing" : "resting", selection, windows, note };
+  },
+  adjust(state, { selection }) {
+    if (!isOpen(state) || isSame(selection, state.selection)) return state;
+    return { ...state, selection, verdict: null, focused: null, watching: false, takenAt: null, note: "" };
+  },
+  hold(state) {
+    return state.phase === "resting" && state.selection ? { ...state, phase: "drawing" } : state;
+  },
+  release(state) {
+    return state.phase === "drawing" ? { ...state, phase: "resting" } : state;
+  },
+  checked(state, { selection, verdict, at }) {
+    if (!isOpen(state) || !isSame(selection, state.selection)) return state;
+    return { ...state, ...judged(state, verdict, at) };
+  },
+  focus(state, { letter }) {
+    return state.focused === letter ? state : { ...state, focused: letter };
+  },
+  rows(state, { letter, rows }) {
+    if (!state.verdict?.alternatives) return state;
+    const alternatives = state.verdict.alternatives.map((each) => (each.letter === letter ? { ...each, rows } : each));
+    return { ...state, verdict: { ...state.verdict, alternatives } };
+  },
+  watch(state, { on }) {
+    return isOpen(state) ? { ...state, watching: on } : state;
+  },
+  send(state, { request }) {
+    return state.phase === "resting" || state.phase === "unknown" ? { ...state, phase: "sending", request, note: "" } : state;
+  },
+  answered(state, { lease }) {
+    return state.phase === "sending" ? { ...state, phase: "done", result: lease, request: null } : state;
+  },
+  failed(state, { verdict, unknown, at }) {
+    if (state.phase !== "sending") return state;
+    if (unknown) return { ...state, phase: "unknown", verdict };
+    return { ...state, phase: "resting", request: null, ...judged(state, verdict, at) };
+  },
+  rebased(state, { lease, amount, note }) {
+    if (state.selection?.purpose !== "change" || isLocked(state)) return state;
+    const part = state.selection.part;
+    const moved = part === "end" ? { start: lease.start } : part === "start" ? { end: lease.end } : {};
+    return { ...state, selection: { ...state.selection, ...moved, lease, amount: amount ?? state.selection.amount }, verdict: null, note };
+  },
+  discard(state) {
+    return state.phase === "idle" || state.phase === "sending" ? state : IDLE;
+  },
+};
+
+function judged(state, verdict, at) {
+  const taken = verdict.kind === "refused" && state.verdict?.kind === "fits";
+  const still = verdict.kind === "refused" && state.takenAt;
+  const first = verdict.alternatives?.[0]?.letter ?? null;
+  const known = verdict.alternatives?.some(({ letter }) => letter === state.focused);
+  return {
+    verdict,
+    takenAt: taken ? at : still ? state.takenAt : null,
+    focused: known ? state.focused : first,
+    watching: state.watching && verdict.kind !== "fits",
+    note: state.watching && verdict.kind === "fits" ? FITS_NOW : taken ? "" : state.note,
+  };
+}
+
+// What the calendar draws for a state
+
+/**
+ * @param {import("./machine.js").State} state
+ * @param {{narrow: boolean, rows: string[]}} options `rows`: ids of all rows of the lease that changes
+ * @returns {object|null} the argument of `CalendarView.setOverlay`
+ */
+export function overlayOf(state, { narrow, rows }) {
+  const { phase, selection, verdict } = state;
+  if (!selection || phase === "idle") return null;
+  const ids = rows.length ? rows : selection.rows.map((row) => row.id);
+  return {
+    kind: kindOf(state), place: selection.place, rows: ids, start: selection.start, end: selection.end,
+    label: labelOf(state, narrow), tone: ["refused", "limited", "invalid"].includes(verdict?.kind) ? "bad" : "good",
+    floor: floorOf(state),
+    ticked: verdict?.kind === "fits" && selection.place === "band" ? verdict.resources.map(({ id }) => id) : [],
+    blocked: verdict?.kind === "refused" ? verdict.blockers.map(({ start, end }) => ({ start, end })) : [],
+    ghosts: ghostsOf(state),
+  };
+}
+
+/** Alternatives and windows that the calendar draws: those at other times, and the focused one. */
+export function ghostsOf({ phase, selection, verdict, windows, focused }) {
+  if (phase !== "resting") return [];
+  if (verdict?.kind === "refused") {
+    return verdict.alternatives.filter(({ letter, differs }) => differs === "later" || letter === focused)
+      .map(({ letter, start, end, rows = [] }) => ({ letter, start, end, rows, focused: letter === focused }));
+  }
+  return windows.filter(({ start, end }) => start !== selection.start || end !== selection.end)
+    .map(({ letter, start, end }) => ({ letter, start, end, rows: [], focused: letter === focused }));
+}
+
+function kindOf({ phase, selection, verdict }) {
+  if (verdict?.kind === "refused" || verdict?.kind === "limited") return "refused";
+  if (phase === "sending" || phase === "done") return "reserving";
+  return selection.purpose === "change" ? "moving" : "selection";
+}
+
+function floorOf({ selection, verdict }) {
+  const counted = verdict?.kind === "fits" || verdict?.kind === "refused";
+  return counted && selection.place === "band" ? verdict.free : null;
+}
+
+function labelOf({ phase, selection, verdict }, narrow) {
+  if (phase === "sending") return selection.purpose === "new" ? "Reserving..." : "Changing...";
+  if (phase === "unknown") return "Not known";
+  if (phase === "done") return "";
+  if (verdict) return bandLabel(verdict, selection, narrow);
+  const length = spell(selection.end - selection.start);
+  return narrow ? length : `${span(selection)}, ${length}`;
 }

@@ -1,6 +1,6 @@
 // Sentences about selections, refusals and alternatives. Pure but for the chosen time zone.
 
-import { typeWords } from "../calendar/words.js";
+import { typeWords } from "../calendar/scale.js";
 import { fields, range, shortMoment, utc } from "../time.js";
 import { filterText } from "./filter.js";
 
