@@ -33,7 +33,7 @@ export function root(path) {
   return ROOT + path;
 }
 
-/** The path below the root of the service that an address of this site names; null for others. */
+/** The path below the root of the service that an address of this site names. */
 export function belowRoot(pathname) {
   return pathname.startsWith(`${ROOT}/`) ? pathname.slice(ROOT.length) : null;
 }
@@ -50,12 +50,8 @@ export function onUnauthenticated(handler) {
 }
 
 /**
- * Send a request; `body` is sent as JSON. A 401 opens the sign-in form, and the request is repeated
- * after it. `background`: the page sends it, not the user; it does not open a form that was closed.
- * @param {string} method
- * @param {string} path below the root of the service
- * @param {{body?: *, headers?: Object<string, string>, signal?: AbortSignal, background?: boolean}} [options]
- * @returns {Promise<{status: number, body: *, headers: Headers}>} raises Problem, Offline or AbortError
+ * Send a request with a JSON body; raises Problem, Offline or AbortError. A 401 opens the sign-in form and repeats
+ * the request after it; with `background`, a form that the user has closed stays closed.
  */
 export async function api(method, path, options = {}) {
   try {
@@ -68,11 +64,10 @@ export async function api(method, path, options = {}) {
   }
 }
 
-/** Short forms that return the body. */
 export const get = async (path, options) => (await api("GET", path, options)).body;
 export const post = async (path, body, options) => (await api("POST", path, { ...options, body })).body;
 
-/** A query string of those values that are not null, undefined or empty; arrays repeat the key. */
+/** A query string of those values that are not null, undefined or empty. */
 export function query(values) {
   const pairs = new URLSearchParams();
   for (const [key, value] of Object.entries(values)) {
@@ -84,7 +79,6 @@ export function query(values) {
   return text ? `?${text}` : "";
 }
 
-/** A new idempotency key. */
 export function requestKey() {
   if (crypto.randomUUID) return crypto.randomUUID();
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -147,7 +141,8 @@ async function csrfChanged() {
   return true;
 }
 
-// Tells the page that something has changed.
+// Changes. One tab of a browser asks the service and tells the others, because a browser has only six
+// connections to a site over HTTP/1.1.
 
 const LOCK = "climate-live";
 const CHANNEL = "climate-live";
@@ -164,8 +159,8 @@ let stop = null;
 const state = { ok: false, at: null };
 
 /**
- * Call `callback` after each change, with the windows that changed (`[{start, end}]`), or null if
- * they are not known. Returns a function that ends this.
+ * Call `callback` after each change, with the windows that changed (`[{start, end}]`), or null if they are not
+ * known.
  */
 export function onChange(callback) {
   listeners.add(callback);
@@ -254,7 +249,6 @@ async function follow(signal) {
   }
 }
 
-/** Ask once; returns how long to wait the next time. */
 async function once(wait, signal) {
   const query = version === null ? "" : `?after=${encodeURIComponent(version)}&wait=${wait}`;
   const { body } = await api("GET", `/v2/calendar/changes${query}`, { signal, background: true });
@@ -274,11 +268,7 @@ function pause(milliseconds, signal) {
 
 const FOCUSABLE = "a[href], button, input, select, textarea, summary, [tabindex]";
 
-/**
- * Call `refresh` after each change of the calendar, and every `seconds` while the page is visible.
- * Calls never overlap: a call that becomes due meanwhile runs afterwards.
- * @returns {function(): void} ends this
- */
+/** Call `refresh` after each change of the calendar, and every `seconds` while the page is visible. */
 export function keepFresh(refresh, seconds = 15) {
   let ended = false;
   let running = false;
@@ -313,8 +303,8 @@ export function keepFresh(refresh, seconds = 15) {
 }
 
 /**
- * Run `change`, which may replace what is inside `element`, and give the focus back to the same
- * place: the element with the same `data-focus` in the row with the same `data-key`.
+ * Run `change`, which may replace what is inside `element`, and give the focus back to the same place: the element
+ * with the same `data-focus` in the row with the same `data-key`.
  */
 export function keepFocus(element, change) {
   const active = document.activeElement;

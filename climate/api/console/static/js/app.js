@@ -4,10 +4,6 @@ import { api, belowRoot, onUnauthenticated, root, setCsrf } from "./api.js";
 import { announce, button, dialog, field, form, h, icon, link, name, plain, problemNote, replace } from "./dom.js";
 import { chooseZone, isZoneChosen, offsetName, setServerNow, zone, zoneName } from "./time.js";
 
-/**
- * @param {{authentication: string, choose_project?: object[]}} session the answer of `GET /console/session`
- * @param {function(object): void} done receives the session once there is a user and a project
- */
 function signInForm(session, done) {
   const element = h("div", { class: "stack" });
   if (session.authentication === "none") replace(element, choice(done));
@@ -16,7 +12,6 @@ function signInForm(session, done) {
   return element;
 }
 
-/** Send the names; returns the answer if a project must be chosen first, else null. */
 async function enter(method, body, done) {
   const { body: answer } = await api(method, "/console/session", { body });
   if (answer?.choose_project) return answer;
@@ -81,11 +76,6 @@ function showProjects(element, { choose_project: projects, csrf }, done) {
 
 // The menu of the account
 
-/**
- * @param {{me: object, projects?: object[], authentication: string}} session
- * @param {Array} entries of the navigation, for narrow screens
- * @param {{changed: function(): void}} after called when the user or the project has changed
- */
 function accountMenu({ me, projects, authentication }, entries, { changed }) {
   const label = plain(me.user.name || me.user.id);
   const problem = h("p", { class: "error", role: "alert" });
@@ -116,7 +106,6 @@ function accountMenu({ me, projects, authentication }, entries, { changed }) {
   return [avatar, menu];
 }
 
-/** Two letters for a user's name; an icon if it has none. */
 function initials(label) {
   const words = label.split(/[\s._-]+/).filter(Boolean);
   const letters = words.length > 1 ? [...words[0]][0] + [...words[1]][0] : [...label].slice(0, 2).join("");
@@ -188,11 +177,6 @@ let visit = 0;
 let shown = null; // path and query of the page that is shown
 let signedOut = false; // the session is over and the user has closed the sign-in form
 
-/**
- * Load the page that the address names.
- * @param {boolean} focus whether the focus moves to the page
- * @param {{keepHeader?: boolean}} [options] leave the header and its open menu as they are
- */
 async function show(focus, { keepHeader = false } = {}) {
   const me = session.me;
   const path = belowRoot(location.pathname);
@@ -246,7 +230,6 @@ function failed(element, error) {
     h("button", { type: "button", class: "button", onclick: () => location.reload() }, "Reload")));
 }
 
-/** Go to a path of the console, below the root of the service. */
 function navigate(path, { replace: instead = false } = {}) {
   history[instead ? "replaceState" : "pushState"](null, "", root(path));
   scrollTo(0, 0);
@@ -258,7 +241,6 @@ function title(text) {
   if (visit > 1) announce(text);
 }
 
-/** The pages that the policy allows: `[section, path, label, icon]`, the less important ones last. */
 function entries(me) {
   const can = (...rules) => rules.some((rule) => me.allowed[rule]);
   return [
@@ -299,7 +281,6 @@ function brand() {
   return link("/console/", [icon("logo"), "climate"], { class: "brand" });
 }
 
-/** Read the session; show the sign-in form or the page. */
 async function start() {
   leavePage();
   let body;
@@ -340,7 +321,6 @@ function showStripe({ authentication }) {
   if (authentication === "none") banner.prepend(h("p", { class: "stripe" }, text));
 }
 
-/** Sign in over the page. Resolves to whether the session goes on. */
 async function signInAgain() {
   const { body } = await api("GET", "/console/session");
   if (!session) return false;
@@ -350,12 +330,10 @@ async function signInAgain() {
   return done;
 }
 
-/** Whether another tab has signed in. */
 function hasNewSession(body) {
   return body.signed_in && body.me && body.csrf !== session.csrf;
 }
 
-/** Take over a session; whether it is of the same user and project, so that the page goes on. */
 function adopted(next) {
   const { me } = session;
   adopt(next);
@@ -396,7 +374,6 @@ function connection({ detail }) {
   showBanner();
 }
 
-/** The page of the console that a click on `anchor` opens here; null leaves the click to the browser. */
 function internal(anchor, event) {
   const plainClick = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
   if (!plainClick || event.defaultPrevented || anchor.target || anchor.hasAttribute("download")) return null;

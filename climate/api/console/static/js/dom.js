@@ -8,11 +8,8 @@ const SVG = "http://www.w3.org/2000/svg";
 const ICONS = new URL("../icons.svg", import.meta.url).pathname;
 
 /**
- * Make an element. `on...` attributes are listeners, `class` and `dataset` as named; false, null
- * and undefined attributes and children are left out, true is an empty attribute.
- * @param {string} tag
- * @param {Object<string, *>} [attributes]
- * @param {...(Node|string|number|Array|null|undefined|false)} children
+ * Make an element. `on...` attributes are listeners, `class` and `dataset` as named; false, null and undefined
+ * attributes and children are left out, true is an empty attribute.
  */
 export function h(tag, attributes, ...children) {
   return fill(document.createElement(tag), attributes, children);
@@ -51,13 +48,11 @@ function flat(children) {
     .map((child) => (child instanceof Node ? child : String(child)));
 }
 
-/** Replace everything inside `element`. */
 export function replace(element, ...children) {
   element.replaceChildren(...flat(children));
   return element;
 }
 
-/** An icon of icons.svg. Without a label it is decoration. */
 export function icon(symbol, label) {
   const attributes = label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" };
   const use = s("use", { href: `${ICONS}#${symbol}` });
@@ -105,7 +100,6 @@ export function uid(prefix = "x") {
   return `${prefix}-${serial}`;
 }
 
-/** A button. `kind`: "primary", "danger", "quiet" or "" (bordered). */
 export function button(label, onclick, { kind = "", ...attributes } = {}) {
   const content = Array.isArray(label) ? label : [label];
   return h("button", { type: "button", class: `button ${kind}`.trim(), onclick, ...attributes }, content);
@@ -116,11 +110,7 @@ export function link(path, label, attributes = {}) {
   return h("a", { href: root(path), ...attributes }, label);
 }
 
-/**
- * Open a modal dialog. Esc and the cross close it, focus goes back to where it was.
- * @param {{title: string, content: Node|Node[], actions?: Node[], wide?: boolean, onClose?: Function}} options
- * @returns {{element: HTMLDialogElement, close: function(): void}}
- */
+/** Open a modal dialog. Esc and the cross close it; the focus goes back to where it was. */
 export function dialog({ title, content, actions = [], wide = false, onClose }) {
   const heading = uid("dialog");
   const close = () => element.close();
@@ -139,11 +129,6 @@ export function dialog({ title, content, actions = [], wide = false, onClose }) 
   return { element, close };
 }
 
-/**
- * Ask before something that cannot be undone.
- * @param {{title: string, text: string|Node, action: string, danger?: boolean}} options
- * @returns {Promise<boolean>}
- */
 export function confirm({ title, text, action, danger = false }) {
   return new Promise((resolve) => {
     let answer = false;
@@ -166,7 +151,6 @@ export function debounce(callback, milliseconds) {
 
 // Forms
 
-/** A control with its label; `hint` explains it. Errors are put here by `showErrors`. */
 export function field(label, control, hint, { whole = false } = {}) {
   control.id ||= uid("field");
   const note = hint ? h("p", { class: "hint", id: `${control.id}-hint` }, hint) : null;
@@ -174,7 +158,6 @@ export function field(label, control, hint, { whole = false } = {}) {
   return h("div", { class: whole ? "field whole" : "field" }, h("label", { for: control.id }, label), control, note);
 }
 
-/** A check box with its label to the right. */
 export function check(label, control, hint) {
   control.id ||= uid("field");
   if (hint) control.setAttribute("aria-describedby", `${control.id}-hint`);
@@ -183,8 +166,8 @@ export function check(label, control, hint) {
 }
 
 /**
- * A form with one button. `submit` receives the named values; a Problem that it throws is shown
- * beside the fields that it names, or above the button.
+ * A form with one button. `submit` receives the named values; a Problem that it throws is shown beside the fields
+ * that it names, or above the button.
  */
 export function form(fields, label, submit, { locate, extra = [], busy = "Please wait" } = {}) {
   const problem = h("div", { role: "alert", class: "form-problem" });
@@ -210,7 +193,7 @@ export function form(fields, label, submit, { locate, extra = [], busy = "Please
   return element;
 }
 
-/** Whether all required fields are filled in; says so beside those that are not. */
+/** Whether all required fields are filled in. */
 export function filledIn(element) {
   let first = null;
   for (const control of element.querySelectorAll("input, select, textarea")) {
@@ -234,7 +217,6 @@ export function setError(control, text) {
   else (control.closest(".field") || control.parentNode).append(h("p", { class: "error", id }, plain(text)));
 }
 
-/** Remove all errors below `element`. */
 export function clearErrors(element) {
   for (const control of element.querySelectorAll("[aria-invalid]")) clearError(control);
 }
@@ -248,7 +230,6 @@ function clearError(control) {
   document.getElementById(id)?.remove();
 }
 
-/** Show a refusal: beside the fields that its pointers name, the rest in `place`. */
 function showErrors(element, place, error, locate = byName) {
   const rest = [];
   let first = null;
@@ -269,7 +250,6 @@ function byName(element, path) {
   return element.elements && element.elements[path[0]];
 }
 
-/** A box that says what is wrong. */
 export function problemNote(error, details = []) {
   const text = error.detail || "The console has failed. Reload the page.";
   if (!error.detail) console.warn(error);
@@ -277,10 +257,6 @@ export function problemNote(error, details = []) {
     details.length > 1 ? h("ul", {}, details.map((line) => h("li", { class: "small" }, plain(line)))) : null));
 }
 
-/**
- * Fill `element` with what `load` makes. Says that it loads, and offers a retry when it fails.
- * @returns {Promise<boolean>} whether it worked
- */
 export async function loading(element, load, what = "") {
   const old = element.firstChild;
   const late = setTimeout(() =>
@@ -302,11 +278,6 @@ export async function loading(element, load, what = "") {
 
 // A field for a moment
 
-/**
- * @param {string} label
- * @param {{date?: Date|null, required?: boolean, name?: string, hint?: string, changed?: function(): void}} [options]
- * @returns {{element: HTMLElement, input: HTMLInputElement, read: function(): ?Date, set: function(?Date)}}
- */
 export function momentField(label, { date = null, required = false, name, hint, changed } = {}) {
   const note = h("p", { class: "hint", id: uid("utc") });
   const which = h("select", { "aria-label": `${label}: which of the two`, hidden: true });

@@ -21,7 +21,6 @@ export function zone() {
   return chosen;
 }
 
-/** Choose a zone for this browser; an empty text chooses the browser's own. */
 export function chooseZone(text) {
   try {
     if (text) localStorage.setItem(KEY, text);
@@ -33,7 +32,6 @@ export function chooseZone(text) {
   document.dispatchEvent(new CustomEvent("zonechange", { detail: chosen }));
 }
 
-/** Whether the zone was chosen here; else it is the browser's. */
 export function isZoneChosen() {
   return chosen !== BROWSER_ZONE;
 }
@@ -43,7 +41,6 @@ export function zoneName() {
   return chosen.split("/").pop().replaceAll("_", " ");
 }
 
-/** The zone's offset at `date`: "UTC+1", "UTC+5:30". */
 export function offsetName(date = serverNow()) {
   const minutes = Math.round(offset(date) / 60000);
   if (minutes === 0) return "UTC";
@@ -52,21 +49,14 @@ export function offsetName(date = serverNow()) {
   return `UTC${minutes < 0 ? "\u2212" : "+"}${hours}${rest ? `:${String(rest).padStart(2, "0")}` : ""}`;
 }
 
-/** Set the server's clock: `me.now`. */
 export function setServerNow(text) {
   ahead = Date.parse(text) - Date.now();
 }
 
-/** Now, by the server's clock. */
 export function serverNow() {
   return new Date(Date.now() + ahead);
 }
 
-/**
- * The calendar fields of a moment in a zone.
- * @returns {{year: number, month: number, day: number, hour: number, minute: number, second: number, weekday: string,
- *   monthName: string}}
- */
 export function fields(date, timeZone = chosen) {
   const wall = new Date(date.getTime() + offset(date, timeZone));
   return {
@@ -91,7 +81,6 @@ function formatter(timeZone) {
 
 const two = (number) => String(number).padStart(2, "0");
 
-/** "11:00" in the chosen zone. */
 export function clock(date, timeZone = chosen) {
   const { hour, minute } = fields(date, timeZone);
   return `${two(hour)}:${two(minute)}`;
@@ -119,7 +108,7 @@ export function shortMoment(date) {
   return `${fields(date).weekday} ${clock(date)}`;
 }
 
-/** "Wed 11:00 to Thu 07:00"; dates are added where the weekday is not enough. */
+/** "Wed 11:00 to Thu 07:00". */
 export function range(start, end) {
   const near = (date) => Math.abs(date - serverNow()) < 6 * 86400_000;
   if (near(start) && near(end)) return `${shortMoment(start)} to ${shortMoment(end)}`;
@@ -150,7 +139,7 @@ function joined(large, unit, small, smallUnit) {
 
 const UNITS = { s: 1, min: 60, m: 60, h: 3600, d: 86400, w: 604800 };
 
-/** Seconds of "20 h", "90 min", "2 d 4 h", "1:30" or "20" (hours); null if it is none of these. */
+/** Seconds of "20 h", "90 min", "2 d 4 h", "1:30" or "20" (hours). */
 export function parseDuration(text) {
   const clean = text.trim().toLowerCase();
   if (/^\d+(\.\d+)?$/.test(clean)) return Math.round(Number(clean) * 3600) || null;
@@ -169,7 +158,6 @@ export function parseDuration(text) {
 const QUARTER = 900_000;
 const offsets = new Map(); // by zone, then by quarter of an hour: the axis needs hundreds a frame
 
-/** Milliseconds that the zone is ahead of UTC at `date`. Zones change at whole quarters of an hour. */
 export function offset(date, timeZone = chosen) {
   let known = offsets.get(timeZone);
   if (!known || known.size > 20_000) offsets.set(timeZone, (known = new Map()));
@@ -185,10 +173,7 @@ function offsetAt(time, timeZone) {
   return Date.UTC(parts.year, parts.month - 1, parts.day, parts.hour, parts.minute, parts.second) - time;
 }
 
-/**
- * The moment of a wall clock time in the chosen zone. A repeated hour means the first; a skipped
- * one gives the same moment as an hour later.
- */
+/** The moment of a wall clock time in the chosen zone. */
 export function atWall(year, month, number, hour = 0, minute = 0) {
   const wall = Date.UTC(year, month - 1, number, hour, minute);
   const times = candidates(wall);
@@ -216,9 +201,8 @@ export function toInput(date) {
 }
 
 /**
- * The moments of the text of an `<input type="datetime-local">` in the chosen zone: none if the text
- * is no time or if the clocks skip it, two if the clocks repeat it.
- * @returns {{dates: Date[], skippedTo: Date|null}} `skippedTo`: when the clocks were put forward
+ * The moments of the text of an `<input type="datetime-local">` in the chosen zone: none if the text is no time or
+ * if the clocks skip it, two if the clocks repeat it.
  */
 export function wallMoments(text) {
   const match = text.match(/^(\d{4,})-(\d\d)-(\d\d)T(\d\d):(\d\d)/);
@@ -242,7 +226,7 @@ function shift(wall) {
   return new Date(high);
 }
 
-/** The moment of an `<input type="datetime-local">`, the first of two; null if there is none. */
+/** The moment of an `<input type="datetime-local">`, the first of two. */
 export function fromInput(text) {
   return wallMoments(text).dates[0] || null;
 }

@@ -6,12 +6,7 @@ import { h } from "../dom.js";
 import { serverNow } from "../time.js";
 import { cellWords, level, momentWords, nextZoom, rowWords, spanWords, typeWords } from "./scale.js";
 
-/**
- * Cells of the rows in sight. The scrolled element keeps the focus and points at the active cell
- * (aria-activedescendant), so building the cells again never moves the focus.
- */
 export class GridCells {
-  /** @param {import("./view.js").CalendarView} view */
   constructor(view) {
     this.view = view;
     this.band = h("div", { role: "presentation" });
@@ -21,7 +16,6 @@ export class GridCells {
     this.places = new Map();
   }
 
-  /** Build the cells in sight. */
   rebuild() {
     const { view } = this;
     if (!view.layout) return;
@@ -32,13 +26,14 @@ export class GridCells {
     this.body.style.top = `${view.size.top}px`;
     this.body.style.left = "0";
     view.element.setAttribute("aria-rowcount", String(view.layout.items + 1));
-    renew(this.band, [this.#bandLine()]);
+    const steps = this.#bandCells();
+    // Without cells, the row of the band has nothing to say yet, unless it says what is missing.
+    renew(this.band, steps.length || view.needs ? [this.#bandLine(steps)] : []);
     renew(this.body, this.#items().map((item) => (item.kind === "group" ? this.#group(item) : this.#row(item))));
     if (this.active) view.element.setAttribute("aria-activedescendant", this.active);
     else view.element.removeAttribute("aria-activedescendant");
   }
 
-  /** Whether the cells are where the canvas shows them. */
   isInPlace() {
     const { view, built } = this;
     return Boolean(built) && Math.abs(built[0] - view.from) * view.scale < 1 && built[1] === view.scale
@@ -57,7 +52,7 @@ export class GridCells {
     return itemNumber(this.view.layout, Math.min(this.place.item, this.view.layout.items - 1));
   }
 
-  #bandLine() {
+  #bandLine(steps) {
     const { view } = this;
     const words = typeWords(view.state.resourceType);
     const missing = view.needs ? `; free capacity depends on ${view.needs.join(", ")}` : "";
@@ -65,7 +60,7 @@ export class GridCells {
     const { left, axis, band } = view.size;
     const where = { area: "band", item: -1 };
     const label = ({ free, start, end }) => `${free} free, ${spanWords(start, end)}`;
-    const cells = this.#bandCells().map((cell) => this.#cell(label(cell), cell, band, where));
+    const cells = steps.map((cell) => this.#cell(label(cell), cell, band, where));
     return this.#line({ item: -1, height: band }, axis, this.#header(heading, left, band, where), cells);
   }
 
@@ -100,7 +95,6 @@ export class GridCells {
     return cellsOf(view.intervals(index), first, last).filter(({ start, end }) => end > view.from && start < view.to);
   }
 
-  /** The span of the windows in sight. */
   #loaded() {
     const { windows, state } = this.view;
     return [windows[0], windows[windows.length - 1] + level(state.zoom).chunk];
@@ -164,7 +158,6 @@ export class GridCells {
 
   // The focus
 
-  /** The place that has the focus; at first it is the band, now. */
   current() {
     const { view } = this;
     this.place ??= { area: "band", item: -1, time: Math.max(view.from, Math.min(serverNow().getTime(), view.to - 1)) };
@@ -172,7 +165,6 @@ export class GridCells {
     return this.place;
   }
 
-  /** The intervals and gaps of the focused row over the loaded windows. */
   cells() {
     const { view } = this;
     const [first, last] = this.#loaded();
@@ -188,7 +180,6 @@ export class GridCells {
     return cells.find(({ lease }) => lease) ?? cells[0] ?? null;
   }
 
-  /** Move the focus: `{area, item, time}`; scrolls there. */
   moveTo(where) {
     const { view } = this;
     this.place = where;
@@ -212,7 +203,6 @@ export class GridCells {
     else view.revealTime(Math.max(cell.start, cell.end - half), cell.end);
   }
 
-  /** Move the focus to what the pointer has chosen; nothing is scrolled. */
   focusHit({ area, row, group, time }) {
     const { view } = this;
     if (area === "band") this.place = { area, item: -1, time };
@@ -223,7 +213,6 @@ export class GridCells {
     this.rebuild();
   }
 
-  /** The focus as `{area, row, group, interval, time, cell}`. */
   focus() {
     const { view } = this;
     const { area, time } = this.current();
@@ -237,7 +226,6 @@ export class GridCells {
     };
   }
 
-  /** The hit of a cell that assistive technology has chosen. */
   hitOf(element) {
     const where = this.places.get(element.closest("[id]").id);
     if (where) this.place = { area: where.area, item: where.item, time: where.time ?? this.current().time };
@@ -269,12 +257,10 @@ function place(element, left, top, width, height) {
 
 // The keys of browsing.
 
-/** The commands that the page answers, by key. */
 const COMMANDS = { t: "today", g: "goto", f: "filter", n: "new", "?": "help" };
 
 /** Listens to the keys of a view. */
 export class Keys {
-  /** @param {import("./view.js").CalendarView} view */
   constructor(view) {
     this.view = view;
     view.element.addEventListener("keydown", (event) => this.#pressed(event));
@@ -384,10 +370,6 @@ export function measure({ clientWidth: width, clientHeight: height }, density) {
   };
 }
 
-/**
- * What lies at a client position of a view.
- * @returns {object} `{area, row, interval, edge, time, heading}`; `heading`: in the left column
- */
 export function hitAt(view, clientX, clientY) {
   const { size } = view;
   const box = view.element.getBoundingClientRect();

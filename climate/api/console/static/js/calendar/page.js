@@ -13,7 +13,6 @@ const ORDER = [
   "physical:host", "virtual:instance", "virtual:volume", "virtual:network", "virtual:floatingip", "flavor:instance",
 ];
 
-/** Show the calendar; returns how to leave it. */
 export async function mount(element, context) {
   context.title("Calendar");
   const types = calendarTypes(context.me);
@@ -45,7 +44,6 @@ function calendarTypes({ resource_types: types }) {
   return shown.sort((a, b) => rank(a) - rank(b));
 }
 
-/** The required parameters that a unit of a type does not set, by type. */
 async function loadNeeds() {
   const list = await get("/v2/resource-types").catch(() => []);
   const needs = {};
@@ -158,7 +156,7 @@ function showEmpty(view, notice, { me }) {
 async function suggest(view, notice) {
   const { properties, resourceType } = view.state;
   if (properties[0] !== "and" || properties.length > 7) return;
-  const { filterText } = await import("../reserve/filter.js");
+  const { filterText } = await import("../tables/properties.js");
   const now = serverNow();
   const end = new Date(now.getTime() + 3_600_000);
   const span = { start: iso(now), end: iso(end), limit: 1, resource_type: resourceType };
@@ -177,7 +175,6 @@ async function suggest(view, notice) {
 
 const FIRST = 2; // types that have a button of their own on narrower screens
 
-/** Buttons and a list for the types of resources. */
 function typeSwitch(view, types) {
   const choose = (resourceType) => view.setState({ resourceType, properties: null, groupBy: null, q: "" });
   const buttons = types.map((type, index) => h("button", {
@@ -200,7 +197,6 @@ function press(buttons, test) {
   for (const one of buttons) one.setAttribute("aria-pressed", String(test(one)));
 }
 
-/** Buttons for the zoom levels. */
 function zoomSwitch(view) {
   const buttons = ZOOMS.map((zoom) => h("button", {
     type: "button", dataset: { zoom }, onclick: () => zoomAroundNow(view, zoom),
@@ -216,7 +212,6 @@ function zoomAroundNow(view, zoom) {
   view.zoomTo(zoom, view.xOf(seen ? now : view.from));
 }
 
-/** Buttons for earlier, today and later. */
 function dateButtons(view) {
   const move = (step) => view.goTo(view.from + step * 0.8 * (view.to - view.from));
   return h("div", { class: "calendar-dates" },
@@ -225,15 +220,10 @@ function dateButtons(view) {
     button(icon("right"), () => move(1), { kind: "square", "aria-label": "Later" }));
 }
 
-/** Show now. */
 function today(view) {
   view.goTo(defaultFrom(view.state.zoom));
 }
 
-/**
- * The button and the panel for filter by name, grouping, density, date and type.
- * @returns {[Node[], function(): void, function(string): void]} elements, update, and open with the focus on a field
- */
 function options(view, { types, mayAll }) {
   const name = h("input", { type: "search", value: view.state.q, maxlength: 255, autocomplete: "off" });
   name.addEventListener("input", debounce(() => view.setState({ q: name.value.trim() }), 250));
@@ -316,7 +306,6 @@ const SHAPES = [
   ["preparing", "Getting ready"], ["closed", "Not bookable"], ["held", "Held"],
 ];
 
-/** The legend, and a function that ends it. */
 function legend() {
   const live = h("span", { class: "calendar-live" });
   const show = () => showLive(live);
@@ -362,7 +351,6 @@ const KEYS = [
   ["?", "these keys"],
 ];
 
-/** Show the keys in a dialog. */
 function showKeys() {
   dialog({
     title: "Keys of the calendar", wide: true,
@@ -374,7 +362,6 @@ function showKeys() {
 
 // Zooming by pinch and by the wheel with Ctrl.
 
-/** Let two fingers and Ctrl+wheel zoom a view; returns how to end this. */
 function attachTouch(view) {
   const { element } = view;
   const ends = new AbortController();
@@ -409,12 +396,6 @@ function fingers({ touches: [one, other] }) {
 
 // Reserving in the calendar
 
-/**
- * Let people reserve in `view`.
- * @param {import("./view.js").CalendarView} view
- * @param {{bar: HTMLElement, layer: HTMLElement, context: {me: object, navigate: function(string): void}}} places
- * @returns {function(): void} detach
- */
 function attachReserve(view, { bar, layer, context }) {
   const reserve = new Reserve(view, { bar, layer, context });
   return () => reserve.detach();

@@ -23,7 +23,6 @@ const LEVELS = {
   quarter: { span: 92 * DAY, least: 3 / DAY, snap: DAY, chunk: 184 * DAY, resolution: 86_400, band: 86_400 },
 };
 
-/** The settings of a zoom level. */
 export function level(zoom) {
   return LEVELS[zoom] || LEVELS.week;
 }
@@ -34,7 +33,6 @@ export function nominalScale(zoom, width) {
   return Math.max(least, width / span);
 }
 
-/** The zoom level whose scale is nearest to `scale`. */
 export function nearestZoom(scale, width) {
   const distance = (zoom) => Math.abs(Math.log(nominalScale(zoom, width) / scale));
   return ZOOMS.reduce((best, zoom) => (distance(zoom) < distance(best) ? zoom : best));
@@ -45,12 +43,10 @@ export function nextZoom(zoom, step) {
   return ZOOMS[Math.min(ZOOMS.length - 1, Math.max(0, ZOOMS.indexOf(zoom) + step))];
 }
 
-/** The start of the request window that `time` lies in. `shift`: ms by which local days lead UTC days. */
 function chunkStart(time, chunk, shift) {
   return Math.floor((time + shift) / chunk) * chunk - shift;
 }
 
-/** The starts of the request windows that cover `from` to `to`. */
 export function chunkStarts(from, to, chunk, shift) {
   const starts = [];
   for (let time = chunkStart(from, chunk, shift); time < to; time += chunk) starts.push(time);
@@ -67,7 +63,6 @@ export function snapTo(time, step) {
   return edges.reduce((best, edge) => (Math.abs(edge - time) < Math.abs(best - time) ? edge : best));
 }
 
-/** The moments of the wall clock's 0:00, `hours`:00, 2 x `hours`:00 and so on; a whole day has 24 hours. */
 function wallTimes(from, to, hours) {
   const times = [];
   for (let start = midnight(new Date(from)); start < to; start = midnight(start, 1)) {
@@ -77,7 +72,6 @@ function wallTimes(from, to, hours) {
   return times.filter((time) => time >= from - DAY && time <= to);
 }
 
-/** The local days that touch `from` to `to`: `{start, end, date}`. */
 function days(from, to) {
   const list = [];
   let start = midnight(new Date(from));
@@ -89,14 +83,7 @@ function days(from, to) {
   return list;
 }
 
-/**
- * What the axis shows from `from` to `to`.
- * @param {number} scale px per ms
- * @param {number} room px that a label of five characters needs
- * @param {Date} now the server's clock
- * @returns {{top: object[], bottom: object[], lines: object[], shades: object[], wholeDays: boolean}}
- *   labels `{time, end, text, strong, today}`, lines `{time, strong}`, shades (weekends) `{start, end}`
- */
+/** What the axis shows from `from` to `to`. */
 export function ticks(from, to, scale, room, now) {
   const dayWidth = DAY * scale;
   const list = days(from, to);
@@ -152,7 +139,6 @@ function shortOffset(time) {
   return `${minutes < 0 ? "\u2212" : "+"}${Math.trunc(Math.abs(minutes) / 60)}${rest ? `:${rest}` : ""}`;
 }
 
-/** The spans in which the wall clock shows a time for the first or the second time. */
 function repeatedHours(list) {
   return list.filter((one) => one.end - one.start > DAY).map((one) => {
     const back = one.end - one.start - DAY;
@@ -231,12 +217,7 @@ function monthTicks(list, room, dayWidth) {
 
 const KEYS = ["type", "properties", "amount", "for", "group", "q", "whose", "rows", "zoom", "from"];
 
-/**
- * The state that an address names.
- * @param {URLSearchParams} params
- * @param {string[]} types resource types that the calendar can show
- * @param {{zoom: string, groupBy: string|null}} defaults
- */
+/** The state that an address names. */
 export function stateOf(params, types, defaults) {
   const zoom = ZOOMS.includes(params.get("zoom")) ? params.get("zoom") : defaults.zoom;
   return {
@@ -280,7 +261,6 @@ export function defaultFrom(zoom) {
   return midnight(new Date(now.getTime() - (zoom === "month" ? 3 : 7) * DAY)).getTime();
 }
 
-/** The query of a state; keys of other parts of the page stay. */
 export function queryOf(state, search) {
   const params = new URLSearchParams(search);
   for (const key of KEYS) params.delete(key);
@@ -321,7 +301,7 @@ const STATES = {
   ready: "", preparing: "getting ready", off: "off, bookable", set_aside: "set aside", failing: "failing",
 };
 
-/** What a row's state is called; empty for "ready". */
+/** What a row's state is called. */
 export function stateWords(state) {
   return STATES[state] ?? plain(state ?? "");
 }

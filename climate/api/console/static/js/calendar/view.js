@@ -13,16 +13,10 @@ const REST = 120; // ms without movement until the view rests
 const LATE_DATA = 1100; // ms after which the picture says that data is still loading
 
 /**
- * The calendar of a resource type. Times are epoch milliseconds, UTC.
- * Events: "viewchange" (scrolled or zoomed), "datachange" (detail {windows}), "statechange", "activate" (detail: a hit;
- * preventDefault() stops the default action), "gridkey" (detail {event, focus}; preventDefault() takes the key),
- * "help", "find" (keys that the page answers).
+ * The calendar of a resource type. Times are epoch milliseconds, UTC. Events: "viewchange" (scrolled or zoomed),
+ * "datachange", "statechange", "activate" (Enter or click, detail = hit), "gridkey" (before browsing keys).
  */
 export class CalendarView extends EventTarget {
-  /**
-   * @param {object} state {resourceType, properties (expression or null), amount, duration (s), groupBy, q, zoom, from,
-   *   whose (null or "all"), density ("rows" or "overview"), folded (names of groups)}
-   */
   constructor(state) {
     super();
     this.state = {
@@ -63,7 +57,6 @@ export class CalendarView extends EventTarget {
     this.clock = setInterval(() => this.invalidate(), 15_000);
   }
 
-  /** Measure and show the calendar; call after the element is in the page. */
   start() {
     this.sizes.observe(this.element);
     this.sizes.observe(this.rem); // The size of the text may change while that of the element does not.
@@ -71,7 +64,6 @@ export class CalendarView extends EventTarget {
     this.#configure();
   }
 
-  /** Stop all work; the view cannot be used any more. */
   destroy() {
     this.sizes.disconnect();
     this.ends.abort();
@@ -112,12 +104,10 @@ export class CalendarView extends EventTarget {
     this.invalidate();
   }
 
-  /** The time at the left edge of the time axis. */
   get from() {
     return this.origin + this.element.scrollLeft / this.scale;
   }
 
-  /** The time at the right edge. */
   get to() {
     return this.from + this.size.body / this.scale;
   }
@@ -129,7 +119,6 @@ export class CalendarView extends EventTarget {
     this.origin = from - this.element.scrollLeft / this.scale;
   }
 
-  /** Show `time` at the left edge. */
   goTo(time) {
     this.#place(time);
     this.#moved();
@@ -148,35 +137,29 @@ export class CalendarView extends EventTarget {
     else this.#moved();
   }
 
-  /** Use a zoom level; the time at `clientX` stays where it is. */
   zoomTo(zoom, clientX) {
     this.setScale(nominalScale(zoom, this.size.body), clientX);
   }
 
-  /** The time at a client x coordinate. */
   timeAt(clientX) {
     const x = clientX - this.element.getBoundingClientRect().left - this.size.left;
     return Math.round(this.from + x / this.scale);
   }
 
-  /** The client x coordinate of a time. */
   xOf(time) {
     return this.element.getBoundingClientRect().left + this.localX(time);
   }
 
-  /** The x coordinate of a time within the canvas. */
   localX(time) {
     return this.size.left + (time - this.from) * this.scale;
   }
 
-  /** Round a time to the snap of the zoom; `exact`: to a minute. */
   snap(time, { exact = false } = {}) {
     return snapTo(time, exact ? 60_000 : level(this.state.zoom).snap);
   }
 
   // State
 
-  /** Change parts of the state, fetch what they need and fire "statechange". */
   setState({ keepScale = false, ...part }) {
     const before = this.state;
     this.state = { ...before, ...part };
@@ -195,16 +178,12 @@ export class CalendarView extends EventTarget {
     this.dispatchEvent(new Event("statechange"));
   }
 
-  /**
-   * Set the parameters without which the service cannot count free units: titles by type. Such types have no band.
-   * @param {Object<string, string[]>} needs
-   */
+  /** Set the parameters without which the service cannot count free units: titles by type. */
   setNeeds(needs) {
     this.needsByType = needs;
     if (this.size && this.state.resourceType in needs) this.#configure();
   }
 
-  /** The parameters that the band of this type would need; null if it needs none. */
   get needs() {
     return this.needsByType?.[this.state.resourceType] ?? null;
   }
@@ -226,12 +205,10 @@ export class CalendarView extends EventTarget {
     this.#fetch();
   }
 
-  /** Load what is in sight again. */
   refresh() {
     this.changed([{ start: -Infinity, end: Infinity }]);
   }
 
-  /** Bookings changed in these windows `{start, end}`: fetch what is in sight of them. */
   changed(windows) {
     this.data.invalidate(windows);
     this.#fetch();
@@ -270,7 +247,6 @@ export class CalendarView extends EventTarget {
     this.dispatchEvent(new Event("rest"));
   }
 
-  /** The starts of the request windows in sight; the same array as long as they are the same. */
   get windows() {
     const { from } = this;
     const { chunk } = level(this.state.zoom);
@@ -282,7 +258,6 @@ export class CalendarView extends EventTarget {
     return starts;
   }
 
-  /** The group headers and rows in sight, in order. */
   itemsInSight() {
     const top = this.element.scrollTop;
     return itemsBetween(this.layout, top, top + this.size.height - this.size.top);
@@ -303,7 +278,6 @@ export class CalendarView extends EventTarget {
 
   // Painting
 
-  /** Paint all in the next frame. */
   invalidate() {
     this.painted = null;
     this.#request();
@@ -343,52 +317,43 @@ export class CalendarView extends EventTarget {
     };
   }
 
-  /** Draw a selection, a refusal and alternatives; null removes them. */
   setOverlay(overlay) {
     this.overlay = overlay;
     this.invalidate();
   }
 
-  /** The client rectangle of what an overlay marks, as far as it is in sight. */
   anchor(overlay) {
     return anchorOf(this, overlay);
   }
 
   // Reading
 
-  /** The intervals of a row in the windows in sight. */
   intervals(index) {
     return this.data.intervals(index, this.windows);
   }
 
-  /** The steps of the band in the windows in sight. */
   bandSteps() {
     return this.data.steps(this.windows);
   }
 
-  /** The least number of units free at each moment from start to end, as the band shows; null if unknown. */
   leastFree(start, end) {
     return leastFreeIn(this.bandSteps(), start, end);
   }
 
-  /** What lies at a client position: `{area, row, interval, edge, time}`. */
   hit(clientX, clientY) {
     return hitAt(this, clientX, clientY);
   }
 
-  /** The free gap of a row around a time. */
   gap(index, time) {
     return gapAt(this.intervals(index), time, this.from, this.to);
   }
 
-  /** The focus within the grid: `{area, row, interval, time}`. */
   get focus() {
     return this.grid.focus();
   }
 
   // Moving to something
 
-  /** Scroll in time so that the span can be seen. */
   revealTime(start, end = start) {
     const margin = 24 / this.scale;
     if (start >= this.from + margin && end <= this.to - margin) return;
@@ -397,7 +362,6 @@ export class CalendarView extends EventTarget {
     else this.goTo(end + margin - width);
   }
 
-  /** Scroll so that the row can be seen; returns whether it was ever loaded. */
   revealRow(id) {
     const index = this.data.indexOf(id);
     const item = index === null ? null : itemOfRow(this.layout, index);
@@ -405,7 +369,6 @@ export class CalendarView extends EventTarget {
     return Boolean(item);
   }
 
-  /** Scroll so that a group header or row can be seen. */
   revealItem({ y, height }) {
     const room = this.size.height - this.size.top;
     const { scrollTop } = this.element;
@@ -413,7 +376,6 @@ export class CalendarView extends EventTarget {
     else if (y + height > scrollTop + room) this.element.scrollTop = y + height - room;
   }
 
-  /** Fold or unfold a group. */
   toggleGroup({ name }) {
     const folded = new Set(this.state.folded);
     if (!folded.delete(name)) folded.add(name);
@@ -431,7 +393,6 @@ export class CalendarView extends EventTarget {
     this.activate(hit);
   }
 
-  /** Fire "activate"; unless it was taken, fold a group or load a failed block again. */
   activate(hit) {
     const event = new CustomEvent("activate", { detail: hit, cancelable: true });
     if (!this.dispatchEvent(event)) return;

@@ -8,17 +8,12 @@ const STRIPS = 200; // rows of a block of buckets
 const PARALLEL = 4; // requests at a time: a browser has six connections to a site over HTTP/1.1
 const KEPT = 400; // blocks in memory
 
-/**
- * Blocks of the calendar. Events: "data" (something arrived or failed; detail `{rows: boolean}`), "shape" (the number
- * of rows or their groups changed).
- */
 export class CalendarData extends EventTarget {
   constructor() {
     super();
     this.reset({});
   }
 
-  /** Forget everything and use other parameters: `{type, properties, q, groupBy, whose, resolution, chunk, band}`. */
   reset(settings) {
     this.names = new Map();
     this.indexes = new Map();
@@ -29,7 +24,6 @@ export class CalendarData extends EventTarget {
     this.before = null;
   }
 
-  /** Use other windows or buckets for the same rows. Until they are here, what was loaded before stands in. */
   zoom(settings) {
     for (const block of this.blocks?.values() ?? []) block.abort?.abort();
     this.before = this.blocks && { blocks: this.blocks, settings: this.settings, rows: this.rowsPerBlock };
@@ -47,11 +41,6 @@ export class CalendarData extends EventTarget {
     return this.settings?.resolution ? STRIPS : ROWS;
   }
 
-  /**
-   * Fetch what is missing of these rows and windows; abort requests for anything else.
-   * @param {number[][]} ranges `[first, last]` row
-   * @param {number[]} starts of the windows
-   */
   want(ranges, starts) {
     const keys = [];
     if (this.settings.band) for (const start of starts) keys.push({ key: `band ${start}`, start, band: true });
@@ -173,7 +162,6 @@ export class CalendarData extends EventTarget {
     }
   }
 
-  /** Mark what the windows touch as out of date; what is in sight stays drawn until the new data is there. */
   invalidate(windows) {
     for (const [key, block] of this.blocks) {
       if (!touches(windows, block.start, block.start + this.settings.chunk)) continue;
@@ -185,7 +173,6 @@ export class CalendarData extends EventTarget {
     this.#pump();
   }
 
-  /** Load the failed blocks in sight again. */
   retry() {
     for (const { key } of this.wanted) {
       const block = this.blocks.get(key);
@@ -194,12 +181,10 @@ export class CalendarData extends EventTarget {
     this.#pump();
   }
 
-  /** `{id, name, group, state, index}` of a row; null until it is loaded. */
   row(index) {
     return this.names.get(index) ?? null;
   }
 
-  /** The number of the row with this id; null if it was never loaded. */
   indexOf(id) {
     return this.indexes.get(String(id)) ?? null;
   }
@@ -213,7 +198,6 @@ export class CalendarData extends EventTarget {
     return Date.now() - block.since > 1000 ? "late" : "loading";
   }
 
-  /** The intervals of a row over consecutive windows. */
   intervals(index, starts) {
     if (starts !== this.joinedStarts) this.joined.clear();
     this.joinedStarts = starts;
@@ -247,7 +231,6 @@ export class CalendarData extends EventTarget {
     return cut(lists.length ? joinWindows(lists) : [], start, end);
   }
 
-  /** The steps of the band in the loaded windows among `starts`. */
   steps(starts) {
     if (!this.bandSteps || this.bandSteps.starts !== starts) {
       const lists = starts.map((start) => {
@@ -266,7 +249,6 @@ export class CalendarData extends EventTarget {
     return cut(lists.flat(), start, start + this.settings.chunk);
   }
 
-  /** The state of the band in a window, as `stateOf`; "none": this type has no band. */
   bandState(start) {
     if (!this.settings.band) return "none";
     const block = this.blocks.get(`band ${start}`);
@@ -275,7 +257,6 @@ export class CalendarData extends EventTarget {
     return block.state === "failed" && !block.stale ? "failed" : "loading";
   }
 
-  /** Abort all requests. */
   stop() {
     for (const block of this.blocks.values()) block.abort?.abort();
     this.blocks.clear();
@@ -285,15 +266,8 @@ export class CalendarData extends EventTarget {
 
 // Decodes and combines what the service says about rows.
 
-/** What occupies a row; the numbers are those of `GET /v2/calendar`. */
 export const KIND = { TAKEN: 0, OWN: 1, CLEANING: 2, CLOSED: 3, HELD: 4, PREPARING: 5, SHARED: 6 };
 
-/**
- * Decode the flat list of a row into intervals `{start, end, kind, lease, tenths}`, sorted by start.
- * @param {number[]} x `offset, length, kind` in seconds; own: then an index into `leases`; shared: then tenths
- * @param {number} start of the window
- * @param {object[]} leases
- */
 function decodeIntervals(x, start, leases) {
   const list = [];
   for (let at = 0; at < x.length; at += 3) {
@@ -308,10 +282,6 @@ function decodeIntervals(x, start, leases) {
   return list.sort((a, b) => a.start - b.start || a.kind - b.kind);
 }
 
-/**
- * Join the intervals of consecutive windows: what a window cut is whole again.
- * @param {{start: number, list: object[]}[]} windows
- */
 function joinWindows(windows) {
   if (windows.length === 1) return windows[0].list;
   const joined = [];
@@ -365,7 +335,6 @@ export function cellsOf(list, from, to) {
   return cells;
 }
 
-/** Decode buckets into intervals of equal share: `{start, end, kind, tenths}`; nothing where free throughout. */
 function decodeBuckets(text, own, start, resolution) {
   const list = [];
   const step = resolution * 1000;
@@ -382,7 +351,6 @@ function decodeBuckets(text, own, start, resolution) {
   return list;
 }
 
-/** The steps of the band, sorted: `{start, end, free}`; equal neighbours joined. */
 function joinSteps(lists) {
   const steps = [];
   for (const { start, end, free } of lists.flat()) {
@@ -393,7 +361,6 @@ function joinSteps(lists) {
   return steps;
 }
 
-/** The least number free at any moment from `start` to `end`; null where that is unknown. */
 export function leastFreeIn(steps, start, end) {
   let least = null;
   let reached = start;
@@ -406,13 +373,11 @@ export function leastFreeIn(steps, start, end) {
   return reached >= end ? least : null;
 }
 
-/** Those of `list` that overlap `start` to `end`, cut to it. */
 export function cut(list, start, end) {
   return list.filter((item) => item.start < end && item.end > start)
     .map((item) => ({ ...item, start: Math.max(start, item.start), end: Math.min(end, item.end) }));
 }
 
-/** Whether any of `windows` overlaps `start` to `end`. */
 function touches(windows, start, end) {
   return windows.some((window) => window.start < end && window.end > start);
 }
@@ -423,7 +388,7 @@ const LATE = 25; // ms: a frame that took longer came late
 const SAMPLE = 20; // frames
 const MANY = 4; // late frames of a sample
 
-/** Whether a canvas at full resolution is too slow to move; without a GPU, one at device scale 2 is. */
+/** Whether a canvas at full resolution is too slow to move. */
 export class Pace {
   constructor() {
     this.slow = false;
@@ -432,13 +397,11 @@ export class Pace {
     this.late = 0;
   }
 
-  /** Count a frame at `time` (ms) of `requestAnimationFrame`. */
   frame(time, moving) {
     if (moving && this.last) this.#count(time - this.last);
     this.last = moving ? time : 0;
   }
 
-  /** Whether the view moved more than a screen since the last call; `y` and `x` are its place in screens. */
   fliesPast(y, x) {
     const [beforeY, beforeX] = this.place ?? [y, x];
     this.place = [y, x];

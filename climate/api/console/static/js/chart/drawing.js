@@ -1,6 +1,6 @@
 // What painting needs: strokes, text, colours, hatches, the places of rows, and the overlay of a selection.
 
-/** Call `draw` for a rectangle in the colour of the surface; nothing is drawn outside of it. */
+/** Call `draw` for a rectangle in the colour of the surface. */
 export function clipped(scene, x, y, width, height, draw) {
   const { context, colours } = scene;
   context.save();
@@ -25,7 +25,6 @@ export function horizontal(context, y, left, right) {
   context.lineTo(right, Math.round(y) - 0.5);
 }
 
-/** Stroke what `draw` adds to the path. */
 export function stroke(context, colour, draw, width = 1) {
   context.strokeStyle = colour;
   context.lineWidth = width;
@@ -44,7 +43,6 @@ export function text(context, content, x, y, font, colour, room) {
 
 const widths = new Map(); // by font, then by text: measuring costs more than drawing
 
-/** The width of a text in a font. */
 export function widthOf(context, content, font) {
   let known = widths.get(font);
   if (!known || known.size > 5000) widths.set(font, (known = new Map()));
@@ -72,10 +70,7 @@ const NAMES = ["bg", "surface", "sunken", "line", "line-2", "text", "text-2", "a
   "accent-text", "taken", "taken-line", "closed", "closed-hatch", "cleaning", "bad", "bad-soft", "focus", "band",
   "band-line"];
 
-/**
- * Read the colours and fonts that apply to `element`.
- * @returns {Object<string, string>} by token (`accentInk` of `--accent-ink`), and `sans`, the font family
- */
+/** Read the colours and fonts that apply to `element`. */
 export function palette(element) {
   const probe = document.createElement("i");
   probe.className = "calendar-probe";
@@ -90,12 +85,7 @@ export function palette(element) {
   return colours;
 }
 
-/**
- * A pattern of diagonal lines.
- * @param {CanvasRenderingContext2D} context
- * @param {object} colours
- * @param {{colour: string, fill?: string, gap: number, width: number, back?: boolean}} look `back`: falling lines
- */
+/** A pattern of diagonal lines. */
 export function hatch(context, colours, look) {
   const ratio = context.getTransform().a;
   const key = `${look.colour} ${look.fill} ${look.gap} ${look.width} ${look.back} ${ratio}`;
@@ -128,12 +118,6 @@ function makeHatch(context, { colour, fill, gap, width, back }, ratio) {
 
 // Where groups and rows lie in the sheet.
 
-/**
- * @param {{total: number, groups: {name: string, first: number, rows: number}[]|null, folded: Set<string>,
- *   rowHeight: number, groupHeight: number}} options
- * @returns {{height: number, items: number, rowHeight: number, groupHeight: number, parts: object[]}} parts in order:
- *   `{group, y, top, first, rows, item}`; `y` of the header, `top` of the first row, `item` counts headers and rows
- */
 export function layOut({ total, groups, folded, rowHeight, groupHeight }) {
   const parts = [];
   let y = 0;
@@ -193,7 +177,7 @@ export function itemsBetween(layout, from, to) {
   return items;
 }
 
-/** The item with the number `number` (0 is the first header or row); null if there is none. */
+/** The item with the number `number` (0 is the first header or row). */
 export function itemNumber(layout, number) {
   if (number < 0 || number >= layout.items) return null;
   const part = lastPart(layout.parts, (candidate) => candidate.item <= number);
@@ -201,7 +185,6 @@ export function itemNumber(layout, number) {
   return within < 0 ? header(layout, part) : rowItem(layout, part, within);
 }
 
-/** The item of the row `index`, or of the folded group that hides it; null if there is none. */
 export function itemOfRow(layout, index) {
   if (!layout.parts.length) return null;
   const part = lastPart(layout.parts, (candidate) => candidate.first <= index);
@@ -224,7 +207,6 @@ export function rowRanges(items) {
 
 // Paints selections, refusals and alternatives over band and rows.
 
-/** Paint the overlay's part in the band. */
 export function paintBandOverlay(scene, plot) {
   const { overlay, size } = scene;
   if (!overlay) return;
@@ -251,7 +233,6 @@ function paintBlocked({ context, colours, x }, { start, end }, y) {
   context.fillRect(x(start), y, Math.max(2, x(end) - x(start)), 4);
 }
 
-/** Paint the overlay's part in the rows. */
 export function paintRowOverlay(scene) {
   const { overlay, size } = scene;
   if (!overlay) return;

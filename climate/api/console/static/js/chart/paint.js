@@ -7,10 +7,6 @@ import {
 } from "./drawing.js";
 import { paintBars, paintHeadings, paintNames, paintStrips } from "./rows.js";
 
-/**
- * Paint a frame.
- * @param {{names: boolean, axis: boolean}} unchanged parts whose picture still holds: the left column; axis and band
- */
 export function paint(context, view, unchanged) {
   const scene = sceneOf(context, view);
   const { size } = scene;
@@ -127,7 +123,6 @@ function paintGroups(scene) {
 
 // Paints the time axis
 
-/** Weekends, the past and the lines of the axis. */
 function paintGround({ context, size, colours, ticks: axis, x, now }, top, bottom) {
   context.fillStyle = colours.bg;
   for (const { start, end } of axis.shades) context.fillRect(x(start), top, x(end) - x(start), bottom - top);
@@ -135,14 +130,12 @@ function paintGround({ context, size, colours, ticks: axis, x, now }, top, botto
   stroke(context, colours.line, () => { for (const { time } of axis.lines) vertical(context, x(time), top, bottom); });
 }
 
-/** The line of now. */
 function paintNowLine({ context, colours, size, x, now }, top, bottom) {
   if (x(now) < size.left || x(now) > size.width) return;
   context.fillStyle = colours.text;
   context.fillRect(Math.round(x(now)) - 1, top, 2, bottom - top);
 }
 
-/** Paint the labels of the axis. */
 function paintAxis(scene) {
   const { context, size, colours, ticks: axis, x } = scene;
   const upper = size.axis * 0.34;
@@ -197,7 +190,6 @@ function minuteLabel(now) {
   return lastMinute.label;
 }
 
-/** Paint the time of now on the axis. */
 function paintNow(scene) {
   const { context, size, colours, x, now } = scene;
   const at = x(now);
@@ -216,7 +208,6 @@ function paintNow(scene) {
 
 // Paints the band of free capacity.
 
-/** Paint the free capacity over time. */
 function paintBand(scene) {
   const { context, size, colours, view, windows } = scene;
   const top = size.axis;
@@ -248,7 +239,6 @@ function paintAbsent(scene, start) {
   text(context, words, left + 8, size.top - size.band / 4, scene.font(12, 600), colours.closedHatch);
 }
 
-/** The vertical scale of the band: `{base, y(units)}`. */
 function bandPlot(view) {
   const { size, state } = view;
   const base = size.top - 10 * size.font;

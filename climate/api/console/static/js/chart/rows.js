@@ -149,7 +149,6 @@ function ownBar(scene, box, interval) {
   label(scene, rest, [[plain(lease.name), 600, ink], [`  ${words}`, 400, ink]]);
 }
 
-/** A triangle with an exclamation mark; returns the px that it takes. */
 function degradedMark({ context, size }, { left, top, width, height }, ink) {
   const unit = size.font;
   const x = Math.max(left, size.left) + 14 * unit;
@@ -221,7 +220,6 @@ export function paintStrips(scene) {
 
 // Paints the left column
 
-/** Paint the names of groups and rows. */
 export function paintNames(scene) {
   const { context, size, colours, items, scrollTop, data } = scene;
   for (const item of items) {
@@ -289,7 +287,6 @@ function paintName(scene, row, y) {
   if (words) text(context, words, right - wordsWidth, middle + 0.5, scene.font(12), colours.text2);
 }
 
-/** The glyph of a row's state: dot, half-filled ring, power, open triangle. */
 function glyph(context, state, x, y, radius, colours) {
   if (state === "preparing") return half(context, x, y, radius, colours.accent);
   if (state === "off") return power(context, x, y, radius, colours.text2);
@@ -332,7 +329,6 @@ function triangle(context, x, y, radius, colour, withMark) {
   if (withMark) stroke(context, colour, mark, 1.6);
 }
 
-/** Paint the corner and the heading of the band. */
 export function paintHeadings(scene) {
   const { context, size, colours } = scene;
   context.fillStyle = colours.surface;

@@ -11,22 +11,14 @@ import { counted, differences, note, stackedTime } from "./words.js";
 
 const HOUR = 3600_000;
 
-/** Send a change of the lease in the state that `etag` names; raises Problem. */
 function send(view, body, etag = view.etag) {
   return api("PATCH", `/v2/leases/${view.lease.id}`, { body, headers: { "If-Match": etag } });
 }
 
-/** Check a change of the lease as it is now; raises Problem. */
 async function dryRun(view, body, signal) {
   return (await api("PATCH", `/v2/leases/${view.lease.id}?dry_run=true`, { body, signal })).body;
 }
 
-/**
- * A dialog that checks a change while the user makes it, and sends it.
- * @param {object} view of the lease page: `lease`, `etag`, `reload()`
- * @param {{title: string, action: string, fields: Node[], read: function(), choose: function(object)}} options
- *   `read` returns the body of the PATCH, or null while it is incomplete
- */
 function changeDialog(view, { title, action, fields, read, choose, wide = false }) {
   const result = h("div", { class: "check-result", role: "status" });
   const conflictNote = h("div", { role: "alert" });
@@ -89,7 +81,6 @@ function changeDialog(view, { title, action, fields, read, choose, wide = false 
   return { check, box };
 }
 
-/** What has changed of the lease since the user saw it. */
 function changedNote(before, after) {
   const list = differences(before, after).map(([what, one, other]) =>
     h("li", {}, `${what}: `, name(shown(one)), " is now ", name(shown(other)), "."));
@@ -134,7 +125,7 @@ async function showLatest(view, place, set) {
   }
 }
 
-/** The latest end that the lease can have now; raises Problem. */
+/** The latest end that the lease can have now. */
 export function latestOf(view) {
   return latestEnd(view.lease, (end) => dryRun(view, { end: iso(end) }));
 }
@@ -170,7 +161,6 @@ export async function change(view, types) {
   });
 }
 
-/** The body of a PATCH with what differs from `lease`; null while a time is missing. */
 function changes(lease, { name: title, start, end }, parts) {
   if (!end) return null;
   const body = {};
@@ -192,7 +182,7 @@ export async function endNow(view) {
   if (await confirm(question)) await attempt(view, () => send(view, { end: "now" }), "The lease ends.");
 }
 
-/** Delete the lease, after a question; `leave` is called when it is gone. */
+/** Delete the lease, after a question. */
 export async function remove(view, leave) {
   const isRunning = view.lease.status === "ACTIVE";
   const text = isRunning ? "climate reclaims its resources first. What runs on them is lost."
@@ -207,7 +197,6 @@ export async function remove(view, leave) {
   });
 }
 
-/** Do something to the lease. A refusal, or what changed meanwhile, is shown above the page. */
 async function attempt(view, action, text) {
   const before = view.lease;
   try {
@@ -228,11 +217,6 @@ const FURTHEST = 30 * DAY;
 const MOST = 12; // dry runs
 const EXACT = 300_000; // ms
 
-/**
- * @param {object} lease
- * @param {function(Date): Promise} check resolves if the end is admitted; raises a Problem if not
- * @returns {Promise<{end: Date|null, isBound: boolean, reason: string}>} `isBound`: it cannot end later
- */
 async function latestEnd(lease, check) {
   const present = Date.parse(lease.end);
   let [low, high, reason] = [present, present + FURTHEST, ""];
@@ -253,12 +237,11 @@ async function latestEnd(lease, check) {
   return { end: new Date(low), isBound: true, reason };
 }
 
-/** Why a later end is refused, in one sentence. Pure. */
 function reasonOf({ code, detail }) {
   return code === "not_enough_resources" ? "Other leases have its resources after its end." : detail;
 }
 
-/** The next end to check, in ms; null once `low` is near enough to `high`. Pure. */
+/** The next end to check, in ms. */
 function candidate(low, high, problem, present) {
   const hints = [];
   const { alternatives = [], blocked_by: blocked = [] } = problem?.body || {};
@@ -285,7 +268,6 @@ async function refused(check, end) {
 
 const NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six"];
 
-/** The title of a refusal: "One host too few". Pure. */
 function refusalTitle({ code, missing }, type) {
   if (code === "limit_exceeded") return "More than your limits allow";
   if (code === "not_enough_resources" && missing) {
@@ -294,7 +276,6 @@ function refusalTitle({ code, missing }, type) {
   return "This does not fit";
 }
 
-/** An alternative in words: what differs from the request, and its time. Pure. */
 function alternativeWords({ differs, start, end, amount },
   { start: wanted, end: wantedEnd, amount: asked }, type) {
   const [from, to] = [new Date(start), new Date(end)];
@@ -307,12 +288,7 @@ function alternativeWords({ differs, start, end, amount },
   return { title: (texts[differs] || (() => differs))(), time: range(from, to) };
 }
 
-/**
- * The card of a refused request.
- * @param {import("../api.js").Problem} problem
- * @param {{start: Date, end: Date, types: string[], choose?: function(object): void, extra?: Node}} request
- *   `types`: the types of its reservations in their order; `choose` receives an alternative
- */
+/** The card of a refused request. */
 export function refusal(problem, { start, end, types, choose, extra }) {
   const body = problem.body || {};
   const type = types[body.reservation ?? 0] || types[0];

@@ -36,13 +36,6 @@ export function propertiesOf(type) {
   return suggestions.get(type);
 }
 
-/**
- * The fields of a reservation.
- * @param {Map<string, object>} known the types of `resourceTypes()`
- * @param {string} type
- * @param {object} params the present values; empty for a new reservation
- * @param {{isChange?: boolean, changed?: function(): void}} [options]
- */
 export function reservationFields(known, type, params = {}, { isChange = false, changed = () => {} } = {}) {
   const { schema = { properties: {} }, description = "", fixed = [] } = known.get(type) || {};
   const unit = titleOf(known, type);
@@ -80,20 +73,17 @@ function hasValue(value) {
   return Array.isArray(value) ? value.length > 0 : Boolean(value);
 }
 
-/** The value that a new reservation begins with. */
 function first({ key, fallback, isRequired, kind, least }) {
   if (key === "min" || kind === FILTER) return "";
   if (fallback !== null) return fallback;
   return isRequired && kind === "integer" ? { memory_mb: 2048, disk_gb: 10 }[key] ?? Math.max(1, least ?? 1) : "";
 }
 
-/** Hosts have a least and a most amount; without the least all are needed. Pure. */
 function complete(params) {
   if ("max" in params && !("min" in params)) return { ...params, min: params.max };
   return params;
 }
 
-/** The parameters that differ from `before`; null for those that are empty now. */
 function different(now, before, inputs) {
   const body = {};
   for (const [key, { parameter }] of inputs) {
@@ -150,7 +140,6 @@ function labelled(parameter, control, changed) {
   return element;
 }
 
-/** A choice of a file, whose text becomes the text of the control. */
 function fileChoice({ label }, control, changed) {
   const status = h("span", { class: "hint", role: "status" });
   const choice = h("input",
@@ -197,12 +186,6 @@ const CHOICES = {
   before_end: { default: "As configured", snapshot: "Save an image of each server", "": "Nothing" },
 };
 
-/**
- * The parameters of a schema, the amounts first.
- * @param {object} schema JSON schema of the `params` of a type
- * @returns {{key: string, kind: string, label: string, hint: string, isRequired: boolean, isMinor: boolean,
- *   isNullable: boolean, choices: Array, fallback: *, least: ?number, most: ?number}[]}
- */
 function parameters(schema) {
   const entries = Object.entries(schema.properties || {}).filter(([, part]) => !part.readOnly && !isFixed(part));
   const required = new Set(schema.required || []);
@@ -248,7 +231,6 @@ function kindOf(part) {
   return "json";
 }
 
-/** The choices as `[text of the value, words]`; null is one if it is what an absent parameter means. */
 function choicesOf(key, part) {
   const words = CHOICES[key] || {};
   const values = part.enum.filter((value) => value !== null).map(String);
@@ -256,7 +238,6 @@ function choicesOf(key, part) {
   return (hasNone ? ["", ...values] : values).map((value) => [value, words[value] || value || "As usual"]);
 }
 
-/** The value of a parameter from the text of its control; undefined: leave it out. Raises SyntaxError. */
 function valueOf({ kind, enum: values }, text) {
   const content = text.trim();
   if (kind === "choice") return values.find((value) => value !== null && String(value) === content);
@@ -268,7 +249,6 @@ function valueOf({ kind, enum: values }, text) {
   return content;
 }
 
-/** The text of a control for a value of a parameter. */
 function textOf({ kind }, value) {
   if (value === null || value === undefined) return "";
   if (kind === "list") return Array.isArray(value) ? value.join("\n") : String(value);
@@ -279,12 +259,7 @@ function textOf({ kind }, value) {
 
 const HOUR = 3600_000;
 
-/**
- * The part of the body of a lease that says when it runs. Pure.
- * @param {{start: string, date: ?Date, until: string, seconds: ?number, end: ?Date, endBy: ?Date, whenReady: boolean}}
- *   choice
- * @returns {object|null} null while something is missing
- */
+/** The part of the body of a lease that says when it runs. */
 export function windowBody({ start, date, until, seconds, end, endBy, whenReady }) {
   const body = whenReady ? { start_when: "ready" } : {};
   if (start === "asap") {
@@ -297,14 +272,13 @@ export function windowBody({ start, date, until, seconds, end, endBy, whenReady 
   return seconds ? { ...body, duration: seconds } : null;
 }
 
-/** The times that a choice means: `{start, end}`; of "now" and "asap" from the present. Pure. */
 export function windowTimes({ start, date, until, seconds, end }, now) {
   const from = start === "at" && date ? date : now;
   const to = until === "end" && start !== "asap" && end ? end : new Date(from.getTime() + (seconds || 0) * 1000);
   return { start: from, end: to };
 }
 
-/** The control of when. `prefilled`: `{start, end, date, seconds}` of the address or of the draft. */
+/** The control of when. */
 export function windowFields({ prefilled = {}, mayWait, changed }) {
   const now = serverNow();
   const kinds = radios("Start", "start", [["now", "Now"], ["asap", "As soon as possible"], ["at", "At a time"]],
@@ -347,7 +321,6 @@ export function windowFields({ prefilled = {}, mayWait, changed }) {
     toggle(endBy.element, kind === "asap");
     toggle(readyField, mayWait());
   }
-  /** Take the times of a free window or of an alternative. */
   const set = (from, to) => {
     const isNow = kinds.value() === "now" && from - serverNow() < 60_000;
     if (!isNow) {
@@ -366,7 +339,7 @@ export function windowFields({ prefilled = {}, mayWait, changed }) {
     ({ start: start.input, end: end.input, duration: lasts, end_by: endBy.input })[key] };
 }
 
-/** A duration that `parseDuration` reads back without loss: "7 h 59 min 49 s". Pure. */
+/** A duration that `parseDuration` reads back without loss: "7 h 59 min 49 s". */
 function exactDuration(seconds) {
   const [hours, minutes, rest] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];
   const parts = [[hours, "h"], [minutes, "min"], [rest, "s"]].filter(([amount]) => amount);
@@ -423,7 +396,6 @@ function reminderRow({ type = "", date = null }, changed, remove) {
   return { element, read: () => ({ type: name.value, at: at.read() }), locate: { type: name, at: at.input } };
 }
 
-/** The part of the body for reminders. `times` of `windowTimes`; with asap there are none. Pure. */
 export function reminderBody({ before, events }, { start, end }, isAsap) {
   if (isAsap) return {};
   const body = {};

@@ -1,6 +1,6 @@
 // Leases in words: states, types, amounts, events, badges, limits, history, and how to use what they hold.
 
-import { h, icon, link, name } from "../dom.js";
+import { h, icon, link } from "../dom.js";
 import { day, duration, moment, utc } from "../time.js";
 
 const TYPES = {
@@ -27,7 +27,6 @@ export function unitOf(type) {
   return TYPES[type]?.[0] || type;
 }
 
-/** The heading of a resource type: "Hosts". */
 export function typeTitle(type) {
   if (TITLES[type]) return TITLES[type];
   const words = TYPES[type]?.[1];
@@ -40,7 +39,7 @@ export function amounts({ params }) {
   return { least: params.min ?? most, most };
 }
 
-/** "2 hosts", "1 to 3 hosts and 1 volume"; "nothing" without reservations. */
+/** "2 hosts", "1 to 3 hosts and 1 volume". */
 export function contents(reservations) {
   const present = reservations.filter(({ status }) => status !== "deleted");
   // All reservations of a lease that is over are deleted: then it says what it had.
@@ -108,44 +107,15 @@ const EVENTS = {
   before_start_lease: ["Reminder before the start", "Reminded before the start"],
 };
 
-/** An event in words: what will happen, or what has happened. */
 export function eventWords({ type, status }) {
   const [later, done] = EVENTS[type] || [`Reminder ${type}`, `Reminded of ${type}`];
   if (status === "ERROR") return `${later}: failed`;
   return status === "DONE" ? done : later;
 }
 
-/** The next event that is due, or null. */
 export function nextEvent(lease) {
   const open = lease.events.filter(({ status }) => status === "UNDONE" || status === "IN_PROGRESS");
   return open.sort((one, other) => Date.parse(one.at) - Date.parse(other.at))[0] || null;
-}
-
-/** A property expression in words: "gpus >= 4 and vcpus >= 64". The text itself if it is none. */
-export function expressionText(text) {
-  const expression = parsed(text);
-  return Array.isArray(expression) ? words(expression, true) : String(text ?? "");
-}
-
-/** The expression of a text in JSON; null for an empty text or one that is not JSON. */
-export function parsed(text) {
-  if (Array.isArray(text)) return text;
-  try {
-    return text ? JSON.parse(text) : null;
-  } catch {
-    return null;
-  }
-}
-
-function words(expression, isTop = false) {
-  if (!Array.isArray(expression)) return String(expression).replace(/^\$/, "");
-  const [operator, ...rest] = expression;
-  const parts = rest.map((part) => words(part));
-  if (operator === "not") return `not ${parts.join("")}`;
-  const infix = { "==": "=", "=": "=" }[operator] || operator;
-  const text = parts.join(` ${infix} `);
-  const isGroup = (operator === "and" || operator === "or") && parts.length > 1;
-  return isGroup && !isTop ? `(${text})` : text;
 }
 
 const ACRONYMS = { id: "id", mb: "(MB)", gb: "(GB)", vcpus: "vCPUs", cpu: "CPU", ip: "IP" };
@@ -194,12 +164,10 @@ export function stackedTime(date, { short = false } = {}) {
     short ? day(value) : moment(value), h("small", { class: "quiet" }, utc(value)));
 }
 
-/** A note with an icon; `tone`: "care", "bad" or "". */
 export function note(tone, symbol, ...content) {
   return h("div", { class: `note ${tone}`.trim() }, icon(symbol), h("div", {}, content));
 }
 
-/** A bar that shows how much of a limit is used; the label says the same in words. */
 function limitBar(label, used, limit, unit = "") {
   const share = limit > 0 ? Math.min(1, used / limit) : 1;
   const fill = h("span");
@@ -210,7 +178,6 @@ function limitBar(label, used, limit, unit = "") {
     h("div", { class: used >= limit ? "meter full" : "meter", "aria-hidden": "true" }, fill));
 }
 
-/** A page that could not be shown. */
 export function missing(title, text, ...links) {
   return h("div", { class: "page" }, h("h1", {}, title), h("p", {}, text), h("p", {}, links));
 }
@@ -235,14 +202,9 @@ export function copyable(text, label) {
     status);
 }
 
-/** A name of the user, or a text for none. */
-function nameOr(text, otherwise) {
-  return text ? name(text) : otherwise;
-}
-
 // The limits of the project and of the user, as bars.
 
-/** The bars of the limits that apply; null if there are none. `limits`: the body of GET /v2/limits. */
+/** The bars of the limits that apply. */
 export function limitMeters(limits, { title = true } = {}) {
   if (!limits || limits.error || !limits.apply) return null;
   const parts = limits.parties.map((party) => [party, bars(party, limits.period)]).filter(([, list]) => list.length);
@@ -277,13 +239,7 @@ const TEXTS = {
   "lease.event.before_end_lease.stop": ["Stopped using the resources before the end", "bell"],
 };
 
-/**
- * Entries of the history, the latest first.
- * @param {object[]} notifications of this lease, the earliest first
- * @param {object} lease
- * @param {function(Date): string} moment writes a time
- * @returns {{at: Date, text: string, detail: string, symbol: string}[]}
- */
+/** Entries of the history, the latest first. */
 export function history(notifications, lease, moment) {
   const entries = notifications.map((notification, index) =>
     entry(notification, notifications[index - 1]?.payload, moment));
@@ -337,7 +293,6 @@ function withoutNotifications(lease) {
   return entries;
 }
 
-/** "8 min 40 s early" of the hosts of a lease; empty without a start. */
 function early(lease) {
   const seconds = Math.round((Date.parse(lease.start) - Date.parse(lease.ready_at)) / 1000);
   const amount = Math.abs(seconds);
@@ -348,10 +303,6 @@ function early(lease) {
 
 // How to use what a lease holds
 
-/**
- * @param {object} reservation of a lease
- * @returns {{title: string, items: {label: string, text: string}[], hint: string}}
- */
 export function usage(reservation) {
   const make = USAGES[reservation.resource_type] || otherDetails;
   const { items, hint = "" } = make(reservation);
@@ -419,8 +370,37 @@ function otherDetails({ details }) {
     ({ label, text: typeof value === "string" ? value : JSON.stringify(value) })) };
 }
 
-/** The ids of a list, or of the values of an object. */
 function listed(value) {
   const items = Array.isArray(value) ? value : Object.values(value || {});
   return items.map((item) => (typeof item === "string" ? item : item.id || JSON.stringify(item)));
+}
+
+// Resources of a lease in words
+
+const HIDDEN = ["id", "cpu_info", "hypervisor_type", "hypervisor_version", "service_name", "hypervisor_hostname",
+  "name", "address"];
+
+/** The few properties that tell resources apart: "8 vCPUs, 64 GiB, rack r1". */
+export function propertyWords(properties) {
+  const { vcpus, memory_mb: memory, local_gb: disk, ...rest } = properties || {};
+  const parts = [];
+  if (vcpus) parts.push(`${vcpus} vCPUs`);
+  if (memory) parts.push(`${Math.round((memory / 1024) * 10) / 10} GiB`);
+  if (disk) parts.push(`${disk} GB disk`);
+  for (const [key, value] of Object.entries(rest)) {
+    if (HIDDEN.includes(key) || key.startsWith("trait:") || key.startsWith("resources:")
+      || String(value).length > 40) continue;
+    parts.push(`${key} ${value}`);
+  }
+  return parts.slice(0, 5).join(", ");
+}
+
+const CLASSES = { VCPU: "vCPUs", PCPU: "dedicated CPUs", MEMORY_MB: "MB memory", DISK_GB: "GB", VOLUMES: "volumes",
+  GIGABYTES: "GB" };
+
+const SINGLE = { VCPU: "vCPU", PCPU: "dedicated CPU", VOLUMES: "volume" };
+
+export function shareWords(parts) {
+  return Object.entries(parts).map(([key, value]) =>
+    `${value} ${(value === 1 && SINGLE[key]) || CLASSES[key] || key}`).join(", ");
 }

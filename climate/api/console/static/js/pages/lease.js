@@ -5,10 +5,11 @@ import { announce, button, dialog, h, icon, link, loading, name, plain, problemN
 import { change, endNow, latestOf, latestWords, prolong, remove } from "../lease/actions.js";
 import { resourceTypes } from "../lease/fields.js";
 import {
-  amounts, badges, contents, copyable, eventWords, expressionText, history, isDelayed, isOver, label, limitMeters,
-  missing, note, stackedTime, state, summary, typeTitle, usage,
+  amounts, badges, contents, copyable, eventWords, history, isDelayed, isOver, label, limitMeters, missing, note,
+  propertyWords, shareWords, stackedTime, state, summary, typeTitle, usage,
 } from "../lease/words.js";
 import { timeline } from "../tables/charts.js";
+import { expressionText } from "../tables/properties.js";
 import { clock, moment, serverNow, shortMoment } from "../time.js";
 
 const POLL = 4000; // ms between conditional requests
@@ -59,7 +60,6 @@ class LeaseView {
     return !this.isClosed && this.lease !== null;
   }
 
-  /** Fetch the lease if it has changed; whether it has. */
   async fetch({ background = false } = {}) {
     const headers = this.etag ? { "If-None-Match": this.etag } : {};
     const { status, body, headers: answer } = await api("GET", `/v2/leases/${encodeURIComponent(this.context.id)}`,
@@ -70,7 +70,6 @@ class LeaseView {
     return true;
   }
 
-  /** What is beside the lease. Each part may fail or be forbidden on its own. */
   async fetchExtras() {
     const path = `/v2/leases/${this.lease.id}`;
     const log = `/v2/notifications?lease_id=${this.lease.id}&limit=200`;
@@ -109,7 +108,6 @@ class LeaseView {
     }
   }
 
-  /** Fetch again, in the background; says aloud what has changed of the status. */
   async refresh() {
     if (this.isRefreshing || this.isClosed || !this.lease) return;
     this.isRefreshing = true;
@@ -127,7 +125,6 @@ class LeaseView {
     }
   }
 
-  /** Fetch and show the present state; for what the user has done here. */
   async reload() {
     try {
       await this.fetch();
@@ -158,7 +155,6 @@ class LeaseView {
       missing(isGone ? "The lease is gone" : "Lease not found", text, link("/console/leases", "Show the leases")));
   }
 
-  /** Show a message above the page; null removes it. */
   say(content) {
     replace(this.message, content);
     if (content) this.message.scrollIntoView({ block: "nearest" });
@@ -204,7 +200,6 @@ class LeaseView {
     this.context.title(plain(this.titled));
   }
 
-  /** Draw a part again only if what it shows has changed; the focus stays on the same control. */
   part(key, shows, draw) {
     const text = JSON.stringify(shows);
     if (this.sections.get(key) === text) return;
@@ -258,7 +253,6 @@ function preparedFrom(lease, { readiness, resources }) {
   return readiness?.ready_at ? new Date(readiness.ready_at) : null;
 }
 
-/** What happens that the owner should know, and what to do. */
 function warnings(lease, { resources, readiness }, now) {
   const notes = [];
   const held = resources?.resources || [];
@@ -339,7 +333,6 @@ function askedFor(lease, showJson) {
         "Calendar file (.ics)"))];
 }
 
-/** Bars of the limits, and until when the lease can be prolonged. */
 function limitPart(lease, { limits, latest }, me) {
   const bars = lease.project_id === me.project.id ? limitMeters(limits) : null;
   const text = latest && !isOver(lease) ? h("p", { class: "quiet", id: "latest-end" }, latestWords(latest)) : null;
@@ -377,30 +370,11 @@ const STATES = {
   failing: ["Failing", "warning"],
 };
 const SHOWN = 12; // rows before the rest is folded
-const HIDDEN = ["id", "cpu_info", "hypervisor_type", "hypervisor_version", "service_name", "hypervisor_hostname",
-  "name", "address"];
 
-/** The state of a resource in words: `[text, icon]`. */
 function resourceState(state) {
   return STATES[state] || [state || "Unknown", "ring"];
 }
 
-/** The few properties that tell resources apart: "8 vCPUs, 64 GiB, rack r1". Pure. */
-function propertyWords(properties) {
-  const { vcpus, memory_mb: memory, local_gb: disk, ...rest } = properties || {};
-  const parts = [];
-  if (vcpus) parts.push(`${vcpus} vCPUs`);
-  if (memory) parts.push(`${Math.round((memory / 1024) * 10) / 10} GiB`);
-  if (disk) parts.push(`${disk} GB disk`);
-  for (const [key, value] of Object.entries(rest)) {
-    if (HIDDEN.includes(key) || key.startsWith("trait:") || key.startsWith("resources:")
-      || String(value).length > 40) continue;
-    parts.push(`${key} ${value}`);
-  }
-  return parts.slice(0, 5).join(", ");
-}
-
-/** The part of the page with one table for each resource type. */
 function resourceTable(lease, { resources, readiness }, me) {
   if (!resources) return [h("h2", {}, "Resources"), h("p", { class: "quiet" }, "Loading.")];
   if (resources.error) return [h("h2", {}, "Resources"), problemNote(resources.error)];
@@ -448,17 +422,6 @@ function row(item, me, { isHidden, isTimed, isPast }) {
       hasShare ? h("small", { class: "quiet line" }, `Of it ${shareWords(item.amounts)}`) : null),
     isTimed ? h("td", {}, at ? h("time", { datetime: item.ready_at, title: moment(at) }, shortMoment(at)) : null)
       : null);
-}
-
-const CLASSES = { VCPU: "vCPUs", PCPU: "dedicated CPUs", MEMORY_MB: "MB memory", DISK_GB: "GB", VOLUMES: "volumes",
-  GIGABYTES: "GB" };
-
-const SINGLE = { VCPU: "vCPU", PCPU: "dedicated CPU", VOLUMES: "volume" };
-
-/** The part of a shared resource that the lease has: "4 vCPUs, 2048 MB memory". Pure. */
-function shareWords(parts) {
-  return Object.entries(parts).map(([key, value]) =>
-    `${value} ${(value === 1 && SINGLE[key]) || CLASSES[key] || key}`).join(", ");
 }
 
 function ready(readiness) {

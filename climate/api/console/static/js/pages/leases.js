@@ -19,7 +19,6 @@ const STATES = {
 };
 const COLUMNS = [["Lease", "name"], ["Status", null], ["Start", "start"], ["End", "end"], ["Next", null]];
 
-/** The query of the API for the filters in the address. */
 function apiQuery(params) {
   const [, status] = STATES[params.get("state")] || STATES.current;
   return query({
@@ -29,7 +28,6 @@ function apiQuery(params) {
   });
 }
 
-/** The order that a click on a column leads to, from the present one. */
 function nextSort(column, present) {
   return present === column ? `-${column}` : column;
 }
@@ -95,7 +93,6 @@ function address(params, changes) {
   return `/console/leases${query({ ...values, ...changes })}`;
 }
 
-/** The query for removed leases. */
 function pastQuery(params) {
   return query({ limit: PAGE, marker: params.get("marker"), all_projects: params.get("all") && "true" });
 }
@@ -179,7 +176,6 @@ function pager({ params, navigate }, next) {
     marker ? button(["Next page", icon("right")], () => navigate(address(params, { marker }))) : null);
 }
 
-/** Fetch the page of the table again; the focus stays on the same lease. */
 async function refreshTable(view) {
   const before = view.before;
   try {
@@ -201,7 +197,6 @@ const STATUSES = [["", "Not over"], ["ACTIVE", "Running"], ["PENDING", "Later"],
   ["TERMINATED", "Ended"], ["all", "All"]];
 const OPEN = ["PENDING", "STARTING", "ACTIVE", "UPDATING", "TERMINATING", "DELETING", "ERROR"];
 
-/** Show the tab. */
 export async function showAllLeases(element, { me, params }) {
   const status = h("select", {},
     STATUSES.map(([value, words]) => h("option", { value, selected: value === (params.get("status") || "") }, words)));
@@ -249,7 +244,6 @@ function columns() {
 
 const HOUR = 3600;
 
-/** Show the limits. */
 export async function mountLimits(element, context) {
   context.title("Limits");
   const { me } = context;

@@ -15,7 +15,6 @@ import { duration, iso, range, serverNow, utc } from "../time.js";
 const REST = 400; // ms after the last key before the form is checked
 let draft = null; // what was filled in when the page was left
 
-/** What the address fills in: `type`, `amount`, `properties`, `start`, `end`. Pure. */
 function fromAddress(params, types) {
   if (![...params.keys()].length) return null;
   const type = types.includes(params.get("type")) ? params.get("type") : defaultType(types);
@@ -122,7 +121,6 @@ class RequestForm {
     return fields;
   }
 
-  /** After a reservation is added or removed. */
   arrange() {
     for (const part of this.parts) part.remove.hidden = this.parts.length < 2;
     this.when.shown();
@@ -133,7 +131,6 @@ class RequestForm {
     return this.context.me.features.provisioning && this.parts.some(({ type }) => type === "physical:host");
   }
 
-  /** The body of the POST; null while something is missing. */
   body() {
     const choice = this.when.read();
     const window = windowBody(choice);
@@ -151,7 +148,6 @@ class RequestForm {
     return this.checks.run(body && { ...body, name: body.name || "check" }, windowTimes(this.when.read(), serverNow()));
   }
 
-  /** Whether all required fields but the name are filled in. */
   isComplete() {
     const isOptional = (control) => control === this.name || control.disabled || !control.willValidate;
     return [...this.form.elements].every((control) => isOptional(control) || control.validity.valid);
@@ -181,7 +177,6 @@ class RequestForm {
     if (body) await this.post(body, requestKey());
   }
 
-  /** Send a request with its key. While its outcome is not known, it can only be sent again. */
   async post(body, key) {
     this.checks.stop();
     this.send.disabled = true;
@@ -235,7 +230,6 @@ class RequestForm {
     }
   }
 
-  /** The control that a pointer of a refusal names. */
   locate([key, index, part, ...rest]) {
     if (key === "name") return this.name;
     if (key === "reservations") return part === "params" ? this.parts[index]?.locate(rest) : null;
@@ -281,9 +275,8 @@ function draftReminders({ before, events }) {
 const AHEAD = 30 * 86400_000; // ms that the search looks ahead
 const WINDOWS = 4;
 
-/** The checks of a request, each drawn into its own place. A newer check aborts the older. */
+/** The checks of a request, each drawn into its own place. */
 class Checks {
-  /** @param {{choose: function(object, number), take: function(Date, Date)}} handlers of what the user chooses */
   constructor(handlers) {
     this.handlers = handlers;
     this.result = h("div", { class: "card", id: "check" }, h("h2", {}, "Check"),
@@ -298,7 +291,6 @@ class Checks {
     this.aborter.abort();
   }
 
-  /** Check `body`, the body of the POST; null while it is incomplete. `times`: `{start, end}`. */
   async run(body, times) {
     this.aborter.abort();
     this.aborter = new AbortController();
@@ -382,7 +374,6 @@ function searchProblem(error) {
   return plain(error.detail || "The search has failed.");
 }
 
-/** Send the request; resolves to `{lease}`, or `{unknown: true}` if it is not known what became of it. */
 async function reserve(body, key) {
   try {
     const { body: lease } = await api("POST", "/v2/leases", { body, headers: { "Idempotency-Key": key } });

@@ -3,15 +3,15 @@
 import { get, keepFocus, keepFresh, query } from "../api.js";
 import { button, field, h, icon, link, loading, name, plain, problemNote, replace } from "../dom.js";
 import { typeTitle } from "../lease/words.js";
-import { shortProperties } from "../tables/properties.js";
 import { ago, count, leaseLink, PagedTable, plainTable, plural, resourceLink, stateOf, when } from "../tables/table.js";
 import { clockSeconds, day, duration } from "../time.js";
-import { endQuarantine, may, quarantineDialog, refuse } from "./resources.js";
+import { endQuarantine, may, quarantineDialog, refuse } from "./operators.js";
+import { shortProperties } from "./resources.js";
 import { subscriptionsList } from "./subscriptions.js";
 
 const any = (...rules) => (me) => rules.some((rule) => may(me, rule));
 
-const tasks = () => import("./tasks.js");
+const tasks = () => import("./operators.js");
 
 // `[key, label, whether the policy allows it, its function]`; it returns the function that ends the tab.
 const TABS = [
@@ -53,7 +53,6 @@ const TYPES = {
   before_start_lease: "Reminder of the start", update_lease: "Update",
 };
 
-/** Show the tab. */
 async function showNow(element, { me }) {
   const alarms = h("div", { class: "stack", id: "alarms", role: "status" });
   const managers = h("div");
@@ -108,7 +107,6 @@ function calm(body, overdue) {
   return [body ? "Managers run." : "", overdue ? "No work is late." : ""].join(" ").trim();
 }
 
-/** What an operator must look at: `[kind, title, sentence]`. */
 function alarmsOf(body, overdue) {
   const alarms = [];
   if (body && !body.managers.some(({ alive }) => alive)) {
@@ -173,7 +171,6 @@ function loops({ alive, loops: all, stalled }) {
     h("span", {}, name(loop), ` stalled for ${duration(seconds)}`)));
 }
 
-/** What waits for managers, in a sentence. */
 function waiting({ due, oldest_due_at: oldest, unpublished, unpublished_since: since }) {
   const total = Object.values(due).reduce((sum, number) => sum + number, 0);
   const events = total ? `${plural(total, "due event")} unclaimed, the oldest due ${ago(oldest)}`
@@ -185,7 +182,6 @@ function waiting({ due, oldest_due_at: oldest, unpublished, unpublished_since: s
 
 // Resources that climate does not book
 
-/** Show the tab. */
 async function showFailing(element, { me }) {
   const tables = [];
   const refresh = () => tables.forEach((table) => table.refresh());
@@ -262,7 +258,6 @@ const EVENT_TYPES = [
   ["node.*", "Hosts"], ["audit.*", "Self-audit"], ["subscription.suspended", "Suspended subscriptions"],
 ];
 
-/** Show the tab. */
 async function showNotifications(element, { me }) {
   const log = may(me, "notifications:get_all") ? new Log() : null;
   const list = may(me, "subscriptions:get_all") ? subscriptionsList(me, { all: true }) : null;
@@ -342,7 +337,6 @@ class Log {
     }
   }
 
-  /** New items come first; the others stay, so that focus and scroll position do. */
   draw() {
     const shown = new Map([...this.list.children].map((item) => [item.dataset.key, item]));
     const rows = this.items.map((item) => shown.get(String(item.seq)) || row(item));

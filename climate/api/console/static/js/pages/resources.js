@@ -1,25 +1,21 @@
 // Resources: the list, one resource, and what operators do with them.
 
-import { api, get, keepFocus, keepFresh, post, query } from "../api.js";
-import {
-  announce, button, confirm, debounce, dialog, field, form, h, icon, link, loading, name, plain, problemNote, replace,
-} from "../dom.js";
+import { get, keepFocus, keepFresh, query } from "../api.js";
+import { button, debounce, field, h, icon, link, loading, name, plain, replace } from "../dom.js";
 import { propertiesOf } from "../lease/fields.js";
-import { typeTitle } from "../lease/words.js";
+import { missing, typeTitle } from "../lease/words.js";
 import { bookingsOf, weekChart, WEEKS } from "../tables/charts.js";
-import {
-  allProperties, expressionText, parseExpression, PropertiesField, seenProperties, shortProperties,
-} from "../tables/properties.js";
+import { filterText, parseFilter, PropertiesField } from "../tables/properties.js";
 import {
   ago, count, facts, leaseLink, PagedTable, plainTable, plural, rememberParams, resourceLink, STATE_CHOICES, stateKey,
   stateOf, typesWithResources, when,
 } from "../tables/table.js";
 import { duration, iso, midnight, moment, serverNow } from "../time.js";
+import { endQuarantine, may, quarantineDialog, registerDialog, removeResources } from "./operators.js";
 import { feedDialog } from "./subscriptions.js";
 
 const TYPING = 250; // ms at rest before the list is asked for
 
-/** Show the resources. */
 export async function mount(element, context) {
   context.title("Resources");
   const page = new ResourcesPage(context);
@@ -111,13 +107,12 @@ class ResourcesPage {
 
   filtered() {
     const { expression } = this.properties;
-    rememberParams({ q: this.search.value.trim(), state: this.state.value, properties: expressionText(expression),
+    rememberParams({ q: this.search.value.trim(), state: this.state.value, properties: filterText(expression),
       marker: null });
     this.table.clearSelection();
     this.table.load({ first: true });
   }
 
-  /** A refusal of the expression is shown beside it. */
   refused(error) {
     const own = ((error.body && error.body.errors) || []).find((item) => item.parameter === "properties");
     if (!own && error.code !== "invalid_query") return false;
@@ -138,7 +133,7 @@ class ResourcesPage {
     const { expression } = this.properties;
     if (this.search.value.trim()) words.push(["has ", name(this.search.value.trim()), " in its name"]);
     if (this.state.value) words.push([`is in the state "${this.state.selectedOptions[0].textContent}"`]);
-    if (expression) words.push(["matches ", name(expressionText(expression))]);
+    if (expression) words.push(["matches ", name(filterText(expression))]);
     if (words.length) {
       return [h("p", {}, "None of the ", typeTitle(this.type).toLowerCase(), " ",
         words.map((part, at) => [at ? " and " : "", part]), "."), button("Clear the filters", () => this.clear())];
@@ -183,7 +178,7 @@ function booking(held, word, edge) {
 
 function safely(text) {
   try {
-    return parseExpression(text || "");
+    return parseFilter(text || "");
   } catch {
     return null;
   }
@@ -191,15 +186,20 @@ function safely(text) {
 
 // One resource
 
-/** Show the resource `context.id`. */
 export async function mountResource(element, context) {
   context.title("Resource");
   const page = new ResourcePage(context);
   replace(element, page.element);
   let stop = null;
-  const worked = await loading(page.element, () => page.load(), "the resource");
+  const worked = await loading(page.element, () => page.load().catch((error) => notFound(error, context)), "the resource");
   if (worked) stop = keepFresh(() => page.refresh(), 15);
   return () => stop && stop();
+}
+
+function notFound(error, { title }) {
+  if (error.status !== 404) throw error;
+  title("Resource not found");
+  return missing("Resource not found", "There is no such resource.", link("/console/resources", "Show the resources"));
 }
 
 class ResourcePage {
@@ -231,7 +231,6 @@ class ResourcePage {
     return get(`${this.path}/readiness`);
   }
 
-  /** Bookings of the next four weeks; operators see whose they are. */
   async bookings(resource) {
     const start = midnight(serverNow());
     const end = midnight(start, 7 * WEEKS);
@@ -345,137 +344,57 @@ function leadTime({ seconds, usual, allowance, own_times: own, class_times: all 
       `from ${plural(own, "time")} of this host and ${count(all)} of its class`));
 }
 
-// What operators do with resources
+// Properties of resources
 
-const PLACEHOLDERS = {
-  "physical:host": ["Name of the host", "The name of the compute host in the cloud, such as compute-17."],
-  "virtual:floatingip": ["Network and address", "The id of the network, a slash, and the address."],
-  "virtual:network": ["Segment", "vlan:<physical network>:<number>, or vxlan::<number>."],
-  "virtual:volume": ["Volume type", "The name or the id of the volume type."],
+const AMOUNTS = {
+  vcpus: (value) => `${count(Number(value))} vCPUs`,
+  memory_mb: (value) => `${count(value / 1024)} GiB memory`,
+  local_gb: (value) => `${count(Number(value))} GB disk`,
+  gigabytes: (value) => `${count(Number(value))} GB`,
 };
+const LABELS = { vcpus: "vCPUs", memory_mb: "Memory, MiB", local_gb: "Disk, GB" };
+// Nova reports these for every host; they tell few hosts apart, so lists leave them out.
+const COMMON = new RegExp("^(id|cpu_info|service_name|hypervisor_hostname|hypervisor_version|hypervisor_type"
+  + "|availability_zone|trait:.*|resources:.*|free_.*|current_workload|running_vms|status)$");
 
-/** Whether the policy allows `rule`. */
-export function may(me, rule) {
-  return me.allowed[rule] === true;
+function distinctive(properties) {
+  const all = Object.entries(properties).filter(([key]) => !COMMON.test(key));
+  return [...all.filter(([key]) => !AMOUNTS[key]), ...all.filter(([key]) => AMOUNTS[key])];
 }
 
-/** Say that the role does not allow a page; returns what ends it: nothing to do. */
-export function refuse(element, heading, text) {
-  replace(element, h("div", { class: "page" }, h("h1", {}, heading), h("p", {}, text)));
-  return () => {};
+/** The first properties of a resource in one line. */
+export function shortProperties(properties, most = 4) {
+  const all = distinctive(properties);
+  const parts = all.slice(0, most).map(([key, value]) => h("span", { class: "property" },
+    AMOUNTS[key] && Number.isFinite(Number(value)) ? AMOUNTS[key](value)
+      : [h("span", { class: "quiet" }, name(key), " "), name(value)]));
+  const rest = all.length - most;
+  return h("span", { class: "properties" }, parts, rest > 0 ? h("span", { class: "quiet" }, `and ${rest} more`) : null);
 }
 
-/** Open the form that registers a resource; calls `done` with the new resource. */
-function registerDialog({ types, chosen, titleOf }, done) {
-  const type = h("select", { name: "resource_type" },
-    types.map((item) => h("option", { value: item, selected: item === chosen }, titleOf(item))));
-  const input = h("input", { name: "name", required: true, maxlength: 255, autocomplete: "off", spellcheck: "false" });
-  const label = field("Name", input, "x");
-  const explain = () => {
-    const [words, hint] = PLACEHOLDERS[type.value] || ["Name", "The name of the resource in the cloud."];
-    label.querySelector("label").textContent = words;
-    label.querySelector(".hint").textContent = hint;
-  };
-  type.addEventListener("change", explain);
-  explain();
-  const text = h("textarea", { name: "properties", spellcheck: "false", placeholder: "rack = r1\ngpus = 4" });
-  const content = form([field("Type", type), label,
-    field("Properties", text, "Optional. One property a line: name = value. Property expressions can use them.")],
-  "Register", async (values) => {
-    const body = { resource_type: values.resource_type, name: values.name.trim(),
-      properties: readProperties(values.properties) };
-    const resource = await post("/v2/resources", body);
-    box.close();
-    announce(`${plain(resource.name)} is registered.`);
-    done(resource);
-  }, { busy: "Registering" });
-  const box = dialog({ title: "Register a resource", content });
+/** All properties as `[label, content]`. */
+function allProperties(properties) {
+  const known = distinctive(properties);
+  const rest = Object.entries(properties).filter(([key]) => COMMON.test(key));
+  return [...known, ...rest].map(([key, value]) => [LABELS[key] || name(key), longValue(value)]);
 }
 
-function readProperties(text) {
-  const properties = {};
-  for (const line of text.split("\n").map((item) => item.trim()).filter(Boolean)) {
-    const at = line.indexOf("=");
-    if (at < 1) throw fieldProblem("properties", `"${line}" is not a property. Write name = value.`);
-    const value = line.slice(at + 1).trim();
-    properties[line.slice(0, at).trim()] = /^-?\d{1,15}(\.\d+)?$/.test(value) ? Number(value) : value;
-  }
-  return properties;
+function longValue(value) {
+  const text = plain(value);
+  return text.length > 160 ? h("details", {}, h("summary", {}, name(`${text.slice(0, 60)}...`)), h("p", {}, name(text)))
+    : name(text);
 }
 
-function fieldProblem(key, detail) {
-  return Object.assign(new Error(detail), { detail, body: { errors: [{ pointer: `#/${key}`, detail }] } });
-}
-
-/** Ask for the reason and quarantine the resources. `done` is called if at least one has changed. */
-export function quarantineDialog(resources, done) {
-  const reason = h("textarea", { name: "reason", required: true, maxlength: 2000, class: "words" });
-  const effect = "Running leases keep it. climate replaces it in later leases, if another host is free.";
-  const content = form([h("p", {}, `climate books a quarantined host for no new lease. ${effect}`), named(resources),
-    field("Reason", reason, "Operators see it beside the host.")], "Quarantine", async (values) => {
-    await each(resources, (item) => api("PATCH", `/v2/resources/${encodeURIComponent(item.id)}/readiness`,
-      { body: { set_aside: values.reason.trim() } }), done);
-    box.close();
-    announce(`${subject(resources)} quarantined.`);
-  }, { busy: "Quarantining" });
-  const box = dialog({ title: `Quarantine ${subject(resources)}`, content });
-}
-
-/** End the quarantine of the resources, asked first. */
-export async function endQuarantine(resources, done) {
-  const text = h("span", {}, "climate books them again for new leases if they work.");
-  const yes = await confirm({ title: `End the quarantine of ${subject(resources)}`, text, action: "End quarantine" });
-  if (!yes) return;
-  await attempt(() => each(resources, (item) => api("PATCH", `/v2/resources/${encodeURIComponent(item.id)}/readiness`,
-    { body: { set_aside: null } }), done),
-    `The quarantine of ${subject(resources)} has ended.`);
-}
-
-/** Remove the resources from the service, asked first. */
-async function removeResources(resources, done) {
-  const text = h("span", {}, "climate forgets the resource and its properties. The cloud keeps it. ",
-    "climate refuses to remove a resource that a lease uses or will use.");
-  const yes = await confirm({ title: `Remove ${subject(resources)}`, text, action: "Remove", danger: true });
-  if (!yes) return;
-  await attempt(() => each(resources, (item) => api("DELETE", `/v2/resources/${encodeURIComponent(item.id)}`), done),
-    `${subject(resources)} removed.`);
-}
-
-async function attempt(work, success) {
-  try {
-    await work();
-    announce(success);
-  } catch (error) {
-    const box = dialog({ title: "Not everything has changed", content: problemNote(error, error.details || []),
-      actions: [button("Close", () => box.close(), { kind: "primary" })] });
-  }
-}
-
-/** Send a request for each item; afterwards tell `done`, and throw what was refused. */
-async function each(items, send, done) {
-  const refused = [];
-  for (const item of items) {
-    try {
-      await send(item);
-    } catch (error) {
-      if (items.length === 1) throw error;
-      refused.push(`${plain(item.name)}: ${error.detail || error}`);
-      if (error.code === "offline") break;
+/** The values that properties have among `resources`: suggestions where the API has no list of them. */
+function seenProperties(resources) {
+  const found = new Map();
+  for (const { properties } of resources) {
+    for (const [key, value] of Object.entries(properties)) {
+      if (String(value).length > 60) continue;
+      if (!found.has(key)) found.set(key, new Set());
+      found.get(key).add(value);
     }
   }
-  if (refused.length < items.length) done();
-  if (!refused.length) return;
-  const detail = `The service refused ${refused.length} of ${items.length}.`;
-  throw Object.assign(new Error(detail), { detail, details: ["", ...refused].slice(refused.length > 1 ? 1 : 0) });
-}
-
-function subject(resources) {
-  return resources.length === 1 ? plain(resources[0].name) : plural(resources.length, "resource");
-}
-
-function named(resources) {
-  if (resources.length === 1) return null;
-  const shown = resources.slice(0, 10);
-  return h("p", { class: "small" }, shown.map((item, at) => [at ? ", " : "", name(item.name)]), resources.length > 10
-    ? ` and ${resources.length - 10} more` : "", ".");
+  return [...found].map(([key, values]) => ({ name: key, values: [...values].sort() })).sort((a, b) =>
+    a.name.localeCompare(b.name));
 }

@@ -6,9 +6,8 @@ import {
 } from "../dom.js";
 import { typeTitle } from "../lease/words.js";
 import { count, leaseLink, PagedTable, plainTable, plural, resourceLink, when } from "../tables/table.js";
-import { may, refuse } from "./resources.js";
+import { may, refuse } from "./operators.js";
 
-/** Show the subscriptions. */
 export async function mount(element, { me, title }) {
   title("Subscriptions");
   if (!may(me, "subscriptions:get")) {
@@ -28,7 +27,7 @@ export async function mount(element, { me, title }) {
   };
 }
 
-/** The list with its actions: `{element, create, table}`. `all`: of all projects from the start. */
+/** The list with its actions: `{element, create, table}`. */
 export function subscriptionsList(me, { all = false } = {}) {
   const list = new SubscriptionsList(me, all);
   return { element: list.element, create: list.create, table: list.table };
@@ -150,13 +149,11 @@ const KNOWN = EVENT_TYPES.map(([value]) => value);
 const SECRET_BYTES = 32;
 const LETTERS = 200; // dead letters in the dialog
 
-/** A new secret in the form that the API reads. */
 function newSecret() {
   const bytes = crypto.getRandomValues(new Uint8Array(SECRET_BYTES));
   return `whsec_${btoa(String.fromCharCode(...bytes))}`;
 }
 
-/** Open the form of a new subscription, or of `subscription`. Calls `done` after the change. */
 function subscriptionDialog(me, subscription, done) {
   const content = h("div", { class: "stack" });
   const box = dialog({ title: subscription ? "Change the subscription" : "Create a subscription", content,
@@ -209,7 +206,6 @@ function formFields(me, subscription) {
   ];
 }
 
-/** The body of the request, and a secret that was made here, to be shown. */
 function read(values, element, subscription) {
   const chosen = [...element.querySelectorAll("input[name=event_types]:checked")].map((item) => item.value);
   const body = {
@@ -225,7 +221,6 @@ function read(values, element, subscription) {
   return { body, secret: made };
 }
 
-/** Open the dead letters of a subscription. Calls `done` after a redelivery. */
 function deadLettersDialog(subscription, { mayRedeliver }, done) {
   const path = `/v2/subscriptions/${encodeURIComponent(subscription.id)}`;
   const content = h("div", { class: "stack" });
@@ -274,7 +269,6 @@ function lettersTable(letters, mayRedeliver, redeliver) {
 
 // Calendar feeds of the project
 
-/** Show the feeds. `?scope=lease&id=...` opens the form for that lease. */
 export async function mountFeeds(element, { me, params, title }) {
   title("Calendar feeds");
   if (!may(me, "feeds:get")) {
@@ -342,17 +336,11 @@ function target({ scope, target_id: id }) {
 
 const SCOPES = { lease: "One lease", project: "All leases of a project", resource: "One resource" };
 
-/** What a feed shows, in words. */
 function scopeWords(scope) {
   return { lease: "Lease", project: "Project", resource: "Resource" }[scope] || scope;
 }
 
-/**
- * Open the form that creates a feed.
- * @param {object} me
- * @param {{scope?: string, id?: string, label?: string}} [target] what the feed is to show
- * @param {function(): void} [done] called when the feed exists
- */
+/** Open the form that creates a feed. */
 export function feedDialog(me, target = {}, done = () => {}) {
   const content = h("div", { class: "stack" });
   const box = dialog({ title: "Create a calendar feed", content });
@@ -397,7 +385,6 @@ function targetField(me, scope) {
     async (text) => (await get(`/v2/resources${query({ q: text, limit: 50, sort: "name" })}`)).resources);
 }
 
-/** A search box and a list of what it finds; the list has the chosen id. */
 function picker(label, find) {
   const search = h("input", { type: "search", maxlength: 255 });
   const list = h("select", { name: "id", size: 6, required: true });
@@ -428,7 +415,6 @@ function filled(values) {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value));
 }
 
-/** Replace the content of a dialog by a secret that is shown this one time, with a button that copies it. */
 function showOnce(content, box, { label, secret, note, what }) {
   const input = h("input", { readonly: true, value: secret, class: "mono", onfocus: () => input.select() });
   const copy = button("Copy", () => copyText(input, copy), { kind: "primary" });

@@ -3,8 +3,9 @@
 import { announce, confirm, name } from "../dom.js";
 import { browsingIntent, selectedIntent } from "./gestures.js";
 import {
-  begin, beginChange, canChange, endMoved, fromNow, ghostsOf, hasStarted, isLocked, isOpen, isUnchanged, minute,
-  moved, movedTo, ofAlternative, startMoved, stretched, withAmount, withRows, withWindow,
+  begin, beginChange, canChange, endMoved, firstOf, fromNow, ghostsOf, hasStarted, isLocked, isOpen, isUnchanged,
+  laterEnd, minute, moved, movedTo, ofAlternative, rowOf, spread, startMoved, stretched, withAmount, withRows,
+  withWindow,
 } from "./selection.js";
 import { leaseOf } from "./service.js";
 import { noun, spell } from "./wording.js";
@@ -23,9 +24,6 @@ export class Acts {
     this.#core = core;
   }
 
-  // Pointer
-
-  /** Listeners of the gestures. */
   pointerEvents() {
     return {
       begin: (drag) => this.#begin(drag),
@@ -163,7 +161,6 @@ export class Acts {
     if (!drag.touch) core.card.focus();
   }
 
-  /** Listeners of the handles. */
   handleEvents() {
     const core = this.#core;
     return {
@@ -182,9 +179,6 @@ export class Acts {
     };
   }
 
-  // Click, tap, Enter
-
-  /** A click, a tap or Enter somewhere in the calendar. */
   activate(event) {
     const hit = event.detail;
     const core = this.#core;
@@ -231,9 +225,6 @@ export class Acts {
     core.dispatch({ type: "adjust", selection: { ...endMoved(selection, end - selection.end, core.times), tapped: true } });
   }
 
-  // Keys
-
-  /** A key in the grid: `detail` is `{event, focus}`. */
   key(gridkey) {
     const { event, focus } = gridkey.detail;
     const core = this.#core;
@@ -337,9 +328,6 @@ export class Acts {
     core.view.element.focus();
   }
 
-  // Card and bar
-
-  /** Listeners of the card. */
   cardEvents() {
     const core = this.#core;
     return {
@@ -380,13 +368,11 @@ export class Acts {
     core.dispatch({ type: "adjust", selection: next });
   }
 
-  /** What an alternative makes of a selection. */
   alternative(selection, alternative) {
     const next = ofAlternative(selection, alternative, this.#core.times);
     return next.purpose === "change" ? { ...next, part: next.start === next.lease.start ? "end" : "move" } : next;
   }
 
-  /** Make an alternative or a window the selection. */
   choose(letter) {
     const core = this.#core;
     const { selection, verdict, windows } = core.state;
@@ -402,7 +388,6 @@ export class Acts {
     if (inCard) core.card.focus();
   }
 
-  /** Forget the selection; the focus goes back to where it began. */
   discard() {
     const core = this.#core;
     const inCard = core.card.hasFocus;
@@ -410,7 +395,6 @@ export class Acts {
     if (!core.state.selection && inCard) core.view.element.focus({ preventScroll: true });
   }
 
-  /** Listeners of the bar. */
   barEvents() {
     return { change: (part) => this.#barChanged(part), find: (days) => this.#find(days ?? AHEAD), form: () => this.#emptyForm() };
   }
@@ -463,23 +447,4 @@ export class Acts {
     const { context, type } = this.#core;
     context.navigate(`/console/new?type=${encodeURIComponent(type)}`);
   }
-}
-
-const rowOf = ({ id, name: label, index }) => ({ id: String(id), name: label, index });
-
-function firstOf({ start, end }, now) {
-  return { start, end, anchor: start, fromNow: start < now + 60_000 };
-}
-
-// A lease that moved by one edge and then by the other one has moved in both.
-function spread(selection, part) {
-  if (selection.purpose !== "change") return null;
-  const { start, end, lease } = selection;
-  if (start !== lease.start && end !== lease.end) return "move";
-  if (selection.part === "move") return "move";
-  return part === "start" || part === "end" ? part : selection.part;
-}
-
-function laterEnd(end, selection, last) {
-  return end > selection.start ? end : last;
 }

@@ -4,10 +4,6 @@ import { button, clearErrors, field, h, icon, link, momentField, name, plain, re
 import { isUnchanged } from "./selection.js";
 import * as wording from "./wording.js";
 
-/**
- * @param {Object<string, Function>} on submit, discard, options, choose(letter), focus(letter), watch(on), retry,
- *   times(start, end), amount(number)
- */
 export class Card {
   #on;
   #parts;
@@ -20,17 +16,14 @@ export class Card {
     this.element.hidden = true;
   }
 
-  /** What stands in the field of the name. */
   get name() {
     return this.#parts.name.value.trim();
   }
 
-  /** Whether the focus is in the card. */
   get hasFocus() {
     return this.element.contains(document.activeElement);
   }
 
-  /** Show `model`; null hides the card. Elements that have the focus stay. */
   show(model) {
     const focused = this.hasFocus ? document.activeElement : null;
     this.element.hidden = !model;
@@ -52,10 +45,6 @@ export class Card {
     else if (focused && !this.element.contains(document.activeElement)) this.#refocus(focused);
   }
 
-  /**
-   * Move the focus into the card: to the name, the first alternative or the first button. Before the first
-   * verdict it waits on the card itself, so that keys typed blindly do not end up in the name.
-   */
   focus() {
     const { element, name: input, list } = this.#parts;
     if (element.dataset.state === "unchecked") return element.focus({ preventScroll: true });
@@ -78,7 +67,6 @@ export class Card {
     if (!input.dataset.typed && !input.value) input.value = text;
   }
 
-  /** Forget the typed name: it belongs to a lease now. */
   forgetName() {
     const { name: input, form } = this.#parts;
     delete input.dataset.typed;
@@ -86,7 +74,6 @@ export class Card {
     clearErrors(form);
   }
 
-  /** Say below the name what is wrong with it. */
   complain(text) {
     clearErrors(this.#parts.form);
     setError(this.#parts.name, text);
@@ -222,8 +209,7 @@ export class Card {
   }
 }
 
-/** What the card is about: the phase, or the kind of the verdict. */
-export function kindOf({ phase, selection, verdict }) {
+function kindOf({ phase, selection, verdict }) {
   if (phase === "sending" || phase === "unknown" || phase === "done") return phase;
   if (isUnchanged(selection)) return "unchanged";
   return verdict ? verdict.kind : "unchecked";

@@ -14,7 +14,6 @@ import { changeSentence, nextName, spoken } from "./wording.js";
 const ANNOUNCE = 250; // ms at rest until a selection is announced
 const NAME = "climate-last-name";
 
-/** Reserving in one calendar. */
 export class Reserve {
   #timers = new Set();
   #ends = new AbortController();
@@ -42,7 +41,6 @@ export class Reserve {
     this.bar.show(view.state);
   }
 
-  /** The resource type of the calendar. */
   get type() {
     return this.view.state.resourceType;
   }
@@ -52,12 +50,10 @@ export class Reserve {
     return { now: serverNow().getTime(), step: Math.min(level(this.view.state.zoom).snap, 86_400_000) };
   }
 
-  /** Whether the policy allows `rule`. */
   may(rule) {
     return this.context.me.allowed?.[rule] === true;
   }
 
-  /** End everything; what is selected is forgotten. */
   detach() {
     this.#ends.abort();
     this.gestures.detach();
@@ -87,7 +83,6 @@ export class Reserve {
     this.#timers.add(timer);
   }
 
-  /** Carry out an event of the machine and what follows from it. */
   dispatch(event) {
     const before = this.state;
     const after = reduce(before, event);
@@ -96,7 +91,6 @@ export class Reserve {
     this.#follow(before, after);
   }
 
-  /** Return to an earlier state: a drag was cancelled. */
   restore(state) {
     const before = this.state;
     this.state = state;
@@ -118,7 +112,6 @@ export class Reserve {
     return this.checker.request(selection);
   }
 
-  /** Check the selection at once. */
   checkNow() {
     const { selection } = this.state;
     if (selection && isOpen(this.state) && !isUnchanged(selection)) this.checker.request(selection, { now: true });
@@ -130,7 +123,6 @@ export class Reserve {
     this.rows = [];
   }
 
-  /** Draw overlay, card and handles as the state says. */
   draw() {
     const { state, view } = this;
     this.overlay = overlayOf(state, { narrow: isNarrow(), rows: this.rows });
@@ -146,13 +138,11 @@ export class Reserve {
     return { now: Date.now(), blocked: this.blocked() };
   }
 
-  /** Why nothing can be reserved at present; "" if it can. */
   blocked() {
     if (!this.may("leases:post")) return "Your role does not allow reserving.";
     return this.offline ? "The service does not answer, so reserving has to wait." : "";
   }
 
-  /** Put card and handles beside the selection. */
   place() {
     const { state, overlay, layer, card } = this;
     if (!overlay || card.element.hidden) return this.handles.place(null);
@@ -224,7 +214,6 @@ export class Reserve {
     if (selection && isOpen(this.state)) announce(`${note} ${spoken(selection, verdict, this.type)}`.trim());
   }
 
-  /** Send what is selected. */
   async submit() {
     const { state, card, type } = this;
     const { selection } = state;
@@ -263,7 +252,6 @@ export class Reserve {
     announce(`${selection.purpose === "new" ? "Reserved" : "Changed"}: ${lease.name}, ${spoken({ ...selection, start: lease.start, end: lease.end }, null, type)}`);
   }
 
-  /** Send again what may or may not have been carried out. */
   async retry() {
     const { state } = this;
     if (state.phase !== "unknown") return this.checkNow();
@@ -278,7 +266,6 @@ export class Reserve {
     return this.#send({ ...request, headers: lease.etag ? { "If-Match": lease.etag } : {} });
   }
 
-  /** Read the lease that changes again; say what has changed about it. */
   async rebase() {
     const { selection } = this.state;
     if (selection?.purpose !== "change") return;
@@ -295,7 +282,6 @@ export class Reserve {
     this.checkNow();
   }
 
-  /** Find the rows of the lease that changes. */
   async findRows(id) {
     const rows = await this.service.resourcesOf(id);
     if (this.state.selection?.lease?.id !== id || !rows.length) return;
@@ -321,7 +307,6 @@ export class Reserve {
     }
   }
 
-  /** Open the form with what is selected. */
   openForm() {
     const { selection } = this.state;
     if (selection) this.context.navigate(formAddress(selection, { type: this.type, name: this.card.name }));
@@ -338,7 +323,6 @@ export class Reserve {
   }
 }
 
-/** Whether the screen is so narrow that the card is a sheet. */
 function isNarrow() {
   return matchMedia("(max-width: 720px)").matches;
 }
@@ -355,13 +339,6 @@ function remember(name) {
 
 const GAP = 10;
 
-/**
- * @param {{width: number, height: number}} card
- * @param {{left: number, right: number, top: number, bottom: number}} anchor the selection
- * @param {{left: number, right: number, top: number, bottom: number}} bounds where the card may be
- * @param {{place: "band"|"rows", avoid: {left: number, right: number, weight: number}[]}} options columns to keep free
- * @returns {{left: number, top: number}}
- */
 function placeCard(card, anchor, bounds, { place, avoid }) {
   const top = clamp(place === "band" ? anchor.bottom + GAP : anchor.top, bounds.top, Math.max(bounds.top, bounds.bottom - card.height));
   const last = Math.max(bounds.left, bounds.right - card.width);
@@ -373,7 +350,6 @@ function placeCard(card, anchor, bounds, { place, avoid }) {
   return { left: candidates[costs.indexOf(Math.min(...costs))].left, top };
 }
 
-/** The share of the column that the card covers, from 0 to 1. */
 function covered(left, width, column) {
   const size = Math.max(1, column.right - column.left);
   return Math.max(0, Math.min(left + width, column.right) - Math.max(left, column.left)) / size;

@@ -1,8 +1,8 @@
 // How people select: pointer, handles, keys, and the bar of what they need.
 
 import { button, h, icon, replace, uid } from "../dom.js";
+import { FilterError, filterText, parseFilter } from "../tables/properties.js";
 import { duration, parseDuration } from "../time.js";
-import { FilterError, filterText, parseFilter } from "./filter.js";
 import { noun } from "./wording.js";
 
 const THRESHOLD = 4; // px until a press of the mouse becomes a drag
@@ -12,13 +12,9 @@ const GRIP = 7; // px around the edges of the selection that take hold of it
 const SCROLL = 28; // px from the sides where dragging scrolls on
 
 /**
- * @typedef {object} Drag
- * @property {"stretch"|"move"|"start"|"end"|"lease-move"|"lease-start"|"lease-end"} kind
- * @property {object} hit where the pointer went down
- * @property {boolean} touch
+ * Watches the pointer over `view` and reports drags to `on`: begin(drag), drag(drag, point), end(drag),
+ * cancel(drag).
  */
-
-/** Watches the pointer over `view` and reports drags to `on`: begin(drag), drag(drag, point), end(drag), cancel(drag). */
 export class Gestures {
   #view;
   #on;
@@ -48,12 +44,10 @@ export class Gestures {
     document.addEventListener("keydown", (event) => this.#key(event), { signal, capture: true });
   }
 
-  /** Whether a pointer holds something. */
   get active() {
     return this.#drag !== null;
   }
 
-  /** End all listening. */
   detach() {
     this.#cancel();
     this.#ends.abort();
@@ -202,7 +196,6 @@ function onScrollBar(element, { clientX, clientY }) {
 
 const SIZE = 44; // px, as in reserve.css
 
-/** The handles. `on`: drag(part, time), end() */
 export class Handles {
   #view;
   #on;
@@ -215,7 +208,6 @@ export class Handles {
     this.elements = [this.start, this.end];
   }
 
-  /** Put the handles at the ends of `box`, in the coordinates of `layer`; null hides them. */
   place(box, layer, { hasStart = true } = {}) {
     this.start.hidden = !box || !hasStart;
     this.end.hidden = !box;
@@ -249,12 +241,7 @@ function move(element, left, top) {
 
 // The keys of the calendar that select, move, stretch and send.
 
-/**
- * What a key means while there is a selection; null: nothing, the view may have the key.
- * @param {KeyboardEvent} event
- * @param {import("./machine.js").State} state
- * @returns {{type: string, [key: string]: *}|null}
- */
+/** What a key means while there is a selection. */
 export function selectedIntent(event, state) {
   const { key, shiftKey: shift, altKey: alt, ctrlKey: ctrl, metaKey: meta } = event;
   if (meta) return null;
@@ -266,7 +253,7 @@ export function selectedIntent(event, state) {
   return letter.length === 1 && offered(state, letter) ? { type: "choose", letter } : null;
 }
 
-/** What a key means without a selection; null: the view may have the key. */
+/** What a key means without a selection. */
 export function browsingIntent(event) {
   const { key, shiftKey: shift, altKey: alt, ctrlKey: ctrl, metaKey: meta } = event;
   if (shift && !alt && !ctrl && !meta && (key === "ArrowLeft" || key === "ArrowRight")) return { type: "begin", by: key === "ArrowLeft" ? -1 : 1 };
@@ -317,7 +304,6 @@ function offered({ phase, verdict, windows }, letter) {
 
 const MOST = 100_000;
 
-/** The bar. `on`: change({amount} | {properties} | {duration}), find() */
 export class Bar {
   #on;
   #amount;
@@ -351,7 +337,6 @@ export class Bar {
     for (const each of [this.#amount, this.#filter, this.#length]) each.addEventListener("input", () => this.#clear());
   }
 
-  /** Show these values, except in the field that has the focus. */
   show({ amount, properties, duration: seconds, resourceType }) {
     const before = this.#values;
     this.#values = { amount, properties, duration: seconds };
@@ -363,19 +348,17 @@ export class Bar {
     this.#noun.textContent = `${noun(resourceType, amount)} with`;
   }
 
-  /** Say what is wrong with the conditions: the service's own sentence. "" if nothing is. */
   complain(text) {
     this.#invalid(this.#filter, text);
   }
 
-  /** Say something below the bar, "" for nothing; `action`: a label and what it does. */
+  /** Say something below the bar, "" for nothing. */
   note(text, action = null) {
     this.#clear();
     if (!text) return;
     this.#tell(text, action && button(action[0], () => { this.#clear(); action[1](); }));
   }
 
-  /** Whether a search is under way, and whether reserving is possible at all. */
   setBusy(busy, blocked = "") {
     this.#busy = busy;
     this.#find.textContent = busy ? "Searching..." : "Find soonest";
@@ -383,13 +366,11 @@ export class Bar {
     this.#find.title = blocked;
   }
 
-  /** Put the focus where the amount is. */
   focus() {
     this.#amount.focus();
     this.#amount.select();
   }
 
-  /** Put the focus into the conditions. */
   focusFilter() {
     this.#filter.focus();
     this.#filter.select();
@@ -399,7 +380,6 @@ export class Bar {
     if (!this.#busy && this.#read()) this.#on.find();
   }
 
-  /** Read all fields; false if one of them is wrong. */
   #read() {
     this.#clear();
     const amount = Number(this.#amount.value);

@@ -2,25 +2,9 @@
 
 import { bandLabel, span, spell } from "./wording.js";
 
-/**
- * @typedef {object} Selection
- * @property {"new"|"change"} purpose a new lease, or a change of `lease`
- * @property {"band"|"rows"} place any matching resources, or these rows
- * @property {{id: string, name: string, index: number}[]} rows from top to bottom
- * @property {number} start
- * @property {number} end
- * @property {number} anchor the end of the window that stays while the other one is dragged
- * @property {boolean} fromNow the start is the moment of the request
- * @property {number} amount
- * @property {*} properties the expression that resources must match; null: any
- * @property {object|null} lease the lease that changes: id, name, status, start, end
- * @property {"move"|"start"|"end"|null} part what of the lease changes
- * @property {boolean} tapped made by a tap: the next tap sets the end
- */
 
 const MINUTE = 60_000;
 
-/** A new selection of one step, or of `length`, from `time` on. */
 export function begin({ place, rows = [], time, length, amount, properties = null, tapped = false }, { now, step }) {
   const start = Math.max(time, minute(now));
   return window_({
@@ -29,7 +13,6 @@ export function begin({ place, rows = [], time, length, amount, properties = nul
   }, start, start + (length || step), now);
 }
 
-/** The selection of a change of `lease`; it is where the lease is. */
 export function beginChange(lease, part, { place, rows = [], amount = rows.length, now }) {
   const anchor = part === "end" ? lease.start : lease.end;
   return { purpose: "change", place, rows, amount, properties: null, lease, part, tapped: false, anchor,
@@ -41,7 +24,6 @@ export function hasStarted(lease, now) {
   return lease.start <= now || !["PENDING", "pending"].includes(lease.status ?? "PENDING");
 }
 
-/** Whether `part` of `lease` can change at all. */
 export function canChange(lease, part, now) {
   if (lease.end <= now || ["TERMINATED", "DELETING", "TERMINATING", "STARTING"].includes(lease.status)) return false;
   return part === "end" || !hasStarted(lease, now);
@@ -53,59 +35,50 @@ export function stretched(selection, time, { now, step }) {
   return window_(selection, Math.min(time, selection.anchor - step), selection.anchor, now);
 }
 
-/** The selection with its start moved by `delta`, not before now, not within `step` of the end. */
 export function startMoved(selection, delta, { now, step }) {
   if (isStartFixed(selection, now)) return selection;
   const start = Math.min(Math.max(selection.start + delta, minute(now)), selection.end - Math.min(step, selection.end - selection.start));
   return { ...window_(selection, start, selection.end, now), anchor: selection.end };
 }
 
-/** The selection with its end moved by `delta`. */
 export function endMoved(selection, delta, { now, step }) {
   const first = Math.max(selection.start, minute(now)) + Math.min(step, selection.end - selection.start);
   return { ...window_(selection, selection.start, Math.max(selection.end + delta, first), now), anchor: selection.start };
 }
 
-/** The selection moved as a whole; it stops at now. */
 export function moved(selection, delta, { now }) {
   if (isStartFixed(selection, now)) return selection;
   const start = Math.max(selection.start + delta, minute(now));
   return { ...window_(selection, start, start + selection.end - selection.start, now), anchor: start };
 }
 
-/** The selection moved so that it starts at `start`. */
 export function movedTo(selection, start, context) {
   return moved(selection, start - selection.start, context);
 }
 
-/** The selection from now to where it ends; if it ends before, as long as it was. */
 export function fromNow(selection, { now }) {
   if (isStartFixed(selection, now)) return selection;
   const start = minute(now);
   return window_(selection, start, Math.max(selection.end, start + MINUTE), now);
 }
 
-/** The selection with another window; null if the window is impossible. */
 export function withWindow(selection, start, end, { now }) {
   if (!Number.isFinite(start) || !Number.isFinite(end) || end <= start || end <= now) return null;
   const first = isStartFixed(selection, now) ? selection.start : start;
   return window_(selection, first, end, now);
 }
 
-/** The selection with another amount, from 1 on. Rows are as many as they are. */
 export function withAmount(selection, amount) {
   if (selection.place === "rows" || selection.purpose === "change") return selection;
   return { ...selection, amount: Math.max(1, Math.trunc(amount) || 1) };
 }
 
-/** The selection over these rows. */
 export function withRows(selection, rows) {
   if (selection.place !== "rows" || selection.purpose === "change" || !rows.length) return selection;
   const sorted = [...rows].sort((a, b) => a.index - b.index);
   return { ...selection, rows: sorted, amount: sorted.length };
 }
 
-/** What an alternative of a refusal makes of the selection. */
 export function ofAlternative(selection, { differs, start, end, amount }, { now }) {
   const next = { ...window_(selection, start, end, now), tapped: false, anchor: start };
   if (differs === "other") return { ...next, place: "band", rows: [], properties: null, amount };
@@ -148,26 +121,30 @@ function window_(selection, start, end, now) {
   return { ...selection, start: first, end: Math.max(end, first + MINUTE), fromNow: first < now + MINUTE };
 }
 
+export const rowOf = ({ id, name: label, index }) => ({ id: String(id), name: label, index });
+
+export function firstOf({ start, end }, now) {
+  return { start, end, anchor: start, fromNow: start < now + 60_000 };
+}
+
+// A lease that moved by one edge and then by the other one has moved in both.
+export function spread(selection, part) {
+  if (selection.purpose !== "change") return null;
+  const { start, end, lease } = selection;
+  if (start !== lease.start && end !== lease.end) return "move";
+  if (selection.part === "move") return "move";
+  return part === "start" || part === "end" ? part : selection.part;
+}
+
+export function laterEnd(end, selection, last) {
+  return end > selection.start ? end : last;
+}
+
 // The states of reserving, and what may follow what.
 
-/**
- * @typedef {object} State
- * @property {"idle"|"drawing"|"resting"|"sending"|"unknown"|"done"} phase drawing: a pointer is down;
- *   unknown: the request may or may not have been carried out; done: the answer was yes
- * @property {import("./selection.js").Selection|null} selection
- * @property {import("./request.js").Verdict|null} verdict of exactly this selection; null: not checked yet
- * @property {{letter: string, start: number, end: number}[]} windows other windows to choose from
- * @property {string|null} focused the letter of the alternative whose ghost is drawn
- * @property {boolean} watching the check is repeated until it fits
- * @property {number|null} takenAt when a selection that had fitted was taken (ms)
- * @property {string} note a sentence about what has changed
- * @property {{key: string, method: string, path: string, body: object}|null} request under way
- * @property {object|null} result the lease of the answer
- */
 
 const FITS_NOW = "It fits now."; // said when watching has ended with success
 
-/** Nothing is selected. @type {State} */
 export const IDLE = Object.freeze({ phase: "idle", selection: null, verdict: null, windows: [], focused: null,
   watching: false, takenAt: null, note: "", request: null, result: null });
 
@@ -181,7 +158,6 @@ export function isOpen({ phase }) {
   return phase === "drawing" || phase === "resting";
 }
 
-/** The state after `event`; the same object if the event changes nothing. */
 export function reduce(state, event) {
   const step = STEPS[event.type];
   return step ? step(state, event) : state;
@@ -255,11 +231,6 @@ function judged(state, verdict, at) {
 
 // What the calendar draws for a state
 
-/**
- * @param {import("./machine.js").State} state
- * @param {{narrow: boolean, rows: string[]}} options `rows`: ids of all rows of the lease that changes
- * @returns {object|null} the argument of `CalendarView.setOverlay`
- */
 export function overlayOf(state, { narrow, rows }) {
   const { phase, selection, verdict } = state;
   if (!selection || phase === "idle") return null;

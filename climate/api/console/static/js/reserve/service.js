@@ -6,18 +6,15 @@ import { serverNow } from "../time.js";
 
 /** What the service knows and does about reservations of one calendar. */
 export class Service {
-  /** The entry of the type among the resource types; undefined if there is none. */
   async type(name) {
     return (await resourceTypes()).get(name);
   }
 
-  /** The parameters of a reservation of `selection`; null if only the form can ask for them. */
   async params(type, selection) {
     const info = type === "physical:host" ? null : await this.type(type);
     return paramsOf(type, selection, info);
   }
 
-  /** The verdict of a dry run. Throws only AbortError. */
   async check(selection, type, signal) {
     try {
       const request = await this.request(selection, type, "check");
@@ -41,10 +38,6 @@ export class Service {
     return params && { method: "POST", path: "/v2/leases", body: newLease(selection, { name, type, params }), headers: {} };
   }
 
-  /**
-   * Send a request.
-   * @returns {Promise<{lease?: object, verdict?: object, unknown?: boolean}>}
-   */
   async send({ method, path, body, headers }) {
     try {
       const answer = await api(method, path, { body, headers });
@@ -55,7 +48,6 @@ export class Service {
     }
   }
 
-  /** The lease as it is now, with its ETag; a verdict if it cannot be read. */
   async lease(id) {
     try {
       const { body, headers } = await api("GET", `/v2/leases/${encodeURIComponent(id)}`);
@@ -65,7 +57,6 @@ export class Service {
     }
   }
 
-  /** The ids of the resources of a lease; [] if unknown. */
   async resourcesOf(id) {
     try {
       const body = await get(`/v2/leases/${encodeURIComponent(id)}/resources`);
@@ -76,7 +67,6 @@ export class Service {
     }
   }
 
-  /** The soonest windows for what is needed: `{windows}` or `{verdict}`. */
   async soonest(selection, type, seconds, days) {
     try {
       const params = await this.params(type, selection);
@@ -89,7 +79,6 @@ export class Service {
     }
   }
 
-  /** End or delete a lease: `{done}` or `{verdict}`. */
   async remove(id) {
     try {
       const { status } = await api("DELETE", `/v2/leases/${encodeURIComponent(id)}`);
@@ -114,12 +103,6 @@ function amountOf(body) {
 
 const HOST = "physical:host";
 
-/**
- * The parameters of a reservation of this selection; null if the type needs more than an amount.
- * @param {string} type the resource type
- * @param {import("./selection.js").Selection} selection
- * @param {object} [info] the entry of the type in `GET /v2/resource-types`
- */
 function paramsOf(type, selection, info) {
   const properties = selection.place === "rows" ? rowsExpression(selection.rows) : selection.properties;
   if (type === HOST) {
@@ -130,19 +113,16 @@ function paramsOf(type, selection, info) {
   return { amount: selection.amount, ...(filters ? { resource_properties: properties } : {}) };
 }
 
-/** Whether a type can be reserved with an amount alone. */
 function needsOnlyAmount(info) {
   const schema = info && info.schema;
   if (!schema || !schema.properties || !("amount" in schema.properties)) return false;
   return (schema.required || []).every((key) => key === "amount" || key === "resource_properties");
 }
 
-/** The expression that matches exactly these resources. */
 function rowsExpression(rows) {
   return rows.length === 1 ? ["==", "$id", rows[0].id] : ["in", "$id", ...rows.map((row) => row.id)];
 }
 
-/** The body of `POST /v2/leases`. */
 function newLease(selection, { name, type, params }) {
   return {
     name,
@@ -152,7 +132,6 @@ function newLease(selection, { name, type, params }) {
   };
 }
 
-/** The body of `PATCH /v2/leases/<id>`: only what changes. */
 function leaseChange({ start, end, fromNow, lease, part }) {
   const body = {};
   if (part !== "end" && start !== lease.start) body.start = fromNow ? "now" : utc(start);
@@ -160,7 +139,6 @@ function leaseChange({ start, end, fromNow, lease, part }) {
   return body;
 }
 
-/** The body of `POST /v2/availability/search` for windows within `days` from now on. */
 function windowSearch({ type, params, seconds, now, days }) {
   return {
     reservations: [{ resource_type: type, params }],
@@ -171,7 +149,6 @@ function windowSearch({ type, params, seconds, now, days }) {
   };
 }
 
-/** The address of the form with this selection filled in. */
 export function formAddress(selection, { name, type }) {
   const values = new URLSearchParams({ type, amount: selection.amount, start: utc(selection.start), end: utc(selection.end) });
   const properties = selection.place === "rows" ? rowsExpression(selection.rows) : selection.properties;
@@ -180,12 +157,8 @@ export function formAddress(selection, { name, type }) {
   return `/console/new?${values}`;
 }
 
-/**
- * @typedef {object} Verdict
- * @property {"fits"|"refused"|"limited"|"invalid"|"changed"|"gone"|"signed-out"|"down"} kind
- */
 
-/** The verdict of a dry run that the service answered with 200. @returns {Verdict} */
+/** The verdict of a dry run that the service answered with 200. */
 function admitted(body) {
   const capacity = body.reservations?.[0] ?? {};
   return {
@@ -195,7 +168,6 @@ function admitted(body) {
   };
 }
 
-/** The verdict of a problem. @returns {Verdict} */
 function verdictOf(problem) {
   const { status, code, detail, body = {} } = problem;
   const common = { code, detail, status };
@@ -211,7 +183,6 @@ function verdictOf(problem) {
   return { kind: "invalid", ...common, errors: body.errors ?? [] };
 }
 
-/** Whether a request that failed like this may have been carried out all the same. */
 function isOutcomeUnknown({ status, code }) {
   return !status || status >= 500 || code === "request_under_way";
 }
@@ -249,29 +220,22 @@ function utc(time_) {
 const REST = 120; // ms without a change
 const RETRY = 4000; // ms after the service did not answer
 
-/** Checks the latest selection. The request before is aborted. */
 export class Checker {
   #run;
   #done;
   #timer = 0;
   #under = null;
 
-  /**
-   * @param {function(object, AbortSignal): Promise<object>} run resolves to the verdict of a selection
-   * @param {function(object, object): void} done is called with the selection and its verdict
-   */
   constructor(run, done) {
     this.#run = run;
     this.#done = done;
   }
 
-  /** Check `selection` when nothing has changed for a moment; at once with `now`. */
   request(selection, { now = false } = {}) {
     this.cancel();
     this.#timer = setTimeout(() => this.#check(selection), now ? 0 : REST);
   }
 
-  /** Forget what is under way. */
   cancel() {
     clearTimeout(this.#timer);
     this.#under?.abort();

@@ -1,12 +1,11 @@
 // Sentences about selections, refusals and alternatives. Pure but for the chosen time zone.
 
 import { typeWords } from "../calendar/scale.js";
+import { filterText } from "../tables/properties.js";
 import { fields, range, shortMoment, utc } from "../time.js";
-import { filterText } from "./filter.js";
 
 const HOUR = 3600_000;
 
-/** "host" or "hosts", by the resource type and the number. */
 export function noun(type, number = 2) {
   const { one, many } = typeWords(type);
   return number === 1 ? one : many;
@@ -52,7 +51,6 @@ export function utcSpan({ start, end }) {
   return `${name(first)} to ${name(last)} UTC`;
 }
 
-/** What the card of a selection is headed with. */
 export function heading(selection, type) {
   if (selection.purpose === "change") return changeHeading(selection);
   const length = spell(selection.end - selection.start);
@@ -106,7 +104,7 @@ export function refusalHeading({ free, matching, missing, asked }, selection, ty
   return `${short === 1 ? "One" : grouped(short)} ${noun(type, short)} too few`;
 }
 
-/** "2 free throughout, 3 needed"; `short`: "2 of 3". */
+/** "2 free throughout, 3 needed". */
 export function bandLabel(verdict, selection, short = false) {
   const needed = verdict.asked ?? selection.amount;
   if (selection.place === "rows") return rowLabel(verdict, selection);
@@ -219,7 +217,6 @@ export function limitLines({ limit, scope, allowed, used, asked, unit, detail })
   return [title, `${whose} have ${grouped(allowed)} ${words}; ${used ? grouped(used) : "none"} ${used === 1 || !used ? "is" : "are"} taken, and this needs ${grouped(asked)}.`];
 }
 
-/** What changed about a lease, as sentences; "" if nothing that people see. */
 export function changeSentence(before, after, keys) {
   const parts = {
     name: () => `its name is now ${after.name}`,
@@ -230,13 +227,12 @@ export function changeSentence(before, after, keys) {
   return keys.length ? `Changed meanwhile: ${keys.map((key) => parts[key]()).join("; ")}.` : "";
 }
 
-/** "taken 2 s ago". */
 export function agoText(milliseconds) {
   const seconds = Math.max(1, Math.round(milliseconds / 1000));
   return seconds < 60 ? `taken ${seconds} s ago` : `taken ${Math.floor(seconds / 60)} min ago`;
 }
 
-/** The name that follows `last`: "ablation-7" gives "ablation-8". At most 80 characters. */
+/** The name that follows `last`: "ablation-7" gives "ablation-8". */
 export function nextName(last, user) {
   const match = (last ?? "").match(/^(.*?)(\d{1,9})$/s);
   if (match) return `${match[1]}${Number(match[2]) + 1}`.slice(0, 80);

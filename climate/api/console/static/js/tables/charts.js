@@ -12,11 +12,7 @@ const DAY = 24 * HOUR;
 const STEPS = [HOUR / 60, HOUR / 12, HOUR / 4, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY, 28 * DAY];
 const GAP = 10; // px between two labels
 
-/**
- * Where everything of a lease is, as shares of the width from 0 to 1. Pure.
- * @param {object} lease
- * @param {{now: Date, ready?: Date|null}} times `ready`: when the preparation of the hosts begins or ended
- */
+/** Where everything of a lease is, as shares of the width from 0 to 1. */
 function layout(lease, { now, ready = null }) {
   const [start, end] = [Date.parse(lease.start), Date.parse(lease.end)];
   const pad = (end - start) * 0.06;
@@ -42,7 +38,6 @@ function marks(lease, start, end) {
     type !== "start_lease" && type !== "end_lease" && Date.parse(at) >= start && Date.parse(at) <= end);
 }
 
-/** Round moments of the chosen zone between two times, at most eight. */
 function ticks(from, to) {
   const step = STEPS.find((size) => (to - from) / size <= 8) || (to - from) / 8;
   const times = [];
@@ -55,7 +50,6 @@ function ticks(from, to) {
   return times.filter((time) => time >= from && time <= to);
 }
 
-/** The element of the picture; `now` as above. It fits its labels whenever its width changes. */
 export function timeline(lease, times) {
   const place = layout(lease, times);
   const tags = topTags(place, times.now);
@@ -118,7 +112,6 @@ function dated(date) {
   return Math.abs(date - Date.now()) < 6 * DAY ? shortMoment(date) : `${day} ${monthName}, ${clock(date)}`;
 }
 
-/** Place labels centred at their moments but inside the picture; those without room are hidden. */
 function arrange(element, place, tags) {
   const width = element.clientWidth;
   if (!width) return;
@@ -153,16 +146,14 @@ function spoken(lease, place, now) {
 
 // The bookings of one resource as a chart of four weeks, a line for each week.
 
-/** How many weeks the chart has. */
 export const WEEKS = 4;
 const KINDS = ["taken", "own", "cleaning", "closed", "held", "preparing", "shared"];
 const WORDS = { taken: "Taken", own: "Yours", cleaning: "Cleaning", closed: "Not bookable", held: "Held",
   preparing: "Getting ready", shared: "Partly taken" };
 
 /**
- * The bookings of `resource` between two moments, by start: of all leases with `names`, which the
- * policy must allow, else one's own leases and anonymous intervals of the calendar. Leases of
- * `project` are its own.
+ * The bookings of `resource` between two moments, by start: of all leases with `names`, which the policy must allow,
+ * else one's own leases and anonymous intervals of the calendar.
  */
 export async function bookingsOf(resource, start, end, { names, project }) {
   if (names) {
@@ -196,7 +187,7 @@ function* intervals(x, { start, leases }) {
   }
 }
 
-/** The chart: a figure whose lines are weeks from `start`, a midnight. Days of 23 or 25 hours have their width. */
+/** The chart: a figure whose lines are weeks from `start`, a midnight. */
 export function weekChart(start, bookings) {
   const weeks = Array.from({ length: WEEKS }, (_, at) => week(midnight(start, 7 * at), bookings, at === 0));
   return h("figure", { class: "weeks", role: "img", "aria-label": summary(bookings) }, weeks);
@@ -262,7 +253,6 @@ const SECONDS = { hour: 3600, day: 86400, week: 604800 };
 const LEVELS = 5;
 const MOST_NUMBERS = 62; // columns above which days have no room for their numbers
 
-/** Show the tab. */
 export async function showUtilisation(element, { me, params }) {
   const map = new HeatMap(me, params);
   replace(element, map.element);
@@ -346,7 +336,6 @@ function draw({ start, period, series }, by) {
       h("tbody", {}, series.map((item) => seriesRow({ ...item, name: seriesName(item.name, by) }, times, period)))))];
 }
 
-/** Months over days or days over hours; then, for screen readers, each period. */
 function head(times, period, by) {
   const spans = groups(times, period).map(([words, span]) =>
     h("th", { scope: "colgroup", colspan: span, class: "span" }, words));
@@ -376,7 +365,6 @@ function seriesRow({ name: text, capacity, values }, times, period) {
     h("td", { class: "mean" }, percent(mean)));
 }
 
-/** Height and colour both say how much is taken. */
 function cell(value, title) {
   const fill = h("span", { class: `level-${Math.min(LEVELS, Math.ceil(value * LEVELS))}` });
   fill.style.height = value > 0 ? `max(2px, ${Math.min(100, value * 100)}%)` : "0";
@@ -391,7 +379,6 @@ function label(date, period) {
   return period === "hour" ? `${day(date)}, ${clock(date)}` : day(middle(date, period));
 }
 
-/** The middle of a period lies in the right day, also when the clocks have changed since the start. */
 function middle(date, period) {
   return new Date(date.getTime() + SECONDS[period] * 500);
 }

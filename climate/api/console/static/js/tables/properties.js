@@ -1,171 +1,174 @@
 // Properties: expressions as text and as conditions, and the fields that filter by them.
 
-import { button, clearErrors, field, h, icon, name, plain, replace, setError, uid } from "../dom.js";
-import { parsed } from "../lease/words.js";
-import { count } from "./table.js";
+import { button, clearErrors, field, h, icon, replace, setError, uid } from "../dom.js";
 
-const OPERATORS = { "=": "==", "==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=" };
-const TOKEN = /\s*(?:"((?:[^"\\]|\\.)*)"|(==|!=|<=|>=|[=<>(),])|([^\s=<>!(),"]+)|(\S))/y;
+/** Text that is no condition. */
+export class FilterError extends Error {
+  constructor(message, at) {
+    super(message);
+    this.at = at;
+  }
+}
 
-/** The text is not an expression; the message says what is wrong and where. */
-class ExpressionError extends Error {}
+const TOKEN = /\s*(?:([()])|(,)|(>=|<=|==|!=|=|>|<)|"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s()<>=!,"']+))/y;
+const WORDS = ["and", "or", "not", "in"];
 
-/**
- * Read an expression.
- * @param {string} text words such as `vcpus >= 64 and not rack = r1`, or the JSON of the API
- * @returns {Array|null} null if the text is empty
- */
-export function parseExpression(text) {
-  const clean = text.trim();
-  if (!clean) return null;
-  if (clean.startsWith("[")) return fromJson(clean);
-  const reader = new Reader(clean);
-  const expression = either(reader);
-  if (reader.token) throw new ExpressionError(
-    `"${reader.token.text}" is not expected here. Join conditions with "and" or "or".`);
+export function parseFilter(text) {
+  if (!text.trim()) return null;
+  if (text.trim().startsWith("[")) return json(text);
+  const tokens = read(text);
+  const parser = { tokens, at: 0, length: text.length };
+  const expression = either(parser);
+  const rest = peek(parser);
+  if (rest) throw new FilterError(`Write "and" or "or" before "${rest.text}".`, rest.at);
   return expression;
 }
 
-/** The expression in words. `parseExpression` reads them again. */
-export function expressionText(expression) {
-  return expression && expression.length ? words(expression, 0) : "";
+export function filterText(expression) {
+  if (!expression || !expression.length) return "";
+  const [op, ...parts] = expression;
+  if (op === "and" || op === "or") return parts.map((part) => nested(part, op)).join(` ${op} `);
+  if (op === "not") return `not ${nested(parts[0], op)}`;
+  const name = quoted(String(parts[0]).replace(/^\$/, ""));
+  if (op === "in") return `${name} in ${parts.slice(1).flat().map(quoted).join(", ")}`;
+  return `${name} ${op === "==" ? "=" : op} ${quoted(parts[1])}`;
 }
 
-function fromJson(text) {
+function json(text) {
   try {
     return JSON.parse(text);
   } catch {
-    throw new ExpressionError("The text begins with [ but is not JSON.");
+    throw new FilterError("This is not JSON.", 0);
   }
 }
 
-class Reader {
-  constructor(text) {
-    this.tokens = [...tokens(text)];
-    this.at = 0;
-  }
-
-  get token() {
-    return this.tokens[this.at];
-  }
-
-  is(...texts) {
-    return Boolean(this.token) && !this.token.quoted && texts.includes(this.token.text.toLowerCase());
-  }
-
-  take(text) {
-    if (!this.is(text)) return false;
-    this.at += 1;
-    return true;
-  }
-
-  next(what) {
-    const token = this.token;
-    if (!token || (!token.quoted && "()=<>,".includes(token.text[0]))) {
-      throw new ExpressionError(`${what} is missing ${token ? `before "${token.text}"` : "at the end"}.`);
-    }
-    this.at += 1;
-    return token;
-  }
-}
-
-function* tokens(text) {
+function read(text) {
+  const tokens = [];
   TOKEN.lastIndex = 0;
   while (TOKEN.lastIndex < text.trimEnd().length) {
-    const [, quoted, sign, word, other] = TOKEN.exec(text);
-    if (other) throw new ExpressionError(
-      `"${other}" is not expected. Put names and values with special signs into double quotes.`);
-    if (quoted !== undefined) yield { text: quoted.replace(/\\(.)/g, "$1"), quoted: true };
-    else yield { text: sign ?? word, quoted: false };
+    const from = TOKEN.lastIndex;
+    const match = TOKEN.exec(text);
+    if (!match) throw new FilterError(`"${text.slice(from).trim()[0]}" is not expected here.`, from);
+    const at = from + match[0].length - match[0].trimStart().length;
+    const value = match[4] ?? match[5];
+    const kind = match[1] || (match[2] && ",") || (match[3] && "op") || (value === undefined ? "word" : "text");
+    const content = value === undefined ? match[0].trim() : value.replace(/\\(.)/g, "$1");
+    tokens.push({ kind, text: content, at });
+  }
+  return tokens;
+}
+
+const peek = (parser) => parser.tokens[parser.at];
+const isWord = (token, word) => Boolean(token) && token.kind === "word" && token.text.toLowerCase() === word;
+
+function either(parser) {
+  return joined(parser, "or", both);
+}
+
+function both(parser) {
+  return joined(parser, "and", single);
+}
+
+function joined(parser, word, part) {
+  const parts = [part(parser)];
+  while (isWord(peek(parser), word)) {
+    parser.at += 1;
+    parts.push(part(parser));
+  }
+  return parts.length === 1 ? parts[0] : [word, ...parts];
+}
+
+function single(parser) {
+  const token = peek(parser);
+  if (isWord(token, "not")) {
+    parser.at += 1;
+    return ["not", single(parser)];
+  }
+  if (!token || token.kind !== "(") return comparison(parser);
+  parser.at += 1;
+  const inner = either(parser);
+  close(parser, token);
+  return inner;
+}
+
+function close(parser, open) {
+  if (peek(parser)?.kind !== ")") throw new FilterError('A ")" is missing.', open.at);
+  parser.at += 1;
+}
+
+function comparison(parser) {
+  const name = take(parser, "Write a property, a comparison and a value: gpus >= 4.");
+  const op = peek(parser);
+  if (isWord(op, "in")) return membership(parser, name.text);
+  if (!op || op.kind !== "op") {
+    throw new FilterError(`Write a comparison after "${name.text}": ${name.text} >= 4.`, op ? op.at : parser.length);
+  }
+  parser.at += 1;
+  const value = take(parser, `Write a value after "${name.text} ${op.text}".`);
+  return [op.text === "=" ? "==" : op.text, `$${name.text.replace(/^\$/, "")}`, typed(value)];
+}
+
+function membership(parser, name) {
+  parser.at += 1;
+  const open = peek(parser)?.kind === "(" ? parser.tokens[parser.at++] : null; // "in (r1, r2)" or "in r1, r2"
+  const values = [typed(take(parser, `Write values after "${name} in", with commas.`))];
+  while (peek(parser)?.kind === ",") {
+    parser.at += 1;
+    values.push(typed(take(parser, "Write a value after the comma.")));
+  }
+  if (open) close(parser, open);
+  return ["in", `$${name.replace(/^\$/, "")}`, ...values];
+}
+
+function take(parser, message) {
+  const token = peek(parser);
+  const plain = token && (token.kind === "text" || (token.kind === "word" && !WORDS.includes(token.text.toLowerCase())));
+  if (!plain) throw new FilterError(message, token ? token.at : parser.length);
+  parser.at += 1;
+  return token;
+}
+
+function typed({ kind, text }) {
+  return kind === "word" && /^[+-]?\d+(\.\d+)?$/.test(text) ? Number(text) : text;
+}
+
+function nested(expression, outer) {
+  const isLogic = ["and", "or"].includes(expression[0]);
+  const text = filterText(expression);
+  return isLogic && expression[0] !== outer ? `(${text})` : text;
+}
+
+function quoted(value) {
+  const text = String(value);
+  const plain = typeof value === "number" || (/^[^\s()<>=!,"'[]+$/.test(text) && !WORDS.includes(text.toLowerCase()));
+  const isTextOfNumber = typeof value === "string" && /^[+-]?\d+(\.\d+)?$/.test(text);
+  // The API compares 4 and "4" alike, so a number needs no quotes either.
+  return plain || isTextOfNumber ? text : `"${text.replace(/["\\]/g, "\\$&")}"`;
+}
+
+// Expressions as the terms of a form
+
+function parsed(text) {
+  if (Array.isArray(text)) return text;
+  try {
+    return text ? JSON.parse(text) : null;
+  } catch {
+    return null;
   }
 }
 
-function either(reader) {
-  return joined(reader, "or", both);
+/** An expression of a reservation in words: "gpus >= 4 and vcpus >= 64"; the text itself if it is none. */
+export function expressionText(text) {
+  const expression = parsed(text);
+  return Array.isArray(expression) ? filterText(expression) : String(text ?? "");
 }
 
-function both(reader) {
-  return joined(reader, "and", single);
-}
-
-function joined(reader, word, part) {
-  const parts = [part(reader)];
-  while (reader.take(word)) parts.push(part(reader));
-  return parts.length > 1 ? [word, ...parts] : parts[0];
-}
-
-function single(reader) {
-  if (reader.take("not")) return ["not", single(reader)];
-  if (reader.take("(")) {
-    const inner = either(reader);
-    if (!reader.take(")")) throw new ExpressionError('A ")" is missing.');
-    return inner;
-  }
-  const property = `$${reader.next("The name of a property").text}`;
-  if (reader.take("in")) return ["in", property, ...list(reader)];
-  const operator = reader.token && !reader.token.quoted && OPERATORS[reader.token.text];
-  if (!operator) {
-    throw new ExpressionError(
-      `After ${property.slice(1)}, write one of = != < <= > >= in, and a value: ${property.slice(1)} >= 4.`);
-  }
-  reader.at += 1;
-  return [operator, property, value(reader.next("The value"))];
-}
-
-function list(reader) {
-  if (!reader.take("(")) return [value(reader.next("The value"))];
-  const values = [];
-  do values.push(value(reader.next("The value")));
-  while (reader.take(","));
-  if (!reader.take(")")) throw new ExpressionError('A ")" is missing.');
-  return values;
-}
-
-function value({ text, quoted }) {
-  return !quoted && /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text;
-}
-
-function words(expression, level) {
-  const [operator, ...rest] = expression;
-  if (operator === "and" || operator === "or") {
-    if (rest.length === 1) return words(rest[0], level);
-    const own = operator === "or" ? 1 : 2;
-    const text = rest.map((part) => words(part, own)).join(` ${operator} `);
-    return level > own ? `(${text})` : text;
-  }
-  if (operator === "not") return `not ${words(rest[0], 3)}`;
-  const property = quotedName(String(rest[0]).replace(/^\$/, ""));
-  if (operator === "in") return `${property} in (${rest.slice(1).flat().map(quotedValue).join(", ")})`;
-  return `${property} ${operator === "==" ? "=" : operator} ${quotedValue(rest[1])}`;
-}
-
-const KEYWORDS = /^(and|or|not|in)$/i;
-
-function quotedName(text) {
-  return /^[^\s=<>!(),"]+$/.test(text) && !KEYWORDS.test(text) ? text : quote(text);
-}
-
-function quotedValue(item) {
-  return typeof item === "string" ? quotedName(item) : String(item);
-}
-
-function quote(text) {
-  return `"${text.replace(/[\\"]/g, "\\$&")}"`;
-}
-
-// Property expressions
-
-/** The comparisons of the form: `[operator, words]`. */
 const COMPARISONS = [["==", "="], ["!=", "is not"], [">=", ">="], ["<=", "<="], [">", ">"], ["<", "<"],
   ["in", "one of"]];
 
 const KNOWN = new Set([...COMPARISONS.map(([operator]) => operator), "="]);
 
-/**
- * The terms of an expression that the form can show: a comparison, or several joined by "and".
- * @param {string|Array} expression JSON
- * @returns {{property: string, operator: string, value: string}[]|null} null: write it as text
- */
+/** The terms of an expression that the form can show: a comparison, or several joined by "and". */
 function toTerms(expression) {
   if (expression === "" || expression === null || expression === undefined) return [];
   const parts = parsed(expression);
@@ -186,14 +189,13 @@ function term(part) {
   return { property: property.slice(1), operator: operator === "=" ? "==" : operator, value: flat.join(", ") };
 }
 
-/** The expression of terms, as an array; `""` without a complete term. */
 function toExpression(terms) {
-  const parts = terms.filter(({ property, value }) => property && value !== "").map(comparison);
+  const parts = terms.filter(({ property, value }) => property && value !== "").map(fromTerm);
   if (!parts.length) return "";
   return parts.length === 1 ? parts[0] : ["and", ...parts];
 }
 
-function comparison({ property, operator, value }) {
+function fromTerm({ property, operator, value }) {
   const values = operator === "in" ? value.split(",") : [value];
   return [operator, `$${property}`, ...values.map((item) => scalar(item.trim()))];
 }
@@ -203,25 +205,17 @@ function scalar(text) {
   return /^-?(0|[1-9]\d{0,14})(\.\d+)?$/.test(text) ? Number(text) : text;
 }
 
-/** An expression as JSON; `""` for all that match everything. */
 function normal(text) {
   const json = JSON.stringify(parsed(text) ?? (text || ""));
   return json === "[]" ? '""' : json;
 }
 
-/** Whether two expressions are the same. */
 export function isSame(one, other) {
   return normal(one) === normal(other);
 }
 
 // The builder of a property filter
 
-/**
- * @param {string} label
- * @param {{value: string|Array, properties: function(): Promise<object[]>, changed?: function(): void}} options
- *   `properties` gives the suggestions: `[{name, values, numeric}]`
- * @returns {{element: HTMLElement, read: function(), set: function(string|Array), controls: function()}}
- */
 export function filterField(label, { value = "", properties, changed = () => {} }) {
   const names = h("datalist", { id: uid("properties") });
   const known = new Map();
@@ -318,64 +312,13 @@ export function filterField(label, { value = "", properties, changed = () => {} 
   return { element, read, set, controls: () => (isText ? [text] : [...lines.querySelectorAll("[data-term]")]) };
 }
 
-// Properties of resources
-
-const AMOUNTS = {
-  vcpus: (value) => `${count(Number(value))} vCPUs`,
-  memory_mb: (value) => `${count(value / 1024)} GiB memory`,
-  local_gb: (value) => `${count(Number(value))} GB disk`,
-  gigabytes: (value) => `${count(Number(value))} GB`,
-};
-const LABELS = { vcpus: "vCPUs", memory_mb: "Memory, MiB", local_gb: "Disk, GB" };
-// Nova reports these for every host; they tell few hosts apart, so lists leave them out.
-const COMMON = new RegExp("^(id|cpu_info|service_name|hypervisor_hostname|hypervisor_version|hypervisor_type"
-  + "|availability_zone|trait:.*|resources:.*|free_.*|current_workload|running_vms|status)$");
-
-/** The properties that tell resources apart, the operator's own first. */
-function distinctive(properties) {
-  const all = Object.entries(properties).filter(([key]) => !COMMON.test(key));
-  return [...all.filter(([key]) => !AMOUNTS[key]), ...all.filter(([key]) => AMOUNTS[key])];
-}
-
-/** The first properties of a resource in one line. */
-export function shortProperties(properties, most = 4) {
-  const all = distinctive(properties);
-  const parts = all.slice(0, most).map(([key, value]) => h("span", { class: "property" },
-    AMOUNTS[key] && Number.isFinite(Number(value)) ? AMOUNTS[key](value)
-      : [h("span", { class: "quiet" }, name(key), " "), name(value)]));
-  const rest = all.length - most;
-  return h("span", { class: "properties" }, parts, rest > 0 ? h("span", { class: "quiet" }, `and ${rest} more`) : null);
-}
-
-/** All properties as `[label, content]`. */
-export function allProperties(properties) {
-  const known = distinctive(properties);
-  const rest = Object.entries(properties).filter(([key]) => COMMON.test(key));
-  return [...known, ...rest].map(([key, value]) => [LABELS[key] || name(key), longValue(value)]);
-}
-
-function longValue(value) {
-  const text = plain(value);
-  return text.length > 160 ? h("details", {}, h("summary", {}, name(`${text.slice(0, 60)}...`)), h("p", {}, name(text)))
-    : name(text);
-}
-
-/**
- * A filter by properties: a text such as `vcpus >= 64 and rack = r1`, and a small form that adds
- * conditions to it.
- */
+/** A filter by properties: a text such as `vcpus >= 64 and rack = r1`, and a small form that adds conditions to it. */
 export class PropertiesField {
-  /**
-   * @param {object} options
-   * @param {function(Array|null): void} options.changed receives the expression
-   * @param {function(): Promise<{name: string, values?: string[]}[]>} options.suggest
-   * @param {Array|null} [options.expression]
-   */
   constructor({ changed, suggest, expression = null }) {
     this.changed = changed;
     this.suggest = suggest;
     this.expression = expression;
-    this.input = h("input", { type: "text", value: expressionText(expression), spellcheck: "false",
+    this.input = h("input", { type: "text", value: filterText(expression), spellcheck: "false",
       autocapitalize: "off", placeholder: "vcpus >= 16 and rack = r1" });
     this.input.addEventListener("change", () => this.read());
     this.input.addEventListener("keydown", (event) => { if (event.key === "Enter") this.read(); });
@@ -387,29 +330,27 @@ export class PropertiesField {
     this.element.classList.add("wide-field");
   }
 
-  /** Show an error of the API about the expression. */
   fail(text) {
     clearErrors(this.element);
     setError(this.input, text);
   }
 
-  /** Replace the expression. */
   set(expression) {
     this.expression = expression;
-    this.input.value = expressionText(expression);
+    this.input.value = filterText(expression);
     clearErrors(this.element);
   }
 
   read() {
     clearErrors(this.element);
     try {
-      const expression = parseExpression(this.input.value);
+      const expression = parseFilter(this.input.value);
       if (JSON.stringify(expression) === JSON.stringify(this.expression)) return true;
       this.expression = expression;
       this.changed(expression);
       return true;
     } catch (error) {
-      if (!(error instanceof ExpressionError)) throw error;
+      if (!(error instanceof FilterError)) throw error;
       setError(this.input, error.message);
       return false;
     }
@@ -478,18 +419,4 @@ export class PropertiesField {
     this.set(expression);
     this.changed(expression);
   }
-}
-
-/** The values that properties have among `resources`: suggestions where the API has no list of them. */
-export function seenProperties(resources) {
-  const found = new Map();
-  for (const { properties } of resources) {
-    for (const [key, value] of Object.entries(properties)) {
-      if (String(value).length > 60) continue;
-      if (!found.has(key)) found.set(key, new Set());
-      found.get(key).add(value);
-    }
-  }
-  return [...found].map(([key, values]) => ({ name: key, values: [...values].sort() })).sort((a, b) =>
-    a.name.localeCompare(b.name));
 }

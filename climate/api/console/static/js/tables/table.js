@@ -8,33 +8,11 @@ import { duration, moment, serverNow, utc } from "../time.js";
 const LATE = 1000; // ms until the page says that it still loads
 
 /**
- * @typedef {object} Column
- * @property {string} label
- * @property {function(object): *} cell the content of the cell of an item
- * @property {string} [sort] key of the order in the API
- * @property {boolean} [header] whether the cell names the row
- * @property {string} [class]
+ * A table of one page of a list. `path` of the API, `list`: key of the items in the answer; `columns`:
+ * `{label, cell(item), sort, header, class}`; `filter()`: parameters; `empty()`: content without items; `title(item)`
+ * makes rows selectable; `fresh`: rebuild rows at each refresh, as their texts depend on the time.
  */
-
-/** A table of one page of a list. Build it with `columns`, put `element` into the page, call `load`. */
 export class PagedTable {
-  /**
-   * @param {object} options
-   * @param {string} options.caption what the table lists, for screen readers
-   * @param {string} options.path of the API
-   * @param {string} options.list key of the items in the answer
-   * @param {Column[]} options.columns
-   * @param {function(): object} [options.filter] parameters of the request
-   * @param {function(): Node|string} options.empty what to show without items
-   * @param {string} [options.sort] the order at first
-   * @param {number} [options.limit] items on a page
-   * @param {boolean} [options.fresh] rebuild rows at each refresh: their texts depend on the time
-   * @param {function(object): string} [options.key] identifies an item
-   * @param {function(object): string} [options.title] names an item beside its check box: with it, rows can be selected
-   * @param {function(): void} [options.selected] called when the selection has changed
-   * @param {string} [options.marker] where the first page begins
-   * @param {function({marker: string|null, sort: string}): void} [options.moved] called when page or order change
-   */
   constructor(options) {
     this.options = { limit: 50, key: (item) => item.id, filter: () => ({}), moved: () => {}, selected: () => {},
       ...options };
@@ -56,7 +34,6 @@ export class PagedTable {
     this.drawHead();
   }
 
-  /** Load the present page. `first`: begin with the first page; `quiet`: a refresh. */
   async load({ first = false, quiet = false } = {}) {
     if (first) {
       this.marker = null;
@@ -91,14 +68,12 @@ export class PagedTable {
     return this.load({ quiet: true });
   }
 
-  /** Forget the selection. */
   clearSelection() {
     this.selection.clear();
     for (const box of this.table.querySelectorAll("input[type=checkbox]")) box.checked = false;
     this.options.selected();
   }
 
-  /** The columns have changed: draw everything again. */
   setColumns(columns) {
     this.options.columns = columns;
     this.drawHead();
@@ -106,7 +81,6 @@ export class PagedTable {
     if (this.items) this.drawRows();
   }
 
-  /** End requests that are under way. */
   stop() {
     if (this.request) this.request.abort();
   }
@@ -216,7 +190,6 @@ export class PagedTable {
     this.keepSelected();
   }
 
-  /** Selected items that changed are replaced; the box of all rows shows how many are selected. */
   keepSelected() {
     let here = 0;
     for (const item of this.items) {
@@ -281,7 +254,7 @@ export function rememberParams(values) {
 
 // Contents of table cells and fact lists
 
-/** A moment in the user's zone with UTC beside it; `text` without a date. */
+/** A moment in the user's zone with UTC beside it. */
 export function when(text, absent = "never") {
   if (!text) return h("span", { class: "quiet" }, absent);
   const date = new Date(text);
@@ -306,28 +279,23 @@ const STATES = {
 /** The states of resources, for a filter: `[value, words]`. */
 export const STATE_CHOICES = Object.entries(STATES).map(([value, [, words]]) => [value, words]);
 
-/** The state of a resource as a glyph and words. */
 export function stateOf(resource) {
   const [symbol, words] = STATES[stateKey(resource)] || ["ring", stateKey(resource)];
   return h("span", { class: "state", dataset: { state: stateKey(resource) } }, icon(symbol), words);
 }
 
-/** The key of a resource's state. */
 export function stateKey({ state, reservable }) {
   return state || (reservable ? "ready" : "failing");
 }
 
-/** The status of a lease as badges. */
 export function leaseStatus(lease) {
   return h("div", { class: "badges" }, badges(lease, serverNow()));
 }
 
-/** A link to a lease. */
 export function leaseLink(id, label, key = "lease") {
   return link(`/console/leases/${encodeURIComponent(id)}`, name(label || id), { dataset: { focus: key } });
 }
 
-/** A link to a resource. */
 export function resourceLink(id, label, key = "resource") {
   return link(`/console/resources/${encodeURIComponent(id)}`, name(label || id), { dataset: { focus: key } });
 }
@@ -345,7 +313,6 @@ export function plural(amount, noun, several = `${noun}s`) {
   return `${count(amount)} ${amount === 1 ? noun : several}`;
 }
 
-/** A labelled meter of `used` of `limit`; without a limit only the number. */
 export function meter(label, used, limit, { unit = "", left = true } = {}) {
   const id = uid("meter");
   if (limit === null || limit === undefined) {
