@@ -27,8 +27,9 @@ from climate.core.matching.occupancy import (
     intervals,
 )
 from climate.core.matching.query import Compare, Operand, Query
-from climate.core.provisioning.host_state import HostFacts, HostState, host_state
+from climate.core.provisioning.host_state import HostState
 from climate.core.window import Window
+from climate.db.provisioning import host_facts
 from climate.db.resources import capacity
 from climate.db.resources.occupancy import bookings, rows, sums
 from climate.manager.admission.availability import check_span
@@ -123,14 +124,24 @@ def show(runtime: Runtime, view: CalendarView) -> CalendarPage:
         _check_names(runtime, session, view)
         total, groups = _count(session, view.filter, runtime.clock.now())
         listed = rows.page(session, view.filter, view.offset, view.limit)
+        states = _states(runtime, session, listed)
         leases: Mapping[str, VisibleLease] = {}
         if view.resolution:
-            shown = _in_buckets(session, listed, view)
+            shown = _in_buckets(session, listed, states, view)
         else:
             spans = _spans(session, listed, view)
             leases = _leases(spans.values())
-            shown = _in_intervals(session, listed, spans, view)
+            shown = _in_intervals(session, listed, states, spans, view)
     return CalendarPage(version=version, total=total, groups=groups, rows=shown, leases=leases)
+
+
+def _states(
+    runtime: Runtime, session: Session, listed: Sequence[ListedRow]
+) -> dict[int, HostState]:
+    """Return the states of the resources on the page, by id."""
+    provisioning = runtime.settings.provisioning is not None
+    found = host_facts.find(session, [row.id for row in listed], provisioning=provisioning)
+    return {id_: report.state for id_, report in found.items()}
 
 
 def _check_cells(view: CalendarView) -> None:
@@ -185,6 +196,7 @@ def _spans(
 def _in_intervals(
     session: Session,
     listed: Sequence[ListedRow],
+    states: Mapping[int, HostState],
     spans: Mapping[int, Sequence[BookedSpan]],
     view: CalendarView,
 ) -> list[CalendarRow]:
@@ -205,12 +217,15 @@ def _in_intervals(
                 (view.seconds(s.start), view.seconds(s.end)) for s in preparing.get(row.id, ())
             ],
         )
-        shown.append(_row(row, intervals=intervals(facts)))
+        shown.append(_row(row, states[row.id], intervals=intervals(facts)))
     return shown
 
 
 def _in_buckets(
-    session: Session, listed: Sequence[ListedRow], view: CalendarView
+    session: Session,
+    listed: Sequence[ListedRow],
+    states: Mapping[int, HostState],
+    view: CalendarView,
 ) -> list[CalendarRow]:
     ids, length = [row.id for row in listed], view.seconds(view.window.end)
     found = sums.of_resources(session, ids, view.window, view.resolution, view.viewer)
@@ -222,12 +237,11 @@ def _in_buckets(
         of_row = by_name.get(str(row.id), nothing)
         since = _unbookable_since(row, view)
         text = digits(of_row.seconds, length, view.resolution, since)
-        shown.append(_row(row, digits=text, own=of_row.own))
+        shown.append(_row(row, states[row.id], digits=text, own=of_row.own))
     return shown
 
 
-def _row(row: ListedRow, **shown: Any) -> CalendarRow:
-    state = host_state(HostFacts(reservable=row.reservable))
+def _row(row: ListedRow, state: HostState, **shown: Any) -> CalendarRow:
     return CalendarRow(id=row.id, name=row.name, group=row.group, state=state, **shown)
 
 

@@ -4,7 +4,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+import sqlalchemy as sa
 
+from climate.core.lease.model import HOST
+from climate.db.tables.provisioning import ReadinessRow
 from tests.conftest import MakeStory
 from tests.support.provisioners import plan, preparations, report
 from tests.support.service import Story, hosts
@@ -47,6 +50,25 @@ def test_lists_and_filters_by_state(farm: Story) -> None:
         assert states(farm, state=state) == chosen
     two = states(farm, state=["failing", "set_aside"], sort="name", limit=1000)
     assert two == {failing["node"]: "failing", idle: "set_aside"}
+
+
+@pytest.mark.parametrize("resolution", [0, 3600])
+def test_the_calendar_shows_the_same_states(farm: Story, resolution: int) -> None:
+    farm.ok("POST", "/v2/leases", farm.asking(10, 60, reservations=[hosts(2, 2)]))
+    plan(farm)
+    _task, failing = preparations(farm)
+    aside, off = (_id(farm, name) for name in sorted(states(farm, state="ready")))
+    farm.ok("PATCH", f"/v2/resources/{aside}/readiness", {"set_aside": "broken fan"})
+    known = {"resource_id": int(off), "hardware": "", "times": [], "up": False}
+    with farm.runtime.database.engine.begin() as connection:  # as the inventory reports it
+        connection.execute(sa.insert(ReadinessRow).values(known))
+    report(farm, failing, "accepted")
+    report(farm, failing, "failed", reason="no boot")
+    listed = states(farm)
+    assert sorted(listed.values()) == ["failing", "off", "preparing", "set_aside"]
+    query = {"resource_type": HOST, "end": "2030-01-16T00:00:00Z", "resolution": resolution}
+    shown = farm.ok("GET", f"/v2/calendar?{urlencode(query)}", token=ALICE)
+    assert {row["name"]: row["state"] for row in shown["rows"]} == listed
 
 
 def test_only_operators_see_the_power_of_hosts(farm: Story) -> None:

@@ -335,7 +335,8 @@ function actionsOf(kind, state, on) {
     refused: () => [watch, discard],
     limited: () => [options, discard],
     invalid: () => [options, discard],
-    changed: () => [discard],
+    // The button stays while the lease is read again: the focus must not end up on "Discard".
+    changed: () => [send(label, h("kbd", {}, "Enter")), discard],
     gone: () => [discard],
     "signed-out": () => [retry("Sign in"), discard],
     down: () => [retry("Check now"), discard],
