@@ -194,7 +194,7 @@ function onScrollBar(element, { clientX, clientY }) {
 
 // Two handles of 44 px at the ends of the selection, for fingers.
 
-const SIZE = 44; // px, as in reserve.css
+const SIZE = 44; // px, as in calendar.css
 
 export class Handles {
   #view;
