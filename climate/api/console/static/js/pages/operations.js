@@ -5,19 +5,17 @@ import { button, field, h, icon, link, loading, name, plain, problemNote, replac
 import { typeTitle } from "../lease/words.js";
 import { ago, count, leaseLink, PagedTable, plainTable, plural, resourceLink, stateOf, when } from "../tables/table.js";
 import { clockSeconds, day, duration } from "../time.js";
-import { endQuarantine, may, quarantineDialog, refuse } from "./operators.js";
+import { endQuarantine, may, quarantineDialog, refuse, showPower, showPreparations } from "./operators.js";
 import { shortProperties } from "./resources.js";
 import { subscriptionsList } from "./subscriptions.js";
 
 const any = (...rules) => (me) => rules.some((rule) => may(me, rule));
 
-const tasks = () => import("./operators.js");
-
 // `[key, label, whether the policy allows it, its function]`; it returns the function that ends the tab.
 const TABS = [
   ["now", "Now", any("events:get", "managers:get"), () => showNow],
-  ["ready", "Getting ready", any("preparations:get"), async () => (await tasks()).showPreparations],
-  ["power", "Without power", any("shutdowns:get"), async () => (await tasks()).showPower],
+  ["ready", "Getting ready", any("preparations:get"), () => showPreparations],
+  ["power", "Without power", any("shutdowns:get"), () => showPower],
   ["failing", "Quarantined and failing", any("readiness:get", "readiness:put"), () => showFailing],
   ["leases", "All leases", any("leases:get_all"), async () => (await import("./leases.js")).showAllLeases],
   ["notifications", "Notifications", any("notifications:get_all", "subscriptions:get_all"), () => showNotifications],

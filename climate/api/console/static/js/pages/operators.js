@@ -1,4 +1,4 @@
-// Tabs of operations: preparations of hosts and power.
+// What operators watch and do with resources: preparations, power; register, quarantine, remove.
 
 import { api, get, keepFresh, post, query } from "../api.js";
 import { announce, button, dialog, field, form, h, icon, loading, name, plain, problemNote, replace } from "../dom.js";

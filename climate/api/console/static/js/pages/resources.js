@@ -1,9 +1,9 @@
-// Resources: the list, one resource, and what operators do with them.
+// Resources: the list, one resource, and their properties in words.
 
 import { get, keepFocus, keepFresh, query } from "../api.js";
 import { button, debounce, field, h, icon, link, loading, name, plain, replace } from "../dom.js";
 import { propertiesOf } from "../lease/fields.js";
-import { missing, typeTitle } from "../lease/words.js";
+import { typeTitle } from "../lease/words.js";
 import { bookingsOf, weekChart, WEEKS } from "../tables/charts.js";
 import { filterText, parseFilter, PropertiesField } from "../tables/properties.js";
 import {
@@ -199,7 +199,8 @@ export async function mountResource(element, context) {
 function notFound(error, { title }) {
   if (error.status !== 404) throw error;
   title("Resource not found");
-  return missing("Resource not found", "There is no such resource.", link("/console/resources", "Show the resources"));
+  return [h("h1", {}, "Resource not found"), h("p", {}, "There is no such resource."),
+    h("p", {}, link("/console/resources", "Show the resources"))];
 }
 
 class ResourcePage {
