@@ -75,7 +75,7 @@ test-clusters: $(INSTALLED_TEST) ## Run the tests of databases that span machine
 	$(BIN)/pytest -m 'clusters and not nightly' tests/clusters $(ARGS)
 
 test-browser: $(INSTALLED_BROWSER) ## Run the tests of the web console in Chromium (4 minutes)
-	$(BIN)/pytest $(PARALLEL) -m 'browser and not openstack and not nightly' tests/browser $(ARGS)
+	$(BIN)/pytest $(PARALLEL) --timeout 600 -m 'browser and not openstack and not nightly' tests/browser $(ARGS)
 
 screenshots: $(INSTALLED_BROWSER) ## Take the screenshots of README and docs anew
 	$(BIN)/python -m tests.browser.screenshots
