@@ -34,6 +34,7 @@ SEED = os.environ.get("CLIMATE_TEST_FUZZ_SEED", "1")
 _FULL, _FEW = 20_000, 400
 REQUESTS = int(os.environ.get("CLIMATE_TEST_FUZZ_REQUESTS", _FULL))
 _OTHER_MEDIA = {"text/plain", "text/html", "text/event-stream"}
+_WITH_OTHER_MEDIA = ("/metrics", "/v2/docs", "/v2/notifications/stream", "/console")
 _PLUGINS = "physical.host.plugin, virtual.instance.plugin, flavor.instance.plugin,"
 _PLUGINS += " virtual.floatingip.plugin, virtual.network.plugin, virtual.volume.plugin,"
 _PLUGINS += " virtual.stack.plugin"
@@ -126,7 +127,7 @@ def _check(request: Request, answer: Answer) -> None:
     is_options = request.method == "OPTIONS" and answer.status == 200
     if request.method == "HEAD" or is_options or answer.status in {204, 304}:
         assert answer.body == b"", answer
-    elif request.path.startswith(("/metrics", "/v2/docs", "/v2/notifications/stream")):
+    elif request.path.startswith(_WITH_OTHER_MEDIA):
         assert media in _OTHER_MEDIA or media.endswith("json"), answer
     elif answer.status != 202 or answer.body:
         assert media in {"application/json", "application/problem+json"}, answer
