@@ -98,6 +98,25 @@ def test_a_form_and_a_script_of_another_site_change_nothing(
     victim.until(lambda: victim.driver.find_element("css selector", ".top nav"), "signed in still")
 
 
+_NEXT_READ = """
+const [link, done] = arguments;
+const fetched = window.fetch;
+window.fetch = async (url, request) => {
+  const answer = await fetched(url, request);
+  if (request.method === "GET" && String(url).includes("/v2/")) done(answer.status);
+  return answer;
+};
+document.querySelector(link).click();
+"""
+
+
+def test_a_page_that_outlives_its_session_reads_nothing(victim: Browser) -> None:
+    """Without authentication, a request without session and secret would be one of an admin."""
+    victim.driver.delete_all_cookies()
+    link = 'nav a[href$="/console/leases"]'
+    assert victim.driver.execute_async_script(_NEXT_READ, link) == 401
+
+
 def test_scripts_cannot_read_the_cookie(victim: Browser) -> None:
     assert victim.js("return document.cookie") == ""
     [cookie] = victim.driver.get_cookies()
