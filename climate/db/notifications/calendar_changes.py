@@ -28,7 +28,7 @@ _RESOURCES = sa.select(
 class ChangedWindows:
     """The windows of the leases that notifications are about.
 
-    If ``complete`` is false, some windows are missing: there are too many, or they are not stored.
+    If ``complete`` is false, some windows are missing, because they are not stored.
     """
 
     windows: list[Window]
@@ -36,12 +36,12 @@ class ChangedWindows:
 
 
 def after(
-    session: Session, seq: int, last: int, resource_types: Collection[str] | None, limit: int
+    session: Session, seq: int, last: int, resource_types: Collection[str] | None
 ) -> ChangedWindows:
     """Return the windows of the leases of the notifications from ``seq`` + 1 to ``last``.
 
-    Reads at most ``limit`` notifications. If ``resource_types`` is set, leases count only if they
-    have a reservation of one of these types.
+    Reads all notifications in this range, which the caller must limit. If ``resource_types`` is
+    set, leases count only if they have a reservation of one of these types.
     """
     query = sa.select(OutboxRow.changed_from, OutboxRow.changed_until).where(
         OutboxRow.seq > seq, OutboxRow.seq <= last, _OF_LEASE
@@ -52,9 +52,9 @@ def after(
             for type_ in resource_types
         ]
         query = query.where(sa.or_(OutboxRow.resource_types.is_(None), *of_type))
-    rows = session.execute(query.order_by(OutboxRow.seq).limit(limit + 1)).all()
+    rows = session.execute(query.order_by(OutboxRow.seq)).all()
     known = [Window(start, end) for start, end in rows if start is not None and end is not None]
-    return ChangedWindows(known, len(known) == len(rows) <= limit)
+    return ChangedWindows(known, len(known) == len(rows))
 
 
 def resources_version(session: Session) -> str:

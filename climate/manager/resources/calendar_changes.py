@@ -63,9 +63,11 @@ def find(runtime: Runtime, after: Version | None, resource_type: str | None) -> 
         version = current(session)
         if after is None:
             return CalendarChanges(version, [])
-        if not outbox.removed_seq(session) <= after.seq <= version.seq:
+        # The notifications of all types are read, so the limit is on all, not only on those found.
+        oldest = max(outbox.removed_seq(session), version.seq - MAX_NOTIFICATIONS)
+        if not oldest <= after.seq <= version.seq:
             return CalendarChanges(version, [], reset=True)
-        found = calendar_changes.after(session, after.seq, version.seq, types, MAX_NOTIFICATIONS)
+        found = calendar_changes.after(session, after.seq, version.seq, types)
     if not found.complete:
         return CalendarChanges(version, [], reset=True)
     if version.resources != after.resources:

@@ -141,6 +141,17 @@ def test_a_version_that_is_too_old_starts_again(
     assert (found["reset"], found["changes"], found["version"]) == (True, [], now)
 
 
+def test_notifications_of_other_types_count_for_the_limit(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a reader could make the database read the whole log for a type without leases."""
+    seen = version(story)
+    book(story)
+    monkeypatch.setattr(calendar_changes, "MAX_NOTIFICATIONS", 0)
+    monkeypatch.setattr(calendar_changes, "_reserved_types", lambda *_: ["no:leases"])
+    assert changes(story, seen, "&resource_type=physical:host")["reset"] is True
+
+
 def test_a_notification_of_the_previous_release_starts_again(story: Story) -> None:
     seen = version(story)
     book(story)
