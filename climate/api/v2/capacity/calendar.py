@@ -166,7 +166,7 @@ def _tagged(body: Mapping[str, Any]) -> Answer:
     """
     stable = json.dumps({**body, "version": ""}, sort_keys=True, separators=(",", ":"))
     tag = hashlib.sha256(stable.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    headers = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"}
+    headers = {"ETag": f'"{tag}"'}
     if request.if_none_match.contains(tag):
         return None, 304, headers
     return body, 200, headers

@@ -230,6 +230,7 @@ def test_private_properties_do_not_exist_for_others(story: Story) -> None:
 def test_an_answer_that_the_client_has_is_not_sent_again(story: Story) -> None:
     window = "&start=2030-01-15T12:00:00Z"
     response = story.call("GET", path(window), token=ALICE)
+    assert response.headers["Cache-Control"] == "no-store", "browsers keep no names of leases"
     tag = {"If-None-Match": response.headers["ETag"]}
     story.clock.advance(30)
     again = story.call("GET", path(window), token=ALICE, headers=tag)
