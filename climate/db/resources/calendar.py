@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -31,7 +32,6 @@ class Blocker:
 
     lease_id: str
     lease_name: str
-    project_id: str
     window: Window
 
 
@@ -59,27 +59,46 @@ def timelines(
 def blockers(
     session: Session, resource_ids: Collection[int], span: Window, project_id: str, limit: int
 ) -> list[Blocker]:
-    """Return up to ``limit`` leases that have one of the resources during ``span``.
-
-    Leases of the project ``project_id`` come first.
-    """
-    selected = (
-        *columns(LEASES, "id name project_id"),
-        *columns(ALLOCATIONS, "start_at busy_until"),
-    )
+    """Return up to ``limit`` leases of a project that have one of the resources during ``span``."""
+    selected = (*columns(LEASES, "id name"), *columns(ALLOCATIONS, "start_at busy_until"))
     query = (
+        _with_leases(selected, resource_ids, span)
+        .where(LeaseRow.project_id == project_id)
+        .group_by(*selected)  # not DISTINCT: with it, PostgreSQL sorts by selected columns only
+        .order_by(AllocationRow.start_at, LeaseRow.id)
+        .limit(limit)
+    )
+    return [
+        Blocker(id_, name, Window(start, end)) for id_, name, start, end in session.execute(query)
+    ]
+
+
+def taken_by_others(
+    session: Session, resource_ids: Collection[int], span: Window, project_id: str, limit: int
+) -> list[tuple[int, Window]]:
+    """Return up to ``limit`` bookings by other projects during ``span``, as (resource id, window).
+
+    They are sorted by start. The windows include cleaning time.
+    """
+    selected = columns(ALLOCATIONS, "resource_id start_at busy_until")
+    query = (
+        _with_leases(selected, resource_ids, span)
+        .where(LeaseRow.project_id != project_id)
+        .order_by(AllocationRow.start_at, AllocationRow.id)
+        .limit(limit)
+    )
+    return [(id_, Window(start, end)) for id_, start, end in session.execute(query)]
+
+
+def _with_leases(
+    selected: Sequence[sa.ColumnElement[Any]], resource_ids: Collection[int], span: Window
+) -> sa.Select[Any]:
+    return (
         sa.select(*selected)
         .join(ReservationRow, ReservationRow.id == AllocationRow.reservation_id)
         .join(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
         .where(*_during(resource_ids, span))
-        .group_by(*selected)  # not DISTINCT: with it, PostgreSQL sorts by selected columns only
-        .order_by(LeaseRow.project_id != project_id, AllocationRow.start_at, LeaseRow.id)
-        .limit(limit)
     )
-    return [
-        Blocker(id_, name, project, Window(start, end))
-        for id_, name, project, start, end in session.execute(query)
-    ]
 
 
 def _during(resource_ids: Collection[int], span: Window) -> list[sa.ColumnElement[bool]]:

@@ -6,6 +6,7 @@ the transaction, which has deleted the lease's own allocations. The explanation 
 leases of the lease's project. Of other projects' leases it shows only the times.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from climate.core.matching import calendar
 from climate.core.matching.packing import Units
 from climate.core.matching.query import Everything
 from climate.core.matching.requirement import Requirement
-from climate.core.window import Window, minute_of
+from climate.core.window import Window, merged, minute_of
 from climate.db.resources import calendar as bookings
 from climate.db.resources.calendar import Blocker
 from climate.manager.admission.admission import InsufficientResources, dry_run
@@ -36,6 +37,8 @@ from climate.manager.process.runtime import Runtime
 _SAMPLE = 50
 _AHEAD = timedelta(days=28)
 _BLOCKERS = 5
+# Bookings of other projects that an explanation reads.
+_MAX_BOOKINGS = 1000
 _ALTERNATIVES = 3
 _UTC = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -86,26 +89,23 @@ def explain(
     allocations. The error offers only alternatives that all ``gates`` (limits and so on) allow.
     """
     inquiry = _Inquiry(runtime, session, shortage, lease, gates, present)
-    project_id = lease.project_id
-    blockers = inquiry.blockers()
+    own = inquiry.own_blockers()
+    others = inquiry.taken_by_others()[: _BLOCKERS - len(own)]
     alternatives = inquiry.alternatives()
-    own = [blocker for blocker in blockers if blocker.project_id == project_id]
-    others = [blocker for blocker in blockers if blocker.project_id != project_id]
     number, message = _located(lease, shortage)
     sentences = [message]
     if own:
         named = (f"lease {b.lease_name} ({b.lease_id}) {_span(b.window)}" for b in own)
         sentences.append(f"Taken by your own {', '.join(named)}")
     if others:
-        spans = (_span(blocker.window) for blocker in others)
-        sentences.append(f"Taken by others {', '.join(spans)}")
+        sentences.append(f"Taken by others {', '.join(map(_span, others))}")
     if alternatives:
         variants = "; ".join(alternative.sentence() for alternative in alternatives)
         sentences.append(f"What would fit now: {variants}")
     details = {
         **shortage.details,
         "reservation": number,
-        "blocked_by": [_blocker(blocker, project_id) for blocker in blockers],
+        "blocked_by": [*map(_blocker, own), *map(_times, others)],
         "alternatives": [alternative.as_json() for alternative in alternatives],
     }
     return NotEnoughResources(". ".join(sentences), details)
@@ -156,14 +156,31 @@ class _Inquiry:
         self._occupied = occupied_window(lease.window, now, runtime.settings)
         self._preference = runtime.preference()
 
-    def blockers(self) -> list[Blocker]:
-        """Return up to ``_BLOCKERS`` leases on resources that the failing requirement could use."""
+    def own_blockers(self) -> list[Blocker]:
+        """Return up to ``_BLOCKERS`` own leases on resources that the failing requirement needs."""
         ids = self._matching(self._requirement)
         if not ids:
             return []
         return bookings.blockers(
             self._session, ids, self._occupied, self._lease.project_id, _BLOCKERS
         )
+
+    def taken_by_others(self) -> list[Window]:
+        """Return when other projects have such resources, sorted by start, without duplicates.
+
+        As in the calendar, bookings of a resource that touch are one, so that no edge between two
+        leases is visible.
+        """
+        ids = self._matching(self._requirement)
+        if not ids:
+            return []
+        found: dict[int, list[Window]] = defaultdict(list)
+        for id_, window in bookings.taken_by_others(
+            self._session, ids, self._occupied, self._lease.project_id, _MAX_BOOKINGS
+        ):
+            found[id_].append(window)
+        runs = {run for windows in found.values() for run in merged(windows, _MAX_BOOKINGS)}
+        return sorted(runs, key=lambda run: (run.start, run.end))
 
     def alternatives(self) -> list[Alternative]:
         """Return up to ``_ALTERNATIVES`` variants of the lease that admission would accept now."""
@@ -272,9 +289,7 @@ def _can_search_ahead(window: Window, ahead: timedelta) -> bool:
     return window.end < datetime.max.replace(tzinfo=UTC) - length - 2 * ahead
 
 
-def _blocker(blocker: Blocker, project_id: str) -> dict[str, Any]:
-    if blocker.project_id != project_id:
-        return _times(blocker.window)
+def _blocker(blocker: Blocker) -> dict[str, Any]:
     names = {"lease_id": blocker.lease_id, "lease_name": blocker.lease_name}
     return {**names, **_times(blocker.window)}
 

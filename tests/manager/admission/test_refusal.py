@@ -120,6 +120,16 @@ def test_every_database_names_own_leases_first_and_hides_others(story_everywhere
     assert "0 of them free from 2030-01-15 13:00 to 2030-01-15 14:00" in message
 
 
+def test_two_leases_of_others_that_touch_look_like_one(story_everywhere: Story) -> None:
+    story = story_everywhere
+    reserve(story, 60, 120, count=4)
+    reserve(story, 120, 180, count=4)
+    found = details(story, 60, 180, host_reservation(1, 1))
+    assert found["blocked_by"] == [
+        {"start": "2030-01-15T13:00:00Z", "end": "2030-01-15T15:00:00Z"},
+    ]
+
+
 def test_a_rejected_change_offers_only_dates_that_are_still_possible(story: Story) -> None:
     mine = reserve(story, 60, 120, 2, MINE)
     reserve(story, 120, 180, 4)
