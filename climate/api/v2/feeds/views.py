@@ -70,26 +70,27 @@ def delete(call: Call, feed_id: str) -> Answer:
 def read(api: Api, secret: str) -> Answer:
     """Return a calendar feed (iCalendar); the secret in the address is the only credential."""
     feed, entries = feeds.read(api.runtime, secret)
-    return _file(feed.name, entries)
+    return _file(api, feed.name, entries)
 
 
 def of_lease(call: Call, lease_id: str) -> Answer:
     """Return a lease as a calendar file (iCalendar)."""
     lease = visible(call, lease_id)
-    return _file(lease.name, feeds.lease_entries(call.runtime, lease.id))
+    return _file(call.api, lease.name, feeds.lease_entries(call.runtime, lease.id))
 
 
-def _file(name: str, entries: Sequence[Entry]) -> Answer:
+def _file(api: Api, name: str, entries: Sequence[Entry]) -> Answer:
     """Return the iCalendar file. If the client has that version already, return 304.
 
     It compares the entity tag before it renders the file, because rendering is most of the work.
     """
-    content = repr((name, entries)).encode("utf-8", "surrogatepass")
+    console_url = f"{request.root_url}console" if api.conf.console.enabled else None
+    content = repr((name, console_url, entries)).encode("utf-8", "surrogatepass")
     tag = hashlib.sha256(content).hexdigest()[:32]
     headers = {**_HEADERS, "ETag": f'"{tag}"'}
     if request.if_none_match.contains(tag):
         return None, 304, headers
-    return render(name, entries), 200, headers
+    return render(name, entries, console_url), 200, headers
 
 
 def _target_name(call: Call, scope: FeedScope, id_: str, *, sees_all: bool) -> str:
