@@ -12,7 +12,7 @@ from climate.api.v2.feeds.calendar_file import MEDIA_TYPE, render
 from climate.api.v2.http import paging, validation
 from climate.api.v2.leases.views import visible
 from climate.api.v2.resources.views import number
-from climate.core.errors import NotFound
+from climate.core.errors import Forbidden, NotFound
 from climate.core.notifications.feed import Entry, Feed, FeedScope
 from climate.core.page import FEED_SORTS
 from climate.manager.notifications import feeds
@@ -59,10 +59,19 @@ def create(call: Call) -> Answer:
 
 
 def delete(call: Call, feed_id: str) -> Answer:
-    """Revoke a calendar feed: nobody can read it any more."""
+    """Revoke a calendar feed that you created: nobody can read it any more.
+
+    The policy ``feeds:delete_all`` also allows you to revoke feeds of other users.
+    """
     validation.no_query()
     feed = call.visible(feeds.get, feed_id, "feeds:get", f"There is no feed {feed_id}")
     call.require("feeds:delete", feed.project_id)
+    is_maker = feed.user_id == call.caller.user_id
+    if not is_maker and not call.may("feeds:delete_all", feed.project_id):
+        raise Forbidden(
+            f"Another user created feed {feed.id}: only that user, or a caller with the policy"
+            " feeds:delete_all, may revoke it"
+        )
     feeds.delete(call.runtime, feed.id)
     return None, 204
 
