@@ -245,7 +245,7 @@ def test_a_feed_shows_at_most_2000_entries_those_that_are_not_over_first(
     book(story, range(-1500, 0), BOB)
     book(story, range(1, 1500), EVE)
     nearest = {story.clock.now() + timedelta(minutes=20 * number) for number in range(-500, 1500)}
-    for token in (ADMIN, BOB, EVE):  # all named, the past named, the rest named
+    for token in (ADMIN, BOB, EVE, ALICE):  # all named, the past named, the rest named, none
         url = feed(story, "resource", host, token)["url"]
         secret = url.rpartition("/")[2].removesuffix(".ics")
         shown = feeds.read(story.runtime, secret)[1]  # a file of this size takes seconds to build
