@@ -56,6 +56,7 @@ ALLOWED = {
     "feeds:get_all": {ADMIN},
     "feeds:post": {MEMBER, ADMIN},
     "feeds:delete": {MEMBER, ADMIN},
+    "feeds:delete_all": {ADMIN},
     "subscriptions:get": {MEMBER, ADMIN},
     "subscriptions:get_all": {ADMIN},
     "subscriptions:post": {MEMBER, ADMIN},

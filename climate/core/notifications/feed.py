@@ -120,7 +120,9 @@ def uid(lease_id: str, feed_scope: FeedScope, target_id: str) -> str:
 
 def entry(lease: ListedLease, uid: str) -> Entry:
     """Return the calendar entry of a stored lease."""
-    changed_at = lease.updated_at or lease.created_at
+    # A delay of the start changes the status of the entry, and not ``updated_at``.
+    changes = (lease.created_at, lease.updated_at, lease.start_delayed_at, lease.started_at)
+    changed_at = max(moment for moment in changes if moment is not None)
     status, window = EntryStatus.CONFIRMED, lease.window
     if lease.status is LeaseStatus.DELETING:
         status, window = removed(window, changed_at, begun=window.start <= changed_at)
@@ -148,6 +150,21 @@ def removed(window: Window, ended_at: datetime, *, begun: bool) -> tuple[EntrySt
     if not begun or end - window.start < _SECOND:
         return EntryStatus.CANCELLED, window
     return EntryStatus.CONFIRMED, Window(window.start, end)
+
+
+def nearest(entries: Iterable[Entry], now: datetime) -> list[Entry]:
+    """Return at most ``MOST_ENTRIES`` of the entries.
+
+    Entries that are not over at ``now`` come first, sorted by start. The others follow, the latest
+    first. The order is total, so that equal entries give equal files.
+    """
+
+    def key(item: Entry) -> tuple[bool, float, str]:
+        is_over = item.window.end <= now
+        place = -item.window.end.timestamp() if is_over else item.window.start.timestamp()
+        return is_over, place, item.uid
+
+    return sorted(entries, key=key)[:MOST_ENTRIES]
 
 
 def taken(feed: Feed, bookings: Iterable[tuple[Window, bool]]) -> list[Entry]:

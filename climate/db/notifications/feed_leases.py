@@ -86,20 +86,25 @@ def taken(
     """Return the bookings of a resource by other projects, sorted by start.
 
     Each item has the occupied window, and whether the booking is for a share of the resource.
-    Bookings of held or deleted leases are included, whatever their project.
+    Bookings of held or deleted leases are included, whatever their project. If there are more than
+    the maximum, those that are not over at ``now`` come first.
     """
     is_own = sa.and_(LeaseRow.project_id == project_id, _IS_SHOWN)
+    start, end = AllocationRow.start_at, AllocationRow.busy_until
     query = (
-        sa.select(
-            AllocationRow.start_at, AllocationRow.busy_until, AllocationRow.resource_class.is_(None)
-        )
+        sa.select(start, end, AllocationRow.resource_class.is_(None))
         .outerjoin(ReservationRow, ReservationRow.id == AllocationRow.reservation_id)
         .outerjoin(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
         .where(*_on(resource_id, now), sa.or_(LeaseRow.id.is_(None), ~is_own))
-        .order_by(AllocationRow.start_at, AllocationRow.id)
-        .limit(MOST_ENTRIES)
     )
-    return [(Window(start, end), not whole) for start, end, whole in session.execute(query)]
+    later = query.where(end > now).order_by(start, AllocationRow.id)
+    rows = list(session.execute(later.limit(MOST_ENTRIES)).all())
+    room = MOST_ENTRIES - len(rows)
+    if room:
+        earlier = query.where(end <= now).order_by(end.desc(), AllocationRow.id)
+        rows += session.execute(earlier.limit(room)).all()
+    bookings = [(Window(start_at, busy_until), not whole) for start_at, busy_until, whole in rows]
+    return sorted(bookings, key=lambda booking: booking[0].start)
 
 
 def _on(resource_id: int, now: datetime) -> list[sa.ColumnElement[bool]]:

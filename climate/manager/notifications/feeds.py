@@ -19,6 +19,7 @@ from climate.core.notifications.feed import (
     Feed,
     FeedScope,
     entry,
+    nearest,
     new_secret,
     secret_hash,
     taken,
@@ -135,7 +136,8 @@ def _entries(session: Session, feed: Feed, now: datetime) -> list[Entry]:
         if project_id is not None:
             others = taken(feed, feed_leases.taken(session, number, project_id, now))
     own = [entry(lease, uid(lease.id, feed.scope, feed.target_id)) for lease in leases]
-    return [*own, *others, *feeds.removals(session, feed, now - REMOVED_SHOWN)]
+    deleted = feeds.removals(session, feed, now - REMOVED_SHOWN)
+    return nearest([*own, *others, *deleted], now)
 
 
 def _note_read(runtime: Runtime, feed: Feed, now: datetime, since: datetime) -> None:

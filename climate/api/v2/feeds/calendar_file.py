@@ -14,8 +14,12 @@ _REFRESH = timedelta(minutes=5)
 _UNPRINTABLE = {"Cc", "Zl", "Zp"}
 
 
-def render(name: str, entries: Iterable[Entry]) -> str:
-    """Return the iCalendar file of a calendar with the name ``name`` and these entries."""
+def render(name: str, entries: Iterable[Entry], console_url: str | None) -> str:
+    """Return the iCalendar file of a calendar with the name ``name`` and these entries.
+
+    ``console_url`` is the absolute URL of the web console, without a slash at the end. The entry of
+    a lease links to the page of the lease there. If ``console_url`` is None, entries have no links.
+    """
     calendar = Calendar()
     calendar.add("prodid", "-//climate//leases//EN")
     calendar.add("version", "2.0")
@@ -24,12 +28,12 @@ def render(name: str, entries: Iterable[Entry]) -> str:
     calendar.add("refresh-interval", _REFRESH, parameters={"VALUE": "DURATION"})
     calendar.add("x-published-ttl", "PT5M")
     for entry in entries:
-        calendar.add_component(_event(entry))
+        calendar.add_component(_event(entry, console_url))
     content: bytes = calendar.to_ical()
     return content.decode()
 
 
-def _event(entry: Entry) -> Event:
+def _event(entry: Entry, console_url: str | None) -> Event:
     event = Event()
     event.add("uid", entry.uid)
     event.add("summary", _line(entry.summary))
@@ -46,6 +50,8 @@ def _event(entry: Entry) -> Event:
         event.add("created", entry.created_at)
     if entry.details:
         event.add("description", "\n".join(map(_line, entry.details.split("\n"))))
+    if console_url is not None and entry.lease_id is not None:
+        event.add("url", f"{console_url}/leases/{entry.lease_id}")
     return event
 
 

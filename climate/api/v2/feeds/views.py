@@ -12,7 +12,7 @@ from climate.api.v2.feeds.calendar_file import MEDIA_TYPE, render
 from climate.api.v2.http import paging, validation
 from climate.api.v2.leases.views import visible
 from climate.api.v2.resources.views import number
-from climate.core.errors import NotFound
+from climate.core.errors import Forbidden, NotFound
 from climate.core.notifications.feed import Entry, Feed, FeedScope
 from climate.core.page import FEED_SORTS
 from climate.manager.notifications import feeds
@@ -59,10 +59,19 @@ def create(call: Call) -> Answer:
 
 
 def delete(call: Call, feed_id: str) -> Answer:
-    """Revoke a calendar feed: nobody can read it any more."""
+    """Revoke a calendar feed that you created: nobody can read it any more.
+
+    The policy ``feeds:delete_all`` also allows you to revoke feeds of other users.
+    """
     validation.no_query()
     feed = call.visible(feeds.get, feed_id, "feeds:get", f"There is no feed {feed_id}")
     call.require("feeds:delete", feed.project_id)
+    is_maker = feed.user_id == call.caller.user_id
+    if not is_maker and not call.may("feeds:delete_all", feed.project_id):
+        raise Forbidden(
+            f"Another user created feed {feed.id}: only that user, or a caller with the policy"
+            " feeds:delete_all, may revoke it"
+        )
     feeds.delete(call.runtime, feed.id)
     return None, 204
 
@@ -70,26 +79,27 @@ def delete(call: Call, feed_id: str) -> Answer:
 def read(api: Api, secret: str) -> Answer:
     """Return a calendar feed (iCalendar); the secret in the address is the only credential."""
     feed, entries = feeds.read(api.runtime, secret)
-    return _file(feed.name, entries)
+    return _file(api, feed.name, entries)
 
 
 def of_lease(call: Call, lease_id: str) -> Answer:
     """Return a lease as a calendar file (iCalendar)."""
     lease = visible(call, lease_id)
-    return _file(lease.name, feeds.lease_entries(call.runtime, lease.id))
+    return _file(call.api, lease.name, feeds.lease_entries(call.runtime, lease.id))
 
 
-def _file(name: str, entries: Sequence[Entry]) -> Answer:
+def _file(api: Api, name: str, entries: Sequence[Entry]) -> Answer:
     """Return the iCalendar file. If the client has that version already, return 304.
 
     It compares the entity tag before it renders the file, because rendering is most of the work.
     """
-    content = repr((name, entries)).encode("utf-8", "surrogatepass")
+    console_url = f"{request.root_url}console" if api.conf.console.enabled else None
+    content = repr((name, console_url, entries)).encode("utf-8", "surrogatepass")
     tag = hashlib.sha256(content).hexdigest()[:32]
     headers = {**_HEADERS, "ETag": f'"{tag}"'}
     if request.if_none_match.contains(tag):
         return None, 304, headers
-    return render(name, entries), 200, headers
+    return render(name, entries, console_url), 200, headers
 
 
 def _target_name(call: Call, scope: FeedScope, id_: str, *, sees_all: bool) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import vobject
 
+from climate.api.v2.feeds import views
 from tests.conftest import MakeStory
 from tests.support.service import Story
 
@@ -74,6 +75,26 @@ def test_a_revoked_feed_and_an_unknown_one_get_the_same_answer(
     assert secret not in caplog.text
 
 
+def test_only_its_maker_and_administrators_revoke_a_feed(story: Story) -> None:
+    first, second = (feed(story, "project", "lab") for _ in range(2))
+    listed = story.ok("GET", "/v2/feeds", token="carol:lab")["feeds"]
+    assert {item["id"] for item in listed} == {first["id"], second["id"]}
+    assert [item for item in listed if "url" in item] == []
+    path = f"/v2/feeds/{first['id']}"
+    refusals = {
+        "carol:lab": (403, "forbidden"),  # another member
+        "alice:lab:reader": (403, "forbidden"),  # the maker, who is not a member any more
+        "alice:office": (404, "not_found"),  # the maker, signed in to another project
+        BOB: (404, "not_found"),
+    }
+    for token, (status, code) in refusals.items():
+        assert story.problem(status, "DELETE", path, token=token)["code"] == code
+    assert entries(story, first["url"]) == []
+    for item, token in ((first, ALICE), (second, "boss:ops:admin")):
+        assert story.call("DELETE", f"/v2/feeds/{item['id']}", token=token).status_code == 204
+        assert story.http.get(item["url"]).status_code == 404
+
+
 def test_what_another_project_may_not_see_has_no_feed(story: Story) -> None:
     lease = story.ok("POST", "/v2/leases", story.asking(), token=ALICE)
     for scope, id_ in (("lease", lease["id"]), ("project", "lab"), ("resource", "99")):
@@ -99,6 +120,20 @@ def test_an_unchanged_feed_is_not_sent_again(story: Story) -> None:
     again = story.call("GET", path, token=ALICE, headers={"If-None-Match": first.headers["ETag"]})
     assert (again.status_code, again.data) == (304, b"")
     story.problem(404, "GET", path, token=BOB)
+
+
+def test_an_unchanged_feed_is_not_built_again(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = story.ok("POST", "/v2/leases", story.asking(), token=ALICE)
+    url = feed(story, "project", "lab")["url"]
+    known = {"If-None-Match": story.http.get(url).headers["ETag"]}
+    with monkeypatch.context() as patch:
+        patch.delattr(views, "render")
+        answer = story.http.get(url, headers=known)
+    assert (answer.status_code, answer.data) == (304, b"")
+    story.ok("PATCH", f"/v2/leases/{lease['id']}", {"name": "other"}, token=ALICE)
+    assert story.http.get(url, headers=known).status_code == 200
 
 
 def test_a_project_has_a_maximum_number_of_feeds(make_story: MakeStory) -> None:

@@ -280,11 +280,14 @@ export async function mountFeeds(element, { me, params, title }) {
     { label: "Name", header: true, cell: (feed) => name(feed.name) },
     { label: "Shows", cell: (feed) => target(feed) },
     ...(all.checked ? [{ label: "Project", cell: (feed) => name(feed.project_id) }] : []),
+    { label: "Created by", cell: (feed) => feed.user_id === me.user.id ? "You" : name(feed.user_id) },
     { label: "Created", cell: (feed) => when(feed.created_at) },
     { label: "Last read", cell: (feed) => when(feed.last_read_at) },
     ...(me.allowed["feeds:delete"]
-      ? [{ label: "Revoke", hidden: true, class: "act", cell: (feed) => button("Revoke", () => revoke(feed),
-      { kind: "danger small", "aria-label": `Revoke ${plain(feed.name)}`, "data-focus": "revoke" }) }] : []),
+      ? [{ label: "Revoke", hidden: true, class: "act", cell: (feed) => mayRevoke(me, feed)
+        ? button("Revoke", () => revoke(feed),
+          { kind: "danger small", "aria-label": `Revoke ${plain(feed.name)}`, "data-focus": "revoke" })
+        : "" }] : []),
   ];
   const table = new PagedTable({
     caption: "Calendar feeds", path: "/v2/feeds", list: "feeds", columns: columns(),
@@ -325,6 +328,11 @@ export async function mountFeeds(element, { me, params, title }) {
     stop();
     table.stop();
   };
+}
+
+/** Only the user who created a feed revokes it, and administrators. */
+function mayRevoke(me, feed) {
+  return feed.user_id === me.user.id || me.allowed["feeds:delete_all"];
 }
 
 function target({ scope, target_id: id }) {
