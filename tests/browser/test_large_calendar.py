@@ -121,6 +121,7 @@ def test_jumps_do_not_fill_the_memory(browser: Browser) -> None:
 
 
 @pytest.mark.nightly(reason="depends on the speed of the machine")
+@pytest.mark.timeout(600)
 def test_frames_come_as_on_an_empty_page(browser: Browser) -> None:
     found = compare_frames(browser, frames=200, rounds=2)
     assert {motion: found[motion] for motion in MOTIONS if found[motion]["ratio"] > 1.5} == {}
