@@ -89,7 +89,7 @@ test-nightly: $(INSTALLED_TEST) ## Run all that takes minutes: races, programs, 
 	done; exit $$status
 
 # First all property tests once more, with more examples.
-test-nightly-local: $(INSTALLED_TEST)
+test-nightly-local: $(INSTALLED_BROWSER)
 	CLIMATE_TEST_THOROUGH=1 $(BIN)/pytest $(PARALLEL) -m '$(ELSEWHERE) and not db and not system' $(ARGS)
 	$(BIN)/pytest -m 'nightly and not faults and not openstack and not clusters' $(ARGS)
 
