@@ -17,8 +17,8 @@ from climate.core.window import Window
 from climate.db.engine.types import any_of
 from climate.db.resources import fitting
 from climate.db.resources.occupancy import arithmetic
-from climate.db.resources.occupancy.arithmetic import bucketed
-from climate.db.resources.occupancy.bookings import END, shared, whole
+from climate.db.resources.occupancy.arithmetic import END, bucketed
+from climate.db.resources.occupancy.bookings import shared, whole
 from climate.db.tables.leases import ALLOCATIONS, InventoryRow, ResourceRow
 
 _ZERO: sa.ColumnElement[int] = sa.literal_column("0")
@@ -60,7 +60,7 @@ def taken(
     units, steps = build(parts[0], rows.cte("matching"))
     values = arithmetic.values(window, resolution)
     count = session.scalar(units) or 0
-    found = session.execute(bucketed(steps), values)
+    found = arithmetic.execute(session, bucketed(steps), values)
     return Taken(int(count), [Bucket(*map(int, row)) for row in found])
 
 
@@ -82,7 +82,7 @@ def _of_whole(_part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
     uncovered = sa.case((part.c.before > part.c.start_at, part.c.before), else_=part.c.start_at)
     is_uncovered = sa.and_(part.c.busy_until > part.c.before, part.c.before < END)
     counts = sa.or_(part.c.before.is_(None), is_uncovered)
-    booked = sa.union_all(*whole(rows)).subquery("booked")
+    booked = whole(rows).subquery("booked")
     spans = sa.union_all(
         sa.select(booked.c.start_at.label("begin"), booked.c.busy_until.label("end")),
         sa.select(uncovered, part.c.busy_until).where(counts),
@@ -103,7 +103,7 @@ def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
     itself.
     """
     room = _room(part, rows).cte("room")
-    booked = sa.union_all(*whole(room, room.c.units)).cte("booked")
+    booked = whole(room, room.c.units).cte("booked")
     levels = _levels(part.amounts, room).subquery("levels")
     left = [
         (room.c[f"capacity_{n}"] - levels.c[f"used_{n}"]) // amount

@@ -13,7 +13,8 @@ from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.matching.calendar_rows import BookedSpan, VisibleLease
 from climate.core.provisioning.preparation import OPEN
 from climate.core.window import Window
-from climate.db.engine.types import UtcDateTime, any_of
+from climate.db.engine.types import any_of
+from climate.db.resources.occupancy.arithmetic import END, START
 from climate.db.tables.leases import (
     ALLOCATIONS,
     LEASES,
@@ -25,8 +26,6 @@ from climate.db.tables.leases import (
 )
 from climate.db.tables.provisioning import PreparationRow
 
-START = sa.bindparam("start", type_=UtcDateTime())
-END = sa.bindparam("end", type_=UtcDateTime())
 _MORE = columns(ALLOCATIONS, "reservation_id resource_class amount")
 _IS_HELD = LeaseRow.status == LeaseStatus.CREATING.value
 _OPEN = [state.value for state in OPEN]
@@ -50,7 +49,7 @@ def find(
         is_visible = sa.and_(is_visible, LeaseRow.project_id == project_id)
     of_page = any_of(ResourceRow.id, list(resource_ids))
     page = sa.select(ResourceRow.id).where(of_page).cte("page")
-    item = sa.union_all(*whole(page, *_MORE), shared(page, *_MORE)).subquery("item")
+    item = sa.union_all(whole(page, *_MORE), shared(page, *_MORE)).subquery("item")
     names = {"start_at": "lease_start", "end_at": "lease_end"}
     shown = (
         sa.case((is_visible, column), else_=sa.null()).label(names.get(column.name, column.name))
@@ -91,13 +90,13 @@ def _span(row: Any, leases: dict[str, VisibleLease]) -> BookedSpan:  # noqa: ANN
     )
 
 
-def whole(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> list[sa.Select[Any]]:
-    """Build two queries for the bookings of whole resources that overlap [start, end).
+def whole(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Build the query for the bookings of whole resources that overlap [start, end).
 
     ``rows`` has a column ``id`` with the resources. Whole bookings of a resource never overlap. So
-    only the last one that begins by ``start`` can reach into the window, and no query reads the
-    past of a resource. The columns are resource id, start, end and ``more``. Without ``more``, an
-    index contains all of them.
+    only the last one that begins by ``start`` can reach into the window, and the query does not
+    read those before it. The columns are resource id, start, end and ``more``. Without ``more``,
+    an index contains all of them.
     """
     inner = aliased(AllocationRow)
     last = (
@@ -107,12 +106,10 @@ def whole(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> list[sa.Select[A
         .scalar_subquery()
     )
     of = ALLOCATIONS.c
-    selected = of.whole_id.label("resource_id"), of.start_at, of.busy_until, *more
-    booked = sa.select(*selected).join(rows, rows.c.id == of.whole_id)
-    return [
-        booked.where(of.start_at == last, of.busy_until > START),
-        booked.where(of.start_at > START, of.start_at < END),
-    ]
+    booked = sa.select(of.whole_id.label("resource_id"), of.start_at, of.busy_until, *more)
+    return booked.join(rows, rows.c.id == of.whole_id).where(
+        of.start_at >= sa.func.coalesce(last, START), of.start_at < END, of.busy_until > START
+    )
 
 
 def shared(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
