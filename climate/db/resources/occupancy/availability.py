@@ -18,7 +18,7 @@ from climate.db.engine.types import any_of
 from climate.db.resources import fitting
 from climate.db.resources.occupancy import arithmetic
 from climate.db.resources.occupancy.arithmetic import END, bucketed
-from climate.db.resources.occupancy.bookings import shared, whole
+from climate.db.resources.occupancy.bookings import located, shared, whole
 from climate.db.tables.leases import ALLOCATIONS, InventoryRow, ResourceRow
 
 _ZERO: sa.ColumnElement[int] = sa.literal_column("0")
@@ -57,9 +57,9 @@ def taken(
     if ids is not None:
         rows = rows.where(any_of(ResourceRow.id, ids))
     build = _of_whole if parts[0].is_whole else _of_shares
-    units, steps = build(parts[0], rows.cte("matching"))
+    units, steps = build(parts[0], located(rows, "matching"))
     values = arithmetic.values(window, resolution)
-    count = session.scalar(units) or 0
+    count = session.scalar(units, {"start": window.start}) or 0
     found = arithmetic.execute(session, bucketed(steps), values)
     return Taken(int(count), [Bucket(*map(int, row)) for row in found])
 
@@ -131,7 +131,7 @@ def _room(part: Requirement, rows: sa.CTE) -> sa.Select[Any]:
 
     Also select how many units fit on the resource if it is empty.
     """
-    query = sa.select(rows.c.id)
+    query = sa.select(rows.c.id, rows.c.since)
     capacities: list[sa.ColumnElement[int]] = []
     for name, amount in part.amounts.items():
         item = InventoryRow.__table__.alias()

@@ -18,7 +18,7 @@ from climate.core.window import Window
 from climate.db.engine.types import any_of
 from climate.db.resources.occupancy import arithmetic
 from climate.db.resources.occupancy.arithmetic import END, START, at_least, bucket, late, number
-from climate.db.resources.occupancy.bookings import shared, whole
+from climate.db.resources.occupancy.bookings import located, shared, whole
 from climate.db.tables.leases import (
     ALLOCATIONS,
     InventoryRow,
@@ -29,7 +29,9 @@ from climate.db.tables.leases import (
 )
 
 _ZERO: sa.ColumnElement[int] = sa.literal_column("0")
-_NO_CLASS: sa.ColumnElement[Any] = sa.literal_column("''")
+# With the types of the columns that they are combined with: otherwise PostgreSQL converts each row.
+_NO_CLASS: sa.ColumnElement[str] = sa.cast(sa.literal_column("''"), sa.String())
+_ONE: sa.ColumnElement[float] = sa.cast(sa.literal_column("1"), sa.Double())
 _PROJECT: sa.BindParameter[str] = sa.bindparam("project_id", type_=sa.String())
 
 
@@ -47,7 +49,7 @@ def of_resources(
     if not resource_ids:
         return []
     page = sa.select(ResourceRow.id, ResourceRow.id.label("name"))
-    rows = page.where(any_of(ResourceRow.id, list(resource_ids))).subquery("page")
+    rows = located(page.where(any_of(ResourceRow.id, list(resource_ids))), "page")
     return _sums(session, rows, window, resolution, project_id)
 
 
@@ -56,7 +58,7 @@ def of_types(
 ) -> list[Sums]:
     """Return the sums over all resources of each type; the name is the type."""
     rows = sa.select(ResourceRow.id, ResourceRow.type.label("name"))
-    typed = rows.where(ResourceRow.type.in_(resource_types)).subquery("typed")
+    typed = located(rows.where(ResourceRow.type.in_(resource_types)), "typed")
     return _sums(session, typed, window, resolution)
 
 
@@ -67,7 +69,7 @@ def of_values(
 
     The name is the value; for resources without the property, it is ``""``.
     """
-    rows = valued(resource_type, prop).subquery("valued")
+    rows = located(valued(resource_type, prop), "valued")
     return _sums(session, rows, window, resolution)
 
 
@@ -111,7 +113,7 @@ def of_projects(
     project is not known.
     """
     rows = sa.select(ResourceRow.id, _NO_CLASS.label("name"))
-    typed = rows.where(ResourceRow.type == resource_type).subquery("typed")
+    typed = located(rows.where(ResourceRow.type == resource_type), "typed")
     parts = _parts(typed, ALLOCATIONS.c.reservation_id).subquery("parts")
     owned = (
         sa.select(*(column for column in parts.c if column.name != "name"))
@@ -124,7 +126,7 @@ def of_projects(
 
 def _sums(
     session: Session,
-    rows: sa.FromClause,
+    rows: sa.CTE,
     window: Window,
     resolution: int,
     project_id: str | None = None,
@@ -142,17 +144,16 @@ def _sums(
     return _run(session, marked, window, resolution, {"project_id": project_id})
 
 
-def _parts(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.CompoundSelect[Any]:
+def _parts(rows: sa.CTE, *more: sa.ColumnElement[Any]) -> sa.CompoundSelect[Any]:
     """Build the query for bookings, with the ``part`` of the resource that each occupies.
 
     ``name`` is that of the booking's row.
     """
-    one: sa.Label[float] = sa.literal_column("1.0").label("part")
     item = InventoryRow.__table__.alias()
     of = ALLOCATIONS.c
     available = (item.c.total - item.c.reserved) * item.c.allocation_ratio
     part = sa.case(
-        (available > of.amount, of.amount / sa.cast(available, sa.Double)), else_=1.0
+        (available > of.amount, of.amount / sa.cast(available, sa.Double)), else_=_ONE
     ).label("part")
     is_of_class = sa.and_(
         item.c.resource_id == of.resource_id, item.c.resource_class == of.resource_class
@@ -160,7 +161,7 @@ def _parts(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.CompoundSele
     name, no_class = rows.c.name.label("name"), _NO_CLASS.label("class")
     shares = shared(rows, name, of.resource_class.label("class"), part, *more)
     return sa.union_all(
-        whole(rows, name, no_class, one, *more), shares.outerjoin(item, is_of_class)
+        whole(rows, name, no_class, _ONE.label("part"), *more), shares.outerjoin(item, is_of_class)
     )
 
 
