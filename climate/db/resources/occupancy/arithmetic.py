@@ -1,20 +1,28 @@
 """Arithmetic on times that is the same on every database, and sums of steps by buckets."""
 
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import Session
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from climate.core.window import Window
+from climate.db.engine.types import UtcDateTime
 
 _DAWN = datetime(1970, 1, 1, tzinfo=UTC)
 # Parameters of all statements on windows: seconds from 1970, and the seconds of a bucket.
 ORIGIN: sa.BindParameter[int] = sa.bindparam("origin", type_=sa.BigInteger())
-LENGTH: sa.BindParameter[int] = sa.bindparam("length", type_=sa.BigInteger())
 RESOLUTION: sa.BindParameter[int] = sa.bindparam("resolution", type_=sa.BigInteger())
+# The same as times: the ends of the window, and the length of a bucket.
+START = sa.bindparam("start", type_=UtcDateTime())
+END = sa.bindparam("end", type_=UtcDateTime())
+SPAN = sa.bindparam("span", type_=sa.Interval())
+# With PostgreSQL's default of 4 MB for each sort and hash table, it sorts on disk.
+_MORE_MEMORY = sa.text("SET LOCAL work_mem = '64MB'")
 
 
 class epoch(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
@@ -41,6 +49,69 @@ def _timestampdiff(element: epoch, compiler: SQLCompiler, **options: Any) -> str
     # Not unix_timestamp(), which ends in 2106.
     text = compiler.process(element.clauses, **options)
     return f"TIMESTAMPDIFF(SECOND, '1970-01-01', {text})"
+
+
+class bucket(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQL
+    """An SQL expression: what identifies the bucket of a time that is not before the window.
+
+    Use it to group; ``number`` returns the number of the bucket. On PostgreSQL it is the start of
+    the bucket, because ``date_bin`` is much faster than the integer of ``epoch``, which PostgreSQL
+    computes again for each use of its column in an outer query.
+    """
+
+    inherit_cache = True
+
+
+@compiles(bucket)
+def _divided(element: bucket, compiler: SQLCompiler, **options: Any) -> str:
+    (moment,) = element.clauses
+    return f"({compiler.process(offset(moment) // RESOLUTION, **options)})"
+
+
+@compiles(bucket, "postgresql")
+def _date_bin(element: bucket, compiler: SQLCompiler, **options: Any) -> str:
+    (moment,) = element.clauses
+    return compiler.process(sa.func.date_bin(SPAN, moment, START), **options)
+
+
+class number(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
+    """An SQL expression: the number of a bucket, from 0. Its argument is a ``bucket``."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(number)
+def _same(element: number, compiler: SQLCompiler, **options: Any) -> str:
+    return compiler.process(element.clauses, **options)
+
+
+@compiles(number, "postgresql")
+def _number_of_start(element: number, compiler: SQLCompiler, **options: Any) -> str:
+    (start,) = element.clauses
+    return f"({compiler.process(offset(start) // RESOLUTION, **options)})"
+
+
+class late(FunctionElement[float]):  # noqa: N801 - reads like a function of SQL
+    """An SQL expression: the seconds from the start of the bucket of a time to that time.
+
+    The time must not be before the window.
+    """
+
+    type = sa.Double()
+    inherit_cache = True
+
+
+@compiles(late)
+def _modulo(element: late, compiler: SQLCompiler, **options: Any) -> str:
+    (moment,) = element.clauses
+    return f"({compiler.process(offset(moment) % RESOLUTION, **options)})"
+
+
+@compiles(late, "postgresql")
+def _since_start(element: late, compiler: SQLCompiler, **options: Any) -> str:
+    (moment,) = element.clauses
+    return f"date_part('epoch', {compiler.process(moment - bucket(moment), **options)})"
 
 
 class floor(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
@@ -113,9 +184,16 @@ def values(window: Window, resolution: int) -> dict[str, Any]:
         "start": window.start,
         "end": window.end,
         "origin": origin(window),
-        "length": length(window),
         "resolution": resolution,
+        "span": timedelta(seconds=resolution),
     }
+
+
+def execute(session: Session, query: sa.Select[Any], more: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the rows of a query that sums up many; ``more`` has the values of its parameters."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(_MORE_MEMORY)
+    return session.execute(query, more).all()
 
 
 def bucketed(steps: sa.FromClause) -> sa.Select[Any]:

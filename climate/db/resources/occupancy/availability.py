@@ -17,8 +17,8 @@ from climate.core.window import Window
 from climate.db.engine.types import any_of
 from climate.db.resources import fitting
 from climate.db.resources.occupancy import arithmetic
-from climate.db.resources.occupancy.arithmetic import bucketed
-from climate.db.resources.occupancy.bookings import END, shared, whole
+from climate.db.resources.occupancy.arithmetic import END, bucketed
+from climate.db.resources.occupancy.bookings import located, shared, whole
 from climate.db.tables.leases import ALLOCATIONS, InventoryRow, ResourceRow
 
 _ZERO: sa.ColumnElement[int] = sa.literal_column("0")
@@ -57,10 +57,10 @@ def taken(
     if ids is not None:
         rows = rows.where(any_of(ResourceRow.id, ids))
     build = _of_whole if parts[0].is_whole else _of_shares
-    units, steps = build(parts[0], rows.cte("matching"))
+    units, steps = build(parts[0], located(rows, "matching"))
     values = arithmetic.values(window, resolution)
-    count = session.scalar(units) or 0
-    found = session.execute(bucketed(steps), values)
+    count = session.scalar(units, {"start": window.start}) or 0
+    found = arithmetic.execute(session, bucketed(steps), values)
     return Taken(int(count), [Bucket(*map(int, row)) for row in found])
 
 
@@ -82,7 +82,7 @@ def _of_whole(_part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
     uncovered = sa.case((part.c.before > part.c.start_at, part.c.before), else_=part.c.start_at)
     is_uncovered = sa.and_(part.c.busy_until > part.c.before, part.c.before < END)
     counts = sa.or_(part.c.before.is_(None), is_uncovered)
-    booked = sa.union_all(*whole(rows)).subquery("booked")
+    booked = whole(rows).subquery("booked")
     spans = sa.union_all(
         sa.select(booked.c.start_at.label("begin"), booked.c.busy_until.label("end")),
         sa.select(uncovered, part.c.busy_until).where(counts),
@@ -103,7 +103,7 @@ def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
     itself.
     """
     room = _room(part, rows).cte("room")
-    booked = sa.union_all(*whole(room, room.c.units)).cte("booked")
+    booked = whole(room, room.c.units).cte("booked")
     levels = _levels(part.amounts, room).subquery("levels")
     left = [
         (room.c[f"capacity_{n}"] - levels.c[f"used_{n}"]) // amount
@@ -131,7 +131,7 @@ def _room(part: Requirement, rows: sa.CTE) -> sa.Select[Any]:
 
     Also select how many units fit on the resource if it is empty.
     """
-    query = sa.select(rows.c.id)
+    query = sa.select(rows.c.id, rows.c.since)
     capacities: list[sa.ColumnElement[int]] = []
     for name, amount in part.amounts.items():
         item = InventoryRow.__table__.alias()

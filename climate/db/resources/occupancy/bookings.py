@@ -7,17 +7,17 @@ from collections.abc import Collection
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.matching.calendar_rows import BookedSpan, VisibleLease
 from climate.core.provisioning.preparation import OPEN
 from climate.core.window import Window
-from climate.db.engine.types import UtcDateTime, any_of
+from climate.db.engine.types import any_of
+from climate.db.resources.occupancy.arithmetic import END, START
 from climate.db.tables.leases import (
     ALLOCATIONS,
     LEASES,
-    AllocationRow,
     LeaseRow,
     ReservationRow,
     ResourceRow,
@@ -25,8 +25,6 @@ from climate.db.tables.leases import (
 )
 from climate.db.tables.provisioning import PreparationRow
 
-START = sa.bindparam("start", type_=UtcDateTime())
-END = sa.bindparam("end", type_=UtcDateTime())
 _MORE = columns(ALLOCATIONS, "reservation_id resource_class amount")
 _IS_HELD = LeaseRow.status == LeaseStatus.CREATING.value
 _OPEN = [state.value for state in OPEN]
@@ -49,8 +47,8 @@ def find(
     if project_id is not None:
         is_visible = sa.and_(is_visible, LeaseRow.project_id == project_id)
     of_page = any_of(ResourceRow.id, list(resource_ids))
-    page = sa.select(ResourceRow.id).where(of_page).cte("page")
-    item = sa.union_all(*whole(page, *_MORE), shared(page, *_MORE)).subquery("item")
+    page = located(sa.select(ResourceRow.id).where(of_page), "page")
+    item = sa.union_all(whole(page, *_MORE), shared(page, *_MORE)).subquery("item")
     names = {"start_at": "lease_start", "end_at": "lease_end"}
     shown = (
         sa.case((is_visible, column), else_=sa.null()).label(names.get(column.name, column.name))
@@ -91,28 +89,36 @@ def _span(row: Any, leases: dict[str, VisibleLease]) -> BookedSpan:  # noqa: ANN
     )
 
 
-def whole(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> list[sa.Select[Any]]:
-    """Build two queries for the bookings of whole resources that overlap [start, end).
+def located(resources: Any, name: str) -> sa.CTE:  # noqa: ANN401 - a SELECT
+    """Return a CTE with the resources that a query selects, for ``whole`` and ``shared``.
 
-    ``rows`` has a column ``id`` with the resources. Whole bookings of a resource never overlap. So
-    only the last one that begins by ``start`` can reach into the window, and no query reads the
+    The query has a column ``id`` of ResourceRow. The CTE adds the column ``since``. Whole bookings
+    of a resource never overlap, so only the last one that begins by ``start`` can reach into the
+    window. It begins at ``since``; if there is none, ``since`` is ``start``. PostgreSQL computes it
+    once for each resource, because the statement uses the CTE twice.
+    """
+    last = (
+        sa.select(sa.func.max(ALLOCATIONS.c.start_at))
+        .where(ALLOCATIONS.c.whole_id == ResourceRow.id, ALLOCATIONS.c.start_at <= START)
+        .correlate(ResourceRow)
+        .scalar_subquery()
+    )
+    query: sa.Select[Any] = resources.add_columns(sa.func.coalesce(last, START).label("since"))
+    return query.cte(name)
+
+
+def whole(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Build the query for the bookings of whole resources that overlap [start, end).
+
+    ``rows`` has the columns ``id`` and ``since`` of ``located``, so the query does not read the
     past of a resource. The columns are resource id, start, end and ``more``. Without ``more``, an
     index contains all of them.
     """
-    inner = aliased(AllocationRow)
-    last = (
-        sa.select(sa.func.max(inner.start_at))
-        .where(inner.whole_id == rows.c.id, inner.start_at <= START)
-        .correlate(rows)
-        .scalar_subquery()
-    )
     of = ALLOCATIONS.c
-    selected = of.whole_id.label("resource_id"), of.start_at, of.busy_until, *more
-    booked = sa.select(*selected).join(rows, rows.c.id == of.whole_id)
-    return [
-        booked.where(of.start_at == last, of.busy_until > START),
-        booked.where(of.start_at > START, of.start_at < END),
-    ]
+    booked = sa.select(of.whole_id.label("resource_id"), of.start_at, of.busy_until, *more)
+    return booked.join(rows, rows.c.id == of.whole_id).where(
+        of.start_at >= rows.c.since, of.start_at < END, of.busy_until > START
+    )
 
 
 def shared(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:

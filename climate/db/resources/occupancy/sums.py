@@ -2,11 +2,11 @@
 
 The occupied part of a bucket is an integral over time. A booking adds its part of the resource when
 it begins, and subtracts it when it ends. Two sums for each bucket suffice to compute the integral:
-that of these steps, and that of each step times the seconds that remain in the bucket. The database
-computes both.
+that of these steps, and that of each step times its seconds from the start of the bucket. The
+database computes both.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,8 +17,8 @@ from climate.core.matching.occupancy import Sums
 from climate.core.window import Window
 from climate.db.engine.types import any_of
 from climate.db.resources.occupancy import arithmetic
-from climate.db.resources.occupancy.arithmetic import LENGTH, RESOLUTION, at_least, offset
-from climate.db.resources.occupancy.bookings import END, shared, whole
+from climate.db.resources.occupancy.arithmetic import END, START, at_least, bucket, late, number
+from climate.db.resources.occupancy.bookings import located, shared, whole
 from climate.db.tables.leases import (
     ALLOCATIONS,
     InventoryRow,
@@ -29,7 +29,9 @@ from climate.db.tables.leases import (
 )
 
 _ZERO: sa.ColumnElement[int] = sa.literal_column("0")
-_NO_CLASS: sa.ColumnElement[Any] = sa.literal_column("''")
+# With the types of the columns that they are combined with: otherwise PostgreSQL converts each row.
+_NO_CLASS: sa.ColumnElement[str] = sa.cast(sa.literal_column("''"), sa.String())
+_ONE: sa.ColumnElement[float] = sa.cast(sa.literal_column("1"), sa.Double())
 _PROJECT: sa.BindParameter[str] = sa.bindparam("project_id", type_=sa.String())
 
 
@@ -46,8 +48,8 @@ def of_resources(
     """
     if not resource_ids:
         return []
-    page = sa.select(ResourceRow.id, sa.cast(ResourceRow.id, sa.String(20)).label("name"))
-    rows = page.where(any_of(ResourceRow.id, list(resource_ids))).cte("page")
+    page = sa.select(ResourceRow.id, ResourceRow.id.label("name"))
+    rows = located(page.where(any_of(ResourceRow.id, list(resource_ids))), "page")
     return _sums(session, rows, window, resolution, project_id)
 
 
@@ -56,7 +58,7 @@ def of_types(
 ) -> list[Sums]:
     """Return the sums over all resources of each type; the name is the type."""
     rows = sa.select(ResourceRow.id, ResourceRow.type.label("name"))
-    typed = rows.where(ResourceRow.type.in_(resource_types)).cte("typed")
+    typed = located(rows.where(ResourceRow.type.in_(resource_types)), "typed")
     return _sums(session, typed, window, resolution)
 
 
@@ -67,7 +69,7 @@ def of_values(
 
     The name is the value; for resources without the property, it is ``""``.
     """
-    rows = valued(resource_type, prop).cte("valued")
+    rows = located(valued(resource_type, prop), "valued")
     return _sums(session, rows, window, resolution)
 
 
@@ -111,23 +113,26 @@ def of_projects(
     project is not known.
     """
     rows = sa.select(ResourceRow.id, _NO_CLASS.label("name"))
-    typed = rows.where(ResourceRow.type == resource_type).cte("typed")
+    typed = located(rows.where(ResourceRow.type == resource_type), "typed")
     parts = _parts(typed, ALLOCATIONS.c.reservation_id).subquery("parts")
     owned = (
-        sa.select(*(column for column in parts.c if column.name not in {"name", "own"}))
-        .add_columns(LeaseRow.project_id.label("name"), _ZERO.label("own"))
+        sa.select(*(column for column in parts.c if column.name != "name"))
+        .add_columns(LeaseRow.project_id.label("name"))
         .join(ReservationRow, ReservationRow.id == parts.c.reservation_id)
         .join(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
     )
-    return _run(session, owned, window, resolution, {})
+    return _run(session, owned, window, resolution)
 
 
 def _sums(
-    session: Session, rows: sa.CTE, window: Window, resolution: int, project_id: str | None = None
+    session: Session,
+    rows: sa.CTE,
+    window: Window,
+    resolution: int,
+    project_id: str | None = None,
 ) -> list[Sums]:
     if project_id is None:
-        parts = _parts(rows).subquery("parts")
-        return _run(session, parts.select().add_columns(_ZERO.label("own")), window, resolution, {})
+        return _run(session, _parts(rows), window, resolution)
     parts = _parts(rows, ALLOCATIONS.c.reservation_id).subquery("parts")
     is_own = sa.and_(LeaseRow.project_id == _PROJECT, LeaseRow.status != LeaseStatus.CREATING.value)
     marked = (
@@ -144,12 +149,11 @@ def _parts(rows: sa.CTE, *more: sa.ColumnElement[Any]) -> sa.CompoundSelect[Any]
 
     ``name`` is that of the booking's row.
     """
-    one: sa.Label[float] = sa.literal_column("1.0").label("part")
     item = InventoryRow.__table__.alias()
     of = ALLOCATIONS.c
     available = (item.c.total - item.c.reserved) * item.c.allocation_ratio
     part = sa.case(
-        (available > of.amount, of.amount / sa.cast(available, sa.Double)), else_=1.0
+        (available > of.amount, of.amount / sa.cast(available, sa.Double)), else_=_ONE
     ).label("part")
     is_of_class = sa.and_(
         item.c.resource_id == of.resource_id, item.c.resource_class == of.resource_class
@@ -157,46 +161,53 @@ def _parts(rows: sa.CTE, *more: sa.ColumnElement[Any]) -> sa.CompoundSelect[Any]
     name, no_class = rows.c.name.label("name"), _NO_CLASS.label("class")
     shares = shared(rows, name, of.resource_class.label("class"), part, *more)
     return sa.union_all(
-        *whole(rows, name, no_class, one, *more), shares.outerjoin(item, is_of_class)
+        whole(rows, name, no_class, _ONE.label("part"), *more), shares.outerjoin(item, is_of_class)
     )
 
 
 def _run(
     session: Session,
-    parts: sa.Select[Any],
+    parts: sa.SelectBase,
     window: Window,
     resolution: int,
-    values: dict[str, str],
+    more: Mapping[str, str] | None = None,
 ) -> list[Sums]:
-    item, sign = parts.subquery("item"), arithmetic.signs()
-    at = sa.case((sign.c.sign > 0, item.c.start_at), else_=item.c.busy_until)
-    changes = (
-        *(at.label("at"), (item.c.part * sign.c.sign).label("delta")),
-        (item.c.own * sign.c.sign).label("own"),
-    )
-    paired = sa.select(item.c.name, item.c["class"], *changes)
-    steps = paired.select_from(item.join(sign, sa.true())).subquery("steps")
-    second = at_least(offset(steps.c.at), _ZERO).label("second")
-    timed = sa.select(steps, second).where(steps.c.at < END).subquery("timed")
-    number = (timed.c.second // RESOLUTION).label("number")
-    numbered = sa.select(timed, number).subquery("numbered")
-    ends_at = (numbered.c.number + 1) * RESOLUTION
-    left = sa.case((ends_at < LENGTH, ends_at), else_=LENGTH) - numbered.c.second
-    own, delta = numbered.c.own, numbered.c.delta
-    sums = (
-        sa.func.sum(delta),
-        sa.func.sum(delta * left),
-        sa.func.sum(own),
-        sa.func.sum(sa.case((own > 0, 1), else_=_ZERO)),
-    )
-    group = numbered.c.name, numbered.c["class"], numbered.c.number
-    query = sa.select(*group, *sums).group_by(*group).order_by(*group)
-    rows = session.execute(query, {**arithmetic.values(window, resolution), **values})
-    return _found(rows.all())
-
-
-def _found(rows: Sequence[Any]) -> list[Sums]:
+    """Return the sums over ``parts``; without a column ``own``, no booking is the viewer's own."""
+    steps = _steps(parts.subquery("item")).subquery("steps")
+    delta, at, own = steps.c.delta, steps.c.at, steps.c.get("own")
+    sums: list[Any] = [sa.func.sum(delta), sa.func.sum(delta * late(at))]
+    if own is not None:
+        begins = sa.case((own > 0, sa.literal_column("1")), else_=_ZERO)
+        sums += [sa.func.sum(own), sa.func.sum(begins)]
+    labelled = [item.label(f"sum_{n}") for n, item in enumerate(sums)]
+    key = steps.c.name, steps.c["class"], bucket(at).label("bucket")
+    ordinals: list[sa.ColumnElement[int]] = [sa.literal_column(n) for n in ("1", "2", "3")]
+    grouped = sa.select(*key, *labelled).group_by(*ordinals).subquery("grouped")
+    name, class_, of_bucket, *summed = grouped.c
+    query = sa.select(name, class_, number(of_bucket), *summed)
+    values = {**arithmetic.values(window, resolution), **(more or {})}
+    length = arithmetic.length(window)
     return [
-        Sums(name, class_, int(number), float(delta), float(area), int(own), int(own_begins))
-        for name, class_, number, delta, area, own, own_begins in rows
+        _found(row, min(resolution, length - int(row[2]) * resolution))
+        for row in arithmetic.execute(session, query, values)
     ]
+
+
+def _steps(item: sa.Subquery) -> sa.Select[Any]:
+    """Build the query for the changes in the window, of which each booking makes up to two."""
+    signs = arithmetic.signs()
+    sign = signs.c.sign
+    at = sa.case((sign > 0, at_least(item.c.start_at, START)), else_=item.c.busy_until)
+    changes = [at.label("at"), (item.c.part * sign).label("delta")]
+    if "own" in item.c:
+        changes.append((item.c.own * sign).label("own"))
+    paired = sa.select(item.c.name, item.c["class"], *changes)
+    steps = paired.select_from(item.join(signs, sa.true())).subquery("paired")
+    return steps.select().where(steps.c.at < END)
+
+
+def _found(row: Sequence[Any], seconds: int) -> Sums:
+    """Return the sums of a bucket of ``seconds``; ``row`` is the result for it."""
+    name, class_, number_, delta, late_, *own = row
+    area = float(delta) * seconds - float(late_)
+    return Sums(str(name), class_, int(number_), float(delta), area, *map(int, own or (0, 0)))
