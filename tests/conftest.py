@@ -11,6 +11,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,8 @@ NOON = dt.datetime(2030, 1, 15, 12, 0, 0, tzinfo=dt.UTC)
 
 
 FOLDER = Path(__file__).parent
+# `make test` installs no driver of browsers; `make test-browser` and `make test-openstack` do.
+collect_ignore = [] if find_spec("selenium") else ["browser", "openstack/test_console_pages.py"]
 # Markers of all tests in a folder.
 MARKERS = {
     "race": pytest.mark.db,
