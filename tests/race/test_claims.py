@@ -36,7 +36,7 @@ def here(database_url: str, journal: str) -> Iterator[Story]:
 
 
 def _manage(number: int, url: str, journal: str) -> int:
-    """Process due events at each change of hosts; return how many this process ran."""
+    """Process due events at each change of hosts; return how many this process claimed."""
     with at_work(url, simulated__journal=journal, simulated__delay=0.005) as story:
         story.dispatcher._owner = f"manager-{number}"
         count = 0
@@ -44,6 +44,8 @@ def _manage(number: int, url: str, journal: str) -> int:
         def run() -> bool:
             nonlocal count
             count += story.run()
+            # An event whose lease another manager had locked is due again 50 ms later.
+            story.clock.advance(0.05)
             return not _due_events(story)
 
         for minutes in (1, *[60] * TURNS):
@@ -93,7 +95,8 @@ def test_managers_run_each_event_once_and_hosts_change_hands_in_order(
         for _ in range(HOSTS):
             here.reserve(60 * turn + 1, 60 * turn + 61)
     ran = crowd.do(_manage, database_url, journal)
-    assert sum(ran) == sum(_attempts(here).values())
+    # A manager claims an event again if another one had locked its lease.
+    assert sum(ran) >= sum(_attempts(here).values())
     assert _attempts(here).keys() == {1}, "an event failed or was run twice"
     pools = defaultdict(list)
     for effect in here.cloud.effects():
