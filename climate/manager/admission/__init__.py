@@ -3,6 +3,6 @@
 ``requirements`` computes what a reservation needs. ``candidates`` finds resources that could serve
 it. ``admission`` chooses and locks some of these. ``reallocation`` books the resources of a changed
 lease. ``refusal`` explains a rejection and offers alternatives. ``limits`` enforces the limits of
-projects and users. ``availability`` computes free capacity over time. ``gates`` defines the hooks
-of optional features.
+projects and users, for example "at most 10 hosts". ``availability`` computes free capacity over
+time. ``gates`` defines the hooks with which optional features can check or reject a request.
 """

@@ -50,11 +50,12 @@ def admit(
     """Choose and lock resources for all demands of a lease, or for none of them.
 
     A demand is what one reservation requires. ``occupied`` is the lease's window plus cleaning
-    time. Returns one mapping per demand, from resource id to the number of new units; units that
-    the demand keeps are not in it. Stores nothing.
+    time. Returns one mapping per demand, from resource id to the number of new units. A unit is a
+    whole resource or a fixed share of one. Units that the reservation keeps from before are not in
+    the result. The function does not store the bookings.
 
     ``locked`` are ids of resources that this transaction has locked already. If ``locked`` is not
-    empty, the transaction waits for no other lock, as that would break the lock order. Raises
+    empty, the function waits for no other lock, because a wait could cause a deadlock. Raises
     InsufficientResources, LostRace.
     """
     # A transaction that waits for locks acquires all of them at once, in their order.
@@ -72,7 +73,11 @@ def admit(
 def dry_run(
     session: Session, demands: Sequence[Demand], occupied: Window, preference: Preference
 ) -> tuple[Units, ...] | None:
-    """Return what ``admit`` would return now; None if ``admit`` would fail. Locks nothing."""
+    """Return the units that ``admit`` would choose now; None if it would fail. Locks nothing.
+
+    The result has one mapping per demand (what one reservation requires), from resource id to
+    number of units.
+    """
     candidates: CandidateSet | None = find_candidates(session, demands, occupied, preference)
     while candidates is not None:
         if (chosen := select(candidates)) is not None:
@@ -85,9 +90,9 @@ def dry_run(
 class InUse:
     """The resources that a started reservation must keep, because users work on them.
 
-    ``ids`` are the ids of these resources. ``demands_over(window)`` returns the demands of the
-    lease if its window were ``window``. It raises InsufficientResources if the lease cannot keep
-    its resources in that window.
+    ``ids`` are the ids of these resources. Call ``demands_over(window)`` to find out what the lease
+    would require with another window. The call raises InsufficientResources if the lease cannot
+    keep its resources in that window.
     """
 
     ids: Collection[int]
@@ -97,13 +102,11 @@ class InUse:
 class InsufficientResources(NotEnoughResources):
     """Raised if too few resources are free for a lease.
 
-    ``demands`` states what each reservation of the lease requires, and ``index`` which of them
-    fails. If ``index`` is None, each demand could be met alone, but not all together.
-
-    ``details`` has the numbers of required units (``asked``), of ``matching`` resources, and of
-    ``free`` and ``missing`` units. If ``index`` is None, it has none of them. ``in_use`` is set if
-    a started reservation cannot keep its resources. The module ``refusal`` makes the answer to the
-    user from this error.
+    ``demands`` states what each reservation requires. ``index`` is the position of the demand that
+    fails. It is None if each demand could be met alone, but not all together. ``details`` has the
+    numbers of required units (``asked``), of ``matching`` resources, and of ``free`` and
+    ``missing`` units; it is empty if ``index`` is None. ``in_use`` is set if a started reservation
+    cannot keep its resources. The module ``refusal`` makes the answer to the user from this error.
     """
 
     def __init__(
@@ -126,10 +129,11 @@ class InsufficientResources(NotEnoughResources):
 def _lock_chosen(
     session: Session, candidates: CandidateSet, held: Collection[int]
 ) -> tuple[CandidateSet, tuple[Units, ...]]:
-    """Choose units for each demand, and lock their resources.
+    """Choose units for each demand (what one reservation requires), and lock their resources.
 
-    Returns the last set of candidates, and the chosen units of each demand. If another transaction
-    has locked a candidate, the function chooses a different one. Raises LostRace,
+    Returns the last set of candidates, and for each demand the number of chosen units by resource
+    id. ``held`` are ids of resources that this transaction has locked already. If another
+    transaction has locked a candidate, the function chooses another candidate. Raises LostRace,
     InsufficientResources.
     """
     patient = is_patient(session) and not held
@@ -165,7 +169,11 @@ def _lock_chosen(
 
 
 def _insufficient(session: Session, candidates: CandidateSet) -> InsufficientResources:
-    """Return the error for the first requirement that fails, or for all requirements together."""
+    """Return the error that says which requirement of a lease lacks resources, with numbers.
+
+    The error is for the first requirement that cannot be met. If each can be met alone, the error
+    says that all of them together cannot be met.
+    """
     occupied = candidates.occupied
     for index, demand in enumerate(candidates.demands):
         available = most_units(candidates, index)
@@ -198,7 +206,8 @@ def rows(
 ) -> list[dict[str, object]]:
     """Return the rows of the allocations table that book the chosen units of all demands.
 
-    A demand is a requirement of a reservation; ``chosen`` has its units by resource id.
+    A demand is what one reservation requires. ``chosen`` has one mapping per demand, from resource
+    id to the number of units.
     """
     return [
         row
@@ -213,8 +222,8 @@ def allocation_rows(
 ) -> list[dict[str, object]]:
     """Return the rows of the allocations table that book ``units`` units of one resource.
 
-    If the demand is for whole resources, this is one row. If it is for shares of resources, there
-    is one row per resource class (``VCPU``, ``MEMORY_MB``, ...).
+    If the reservation books whole resources, this is one row. If it books a share of the resource,
+    there is one row per resource class (``VCPU``, ``MEMORY_MB``, ...).
     """
     row = {
         "resource_id": resource_id,

@@ -52,10 +52,10 @@ _CHUNKS = (timedelta(days=7), timedelta(days=28))
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A window that admission would accept now.
+    """A start and end (``window``) for which climate would accept the lease now.
 
-    According to the existing bookings, a lease of the same length may also start at any later time
-    up to ``latest_start``. Admission has checked only ``window``.
+    According to the bookings, a lease of the same length may also start later, up to
+    ``latest_start``. Only ``window`` was checked completely.
     """
 
     window: Window
@@ -64,10 +64,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class WindowSearch:
-    """The parameters of a search for a window of ``length`` within the span ``within``.
+    """The parameters of a search for a free window of the duration ``length`` within a span.
 
-    All requirements must fit in the window at once. The search gives up at ``deadline``, a reading
-    of the monotonic clock ``clock.elapsed`` in seconds.
+    ``within`` is the span. All ``requirements`` must fit in the window at once. The search gives up
+    at ``deadline``, a reading of the monotonic clock ``clock.elapsed`` in seconds.
     """
 
     requirements: Sequence[Requirement]
@@ -79,12 +79,12 @@ class WindowSearch:
 def free_over(
     runtime: Runtime, request: ReservationRequest, span: Window, *, private: bool
 ) -> list[Step]:
-    """Return how many units of the requested kind are free over time.
+    """Return how many units of the requested kind are free, as steps over the time ``span``.
 
-    The unit is a host, an instance, and so on, depending on the resource type. The result has
-    consecutive steps that cover ``span``. If two steps have a free unit each, these units may be on
+    The unit is a host, an instance, and so on, depending on the resource type. The steps follow
+    each other and cover ``span``. If two steps have a free unit each, these units may be on
     different resources, so a lease over both steps may not fit. Call ``search`` to find windows
-    that fit. If ``private`` is set, the query may name private properties.
+    that fit. If ``private`` is true, the query may name private properties.
 
     Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
@@ -104,9 +104,11 @@ def free_over(
 
 @dataclass(frozen=True, slots=True)
 class LeastFree:
-    """How many units match a request, and how many of them are free over time, in steps.
+    """How many units match a request, and how many of them are at least free, in steps over time.
 
-    The time is divided into buckets. A step has the least number of free units in its buckets.
+    The time is divided into buckets of equal length, for example an hour. The number of a bucket is
+    the lowest number of free units at any moment in it. A step is one or several consecutive
+    buckets with the same number.
     """
 
     units: int
@@ -116,11 +118,11 @@ class LeastFree:
 def least_free(
     runtime: Runtime, request: ReservationRequest, span: Window, resolution: int, *, private: bool
 ) -> LeastFree:
-    """Return the least number of free units in each bucket of ``resolution`` seconds.
+    """Return the lowest number of free units in each bucket of ``resolution`` seconds of ``span``.
 
-    The units match the request: hosts, instances, and so on. Unlike ``free_over``, it leaves the
-    computation to the database, so the number of rows is bounded by the number of buckets.
-    Consecutive buckets with the same number are one step.
+    The units match the request: hosts, instances, and so on. Consecutive buckets with the same
+    number become one step. The database computes the numbers, so the number of rows that it returns
+    depends only on the number of buckets.
 
     Raises the errors of ``free_over``. Raises InvalidInput if there are too many buckets, or if the
     units must be on one resource.
@@ -147,7 +149,11 @@ def least_free(
 def _counted_parts(
     runtime: Runtime, request: ReservationRequest, span: Window
 ) -> tuple[Requirement, ...]:
-    """Return the parts of the request's requirement; raise InvalidInput if it counts no units."""
+    """Return the requirements of the request, whose free units the caller counts.
+
+    Raises InvalidDate if ``span`` is too long. Raises InvalidInput if the type has no units to
+    count, for example a stack.
+    """
     check_span(span)
     parts = requirements_of(runtime.catalog, request)
     if not parts[0].maximum:
@@ -179,10 +185,10 @@ def search(
     *,
     private: bool,
 ) -> list[Offer]:
-    """Return up to ``limit`` windows of ``length`` in which all requests fit at once.
+    """Return up to ``limit`` windows of the duration ``length`` in which all requests fit at once.
 
-    The windows lie in ``within``; the earliest is first. If ``private`` is set, the queries may
-    name private properties.
+    The windows lie in the span ``within``; the earliest is first. If ``private`` is true, the
+    queries may name private properties.
 
     Raises InvalidDate, InvalidInput, InvalidQuery, SearchTooLong, UnsupportedResourceType.
     """
@@ -205,10 +211,10 @@ def search(
 def offers(
     runtime: Runtime, session: Session, query: WindowSearch, sample: int = SAMPLE
 ) -> Iterator[Offer]:
-    """Yield windows that match the search ``query`` and that admission would accept now.
+    """Yield windows for which climate would accept a lease now, the earliest first.
 
-    The earliest window is first. ``sample`` is the number of resources to examine per requirement.
-    Raises SearchTooLong.
+    ``query`` states what must fit and how long. ``sample`` is the number of resources to examine
+    per requirement. Raises SearchTooLong.
     """
     begin = _ceil(max(query.within.start, runtime.clock.now()))
     preference = runtime.preference()
@@ -238,10 +244,10 @@ def offers(
 def matching(
     session: Session, requirement: Requirement, preference: Preference, limit: int | None = None
 ) -> Sequence[int]:
-    """Return the ids of resources that match a requirement and pass the operator's filters.
+    """Return the ids of resources that match a requirement and that the operator's filters accept.
 
-    Admission chooses only among these resources. Some of them may be booked. The function examines
-    at most ``limit`` resources (None: all).
+    Resources that are booked are included. The function examines at most ``limit`` resources (None:
+    all).
     """
     ids = allocations.matching(session, requirement, limit=limit, rotation=preference.rotation)
     if not preference.selection.filters:
@@ -267,12 +273,12 @@ def _starts(
     occupied: timedelta,
     part: Starts,
 ) -> list[Starts]:
-    """Return the start times in ``part`` at which each requirement would fit on its own.
+    """Return ranges of start times in ``part`` at which each requirement would fit on its own.
 
-    For one requirement, the result has ranges of start times. For several requirements, it has at
-    most ``_TRIES`` single moments, because capacity becomes free only when an allocation ends.
-    These moments are the first of each range in which each requirement would fit, and the ends of
-    allocations in that range.
+    For one requirement, the result has ranges (first, latest). For several requirements, each range
+    is a single moment, and there are about ``_TRIES`` at most: the first moment of each common
+    range, and each end of a booking in it. Other moments need no check, because capacity becomes
+    free only when a booking ends.
     """
     span = Window(part[0], later(part[1], occupied))
     timelines = [
@@ -304,13 +310,16 @@ def _check_time(runtime: Runtime, query: WindowSearch) -> None:
 
 
 def check_span(span: Window) -> None:
-    """Raise InvalidDate if a span is longer than a single query may cover."""
+    """Raise InvalidDate if a span is longer than a query may cover (``MAX_SPAN``, 366 days)."""
     if span.end - span.start > MAX_SPAN:
         raise InvalidDate(f"A query can cover at most {MAX_SPAN.days} days")
 
 
 def _parts(begin: datetime, last: datetime) -> Iterator[Starts]:
-    """Yield ranges of start times to search, one after the other, from ``begin`` to ``last``."""
+    """Yield consecutive ranges of start times from ``begin`` to ``last``, the first ones short.
+
+    The search examines one range after the other. The first has 7 days, the second 28 days.
+    """
     for length in (*_CHUNKS, MAX_SPAN):
         if begin > last:
             return

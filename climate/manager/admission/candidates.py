@@ -28,12 +28,13 @@ _STEPS = tuple(3 * 2**power for power in range(14))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """The requirement of a reservation, and the units that the reservation has and may keep.
+    """What one reservation requires, and which of its present resources it may keep.
 
-    A unit is a whole resource or a share of a resource. ``kept`` has the number of units to keep by
-    resource id. This transaction has locked their resources and deleted their allocations already.
-    ``beside`` are ids of other resources that stay allocated to the reservation. If the layout of
-    the requirement is APART, new units must not be on resources in ``beside``.
+    A unit is a whole resource or a fixed share of one. ``kept`` has the number of units to keep by
+    resource id. This transaction has locked their resources and deleted their bookings already.
+    ``beside`` are ids of other resources that the reservation has and does not give up. If the
+    layout of the requirement is APART (each unit on another resource), new units must not be on
+    these.
     """
 
     reservation_id: str
@@ -48,20 +49,21 @@ class Demand:
 
     @property
     def maximum(self) -> int:
-        """The maximum number of units to choose, in addition to those that are kept."""
+        """The maximum number of new units to choose, in addition to the units in ``kept``."""
         return max(0, self.requirement.maximum - sum(self.kept.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateSet:
-    """The candidates of each demand: resources that are free over the ``occupied`` window.
+    """For each demand of a lease, resources that match and are free over the ``occupied`` window.
 
-    ``ids`` has the resource ids of each demand's candidates, the preferred ones first. ``free`` has
-    the free amounts by resource id and resource class. ``limits`` has the number of candidates per
-    demand for each further fetch (None: all candidates).
+    A demand is what one reservation requires. ``ids`` has the resource ids of each demand's
+    candidates, the preferred ones first. ``free`` has the free amounts by resource id and resource
+    class (for example VCPU). ``limits`` has how many candidates per demand each further query
+    fetches (None: all).
 
-    If ``locking`` is set, a fetch may also lock the first candidates. ``locked`` has the ids of
-    locked resources. ``unchanged`` has the ids in ``locked`` that no other transaction changed
+    If ``locking`` is true, a query may also lock the first candidates. ``locked`` has the ids of
+    locked resources. ``unchanged`` has the locked resources that no other transaction changed
     between the search and the lock.
     """
 
@@ -84,10 +86,11 @@ def find_candidates(
     *,
     locking: bool = False,
 ) -> CandidateSet:
-    """Fetch and return the first candidates of each demand.
+    """Query the database for the first candidates of each demand (what one reservation requires).
 
-    If ``locking`` is set, the same statement also locks the candidates that ``select`` is certain
-    to choose. Only PostgreSQL can do this.
+    Candidates are resources that match and are free in ``occupied``. If ``locking`` is true, the
+    same statement also locks the candidates that ``select`` is certain to choose. Only PostgreSQL
+    can do this.
     """
     selection = preference.selection
     is_selective = bool(_classes(demands) or selection.filters or selection.weighers)
@@ -114,13 +117,19 @@ def find_candidates(
 def find_all_candidates(
     session: Session, demands: Sequence[Demand], occupied: Window, preference: Preference
 ) -> CandidateSet:
-    """Fetch and return all candidates of each demand, even if the demand needs only a few."""
+    """Return all resources that match each demand and are free in the window ``occupied``.
+
+    A demand is what one reservation requires. Unlike ``find_candidates``, the query has no limit.
+    """
     empty = CandidateSet(demands=demands, occupied=occupied, preference=preference, limits=(None,))
     return _fetch(session, empty)
 
 
 def fetch_more(session: Session, candidates: CandidateSet) -> CandidateSet | None:
-    """Fetch and return a larger set of candidates; None if the set has all candidates already."""
+    """Query again with a higher limit, and return the larger set of candidates.
+
+    Returns None if the present set has all candidates already.
+    """
     return _fetch(session, candidates) if candidates.limits else None
 
 
@@ -178,7 +187,11 @@ def _find(
 def _ranked(
     session: Session, candidates: CandidateSet, ids: Sequence[Sequence[int]], free: Free
 ) -> list[Sequence[int]]:
-    """Return the candidates that pass the operator's filters, in the order of the weighers."""
+    """Return the candidates that the operator's filters accept, in the order of the weighers.
+
+    Filters and weighers are functions that the operator configures to reject or to prefer
+    resources. ``ids`` and the result have one list of resource ids per demand.
+    """
     selection = candidates.preference.selection
     records = resources.find_some(session, _all(ids))
     ranked: list[Sequence[int]] = []
@@ -193,25 +206,28 @@ def _ranked(
 def select(candidates: CandidateSet, lost: Collection[int] = ()) -> tuple[Units, ...] | None:
     """Choose units for all demands from the candidates; return None if there are too few.
 
-    A demand is a requirement of a reservation. The result has one mapping per demand, from resource
-    id to the number of units. Candidates whose ids are in ``lost`` are never chosen.
+    A demand is what one reservation requires. The result has one mapping per demand, from resource
+    id to the number of units. Candidates whose ids are in ``lost`` are not chosen, because other
+    transactions have locked them.
     """
     demands = [_packed(candidates, index, lost) for index in range(len(candidates.demands))]
     return packing.choose(demands, candidates.free)
 
 
 def most_units(candidates: CandidateSet, index: int) -> int:
-    """Return how many units the demand number ``index`` could get if it were the only demand.
+    """Return how many units a demand could get if it were the only demand of the lease.
 
-    The result may exceed the maximum of the demand.
+    A demand is what one reservation requires; ``index`` is its position. The result may exceed the
+    maximum of the demand.
     """
     return packing.most(_packed(candidates, index, ()), candidates.free)
 
 
 def with_room(candidates: CandidateSet, index: int) -> list[int]:
-    """Return the ids of resources that have a free unit for the demand number ``index``.
+    """Return the ids of resources that have at least one free unit for a demand.
 
-    The other demands are ignored.
+    A demand is what one reservation requires; ``index`` is its position. The result does not
+    consider what the other demands of the lease need.
     """
     demand = _packed(candidates, index, ())
     if not demand.amounts:
@@ -223,7 +239,9 @@ def with_room(candidates: CandidateSet, index: int) -> list[int]:
 def is_still_free(session: Session, candidates: CandidateSet, demand: Demand, units: Units) -> bool:
     """Return whether every resource in ``units`` is still a candidate for the demand.
 
-    This check suffices for whole resources. For shares of resources, also call ``leaves_enough``.
+    A candidate matches and is not booked. The caller has locked the resources since the search.
+    This check is sufficient for whole resources. For shares of resources, also call
+    ``leaves_enough``.
     """
     if units.keys() <= candidates.unchanged:
         return True
@@ -232,10 +250,10 @@ def is_still_free(session: Session, candidates: CandidateSet, demand: Demand, un
 
 
 def leaves_enough(session: Session, candidates: CandidateSet, chosen: Sequence[Units]) -> bool:
-    """Return whether shared resources have enough free amounts for a choice of units.
+    """Return whether shared resources have enough free amounts for all chosen units together.
 
-    A demand is a requirement of a reservation. ``chosen`` has one mapping per demand, from resource
-    id to the number of units. The units of all demands count together.
+    ``chosen`` has one mapping per demand (what one reservation requires), from resource id to the
+    number of units.
     """
     shared = {
         id_
@@ -256,9 +274,10 @@ def leaves_enough(session: Session, candidates: CandidateSet, chosen: Sequence[U
 def _free_amounts(
     session: Session, candidates: CandidateSet, ids: Collection[int]
 ) -> dict[int, dict[str, int]]:
-    """Return the free amounts by resource id and resource class.
+    """Return the free amounts of the resources ``ids``, by resource id and resource class.
 
-    The amounts of units that demands keep count as not free.
+    A resource class is, for example, VCPU. Amounts that reservations of the lease keep from before
+    do not count as free.
     """
     classes = _classes(candidates.demands)
     if not classes:
@@ -304,5 +323,8 @@ def _all(ids: Iterable[Sequence[int]]) -> set[int]:
 
 
 def _step(count: int) -> int:
-    """Return the smallest number in ``_STEPS`` that is at least ``count``; ``count`` if none is."""
+    """Return the smallest number in ``_STEPS`` that is at least ``count``.
+
+    Returns ``count`` if all numbers in ``_STEPS`` are smaller.
+    """
     return next((step for step in _STEPS if step >= count), count)

@@ -1,8 +1,8 @@
-"""Gates: the hooks by which an optional feature takes part in creating or changing a lease.
+"""Gates: hooks by which an optional feature takes part in creating or changing a lease.
 
-Limits and idempotency keys are such features. The use cases ``create`` and ``update`` build a list
-of gates, one for each optional feature that applies to the request. Then they call each hook of
-each gate. A request without optional features has no gates.
+Limits and idempotency keys are such features. The modules ``create`` and ``update`` build a list of
+gates, one for each optional feature that applies to the request. Then they call each hook of each
+gate. A request without optional features has no gates.
 """
 
 from collections.abc import Iterable
@@ -19,45 +19,48 @@ Taken = Iterable[tuple[Requirement, Units]]
 
 
 class Gate:
-    """Base class of the gates, the hooks of optional features; its own hooks do nothing.
+    """Base class of gates: objects by which a feature such as limits can check or reject a request.
 
-    The transaction may run more than once. So ``before`` must overwrite all state that the gate has
-    kept from an earlier run.
+    A subclass overrides some of the hooks below; the hooks of this class do nothing. The
+    transaction may run several times. So ``before`` must replace everything that the gate remembers
+    from an earlier run.
     """
 
     def stored(self, lease: Lease) -> Lease:
         """Return the new lease in the form in which the first transaction should store it.
 
-        A gate can change its status and events, for example to store it as held.
+        A gate may change the status and the events. For example, a gate stores a lease with the
+        status CREATING until another service has allowed it.
         """
         return lease
 
     def before(
         self, session: Session, lease: Lease, now: datetime, present: Lease | None = None
     ) -> None:
-        """Check or prepare a request; called in the transaction, before resources are chosen.
+        """Check or prepare a request in its transaction, before climate chooses resources.
 
-        ``lease`` is the requested lease, ``present`` the stored one (None for a new lease). To
+        ``lease`` is the lease as requested, ``present`` the stored one (None for a new lease). To
         reject the request, the gate raises any ClimateError.
         """
 
     def after(self, session: Session, lease: Lease, now: datetime) -> None:
-        """Check the stored lease; called in the transaction, after the lease is stored.
+        """Check the lease in the transaction that has just stored it, before the commit.
 
         To reject the request, the gate raises any ClimateError.
         """
 
     def allows(self, _session: Session, _lease: Lease, _taken: Taken, _now: datetime) -> bool:
-        """Return whether the gate would admit a lease that climate may offer as an alternative.
+        """Return whether the gate would allow a lease that climate may suggest after a rejection.
 
-        This lease is not stored; it would book the resources in ``_taken``.
+        The suggested lease is not stored; it would book the resources in ``_taken``.
         """
         return True
 
     def settle(self, lease: Lease) -> Lease:
-        """Complete a new lease after the commit, and return it. No transaction is open.
+        """Complete a new lease after the transaction that stored it, and return it.
 
-        A gate that stored the lease as held confirms or releases it here. To reject the lease, it
-        raises any ClimateError.
+        No transaction is open, so a gate may call other services here. If the gate stored the lease
+        with the status CREATING, it now stores it as PENDING, or deletes it and raises a
+        ClimateError.
         """
         return lease

@@ -1,4 +1,4 @@
-"""Use case: shows which leases use the limits of a project or a user."""
+"""Lists which leases use the limits of a project or a user, and how much each lease uses."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ _MOST_LEASES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseUse:
-    """How much of the limits of a project or user a lease uses.
+    """The resources that one lease has booked, as they count against its project's limits.
 
-    ``host_hours`` counts the whole length of the lease. ``lease_id`` and ``lease_name`` are None if
-    the requester may not see the lease, or if the reservation was deleted. If hosts were added to
-    the lease later, it has an item for each part.
+    ``host_hours`` is the number of hosts times the hours from ``start`` to ``end``. ``lease_id``
+    and ``lease_name`` are None if the requester may not see the lease, or if it was deleted. If a
+    lease gained hosts later, it has one item for the old hosts and one for the new hosts.
     """
 
     lease_id: str | None
@@ -36,11 +36,11 @@ class LeaseUse:
 def find(
     store: Store, settings: Rules, parties: Sequence[Party], seen_project: str | None
 ) -> list[list[LeaseUse]]:
-    """Return, for each of ``parties``, the up to 100 leases with the most host-hours.
+    """Return, for each project or user in ``parties``, up to 100 leases with the most host-hours.
 
-    A party is a project or a user. Leases that ended within the configured period are included. If
-    ``seen_project`` is set, leases of other projects have no id and name. Executes one statement
-    for each party, and one for the names.
+    The result also has leases that ended within the period of the limits (for example 30 days). If
+    ``seen_project`` is set, leases of other projects have no id and name. The function executes one
+    statement per party, and one for the names of the leases.
     """
     since = store.clock.now() - settings.period
     with store.database.read() as session:

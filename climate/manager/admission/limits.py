@@ -33,11 +33,11 @@ _MAX_LIMIT = 2**31 - 1  # a 32-bit column
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The current use of a party (a project or a user), as the limits count it.
+    """How much of its limits a project or a user uses now.
 
     ``leases`` is the number of leases that are not over. ``hosts`` and ``vcpus`` are the highest
-    numbers booked at any instant from now on. ``host_hours`` is the highest number in any window
-    whose length is the configured period.
+    numbers that are booked at the same time, now or later. ``host_hours`` is the highest number of
+    hosts times hours in any span as long as the configured period (for example 30 days).
     """
 
     leases: int
@@ -48,9 +48,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The limits and the use of a party (a project or a user).
+    """The limits of one project or one user, and how much of them it uses.
 
-    ``limits`` are the effective limits. ``overrides`` are those that differ from the configuration.
+    ``owner_id`` is the id of the project or user. ``limits`` are the limits that apply to it.
+    ``overrides`` has only the limits that an operator set for this project or user, by name.
     """
 
     scope: Scope
@@ -62,19 +63,21 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """The limits that apply to one request; none if the requester is exempt.
+    """Checks one request against the limits of the lease's project and user.
 
-    A party is a project or a user. If its use or its number of leases counts, the transaction has
-    locked the party's row, so neither can change.
+    ``limits`` has the limits by party, where a party is a project or a user. It is empty if the
+    requester is exempt. If a limit requires a count (of leases or of booked resources), the
+    transaction has locked the party's row. So no parallel request can change the count.
     """
 
     period: timedelta = timedelta(0)
     limits: Mapping[Party, Limits] = field(default_factory=dict)
 
     def check_dates(self, lease: Lease | None, window: Window, now: datetime) -> None:
-        """Raise LimitExceeded if a limit forbids the new dates ``window``.
+        """Raise LimitExceeded if a limit on dates forbids ``window``, the requested start and end.
 
-        ``lease`` is the stored lease; None for a new lease.
+        Such limits are, for example, the longest duration of a lease. ``lease`` is the stored
+        lease, before the change; None for a new lease.
         """
         before = lease.window if lease else None
         started = lease is not None and has_started(lease, now)
@@ -83,14 +86,20 @@ class Guard:
             self._check(party, excess)
 
     def check_count(self, session: Session, lease: Lease, now: datetime) -> None:
-        """Raise LimitExceeded if a new lease would exceed a limit on the number of leases."""
+        """Raise LimitExceeded if the project or user may not have one more lease.
+
+        ``lease`` is the new lease. The function counts the leases that are not over.
+        """
         for party, limits in self.limits.items():
             if limits.leases is not None:
                 others = rows.count_leases(session, party, now, excluding=lease.id)
                 self._check(party, rules.excess_of_leases(limits, others))
 
     def uses_of(self, session: Session, lease: Lease) -> list[Use]:
-        """Return the resources that a lease has booked; an empty list if no limit counts them."""
+        """Return what a lease has booked: numbers of hosts and vCPUs, with start and end.
+
+        The list is empty if no limit concerns booked resources.
+        """
         return rows.uses_of(session, lease.id) if self._counted else []
 
     def check_use(
@@ -100,11 +109,13 @@ class Guard:
         before: Sequence[Use],
         after: Sequence[Use] | None = None,
     ) -> None:
-        """Raise LimitExceeded if the resources that a lease books after a change exceed a limit.
+        """Raise LimitExceeded if a lease would book more resources than a limit allows.
 
-        ``before`` is what the lease books before the change, ``after`` what it books after it
-        (None: read it from the database). If the use before the change already exceeds the limit,
-        the change is allowed as long as the excess does not grow.
+        ``before`` has the hosts and vCPUs that the lease books before the request (empty for a new
+        lease). ``after`` has those that it would book after the request; if it is None, the
+        function reads them from the database. All other leases of the same project or user count,
+        too. If the limit was exceeded already before the request, a change is allowed unless it
+        increases the excess.
         """
         if not self._counted:
             return
@@ -144,7 +155,9 @@ class LimitGate(Gate):
     ) -> None:
         """Lock the rows of the project and the user, and check the dates of the lease.
 
-        If the lease is stored already, also read which resources it has booked.
+        ``lease`` is the lease as requested. ``present`` is the stored lease before the change; None
+        for a new lease. If there is a stored lease, also read which resources it has booked. Raises
+        LimitExceeded.
         """
         self._limit = guard(session, self._rules, lease, self._roles)
         self._limit.check_dates(present, lease.window, now)
@@ -152,15 +165,18 @@ class LimitGate(Gate):
         self._used = [] if present is None else self._limit.uses_of(session, present)
 
     def after(self, session: Session, lease: Lease, now: datetime) -> None:
-        """Raise LimitExceeded if the lease, as stored now, exceeds a limit on leases or use."""
+        """Raise LimitExceeded if a limit does not allow the lease with the resources booked for it.
+
+        The transaction has stored the lease and its bookings, but is not committed yet.
+        """
         if self._present is None:
             self._limit.check_count(session, lease, now)
         self._limit.check_use(session, lease, self._used)
 
     def allows(self, session: Session, lease: Lease, taken: Taken, now: datetime) -> bool:
-        """Return whether the limits allow a lease that climate may offer as an alternative.
+        """Return whether the limits allow a lease that climate may suggest after a rejection.
 
-        The alternative is not stored; it would book the resources in ``taken``.
+        The suggested lease is not stored. ``taken`` has the resources that it would book.
         """
         if not self._limit.limits:
             return True
@@ -177,10 +193,10 @@ class LimitGate(Gate):
 
 
 class OpenLeasesGate(Gate):
-    """Rejects a new lease of a project that has its maximum number of open leases.
+    """Rejects a new lease if its project has the maximum number of open leases.
 
-    This gate protects the database if limits are disabled. It locks nothing, so parallel requests
-    may exceed the maximum.
+    A lease is open until it is over. This gate protects the database from very many leases if all
+    other limits are disabled. It locks nothing, so parallel requests may exceed the maximum.
     """
 
     def __init__(self, rules: Rules, roles: Collection[str]) -> None:
@@ -190,7 +206,10 @@ class OpenLeasesGate(Gate):
     def before(
         self, session: Session, lease: Lease, now: datetime, present: Lease | None = None
     ) -> None:
-        """Raise LimitExceeded if a new lease would exceed the maximum number of open leases."""
+        """Raise LimitExceeded if the project already has its maximum number of open leases.
+
+        ``present`` is the stored lease; for a change of a stored lease, nothing is checked.
+        """
         if present is not None or not self._rules.apply_to(
             lease.project_id, lease.user_id, self._roles
         ):
@@ -203,9 +222,10 @@ class OpenLeasesGate(Gate):
 
 
 def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str]) -> Guard:
-    """Return the limits that apply if a requester with ``roles`` creates or changes ``lease``.
+    """Return the object that checks the limits if a requester creates or changes ``lease``.
 
-    Locks the rows of the project and the user if their use or leases must be counted.
+    ``roles`` are the requester's roles; some of them exempt from all limits. If a limit requires a
+    count of leases or booked resources, the function locks the rows of the project and the user.
     """
     if not settings.apply_to(lease.project_id, lease.user_id, roles):
         return Guard()
@@ -235,9 +255,10 @@ def _effective(settings: Rules, party: Party, overrides: Overrides) -> Limits:
 
 
 def show(store: Store, settings: Rules, parties: Sequence[Party]) -> list[Account]:
-    """Return the limits and use of each party, where a party is a project or a user.
+    """Return the limits, and how much of them is used, of each project or user in ``parties``.
 
-    If ``parties`` is empty, the result has all parties whose limits differ from the configuration.
+    If ``parties`` is empty, the result has all projects and users for which an operator set limits
+    that differ from the configuration.
     """
     with store.database.read() as session:
         return accounts(session, settings, parties, store.clock.now())
@@ -246,10 +267,11 @@ def show(store: Store, settings: Rules, parties: Sequence[Party]) -> list[Accoun
 def accounts(
     session: Session, settings: Rules, parties: Sequence[Party], now: datetime
 ) -> list[Account]:
-    """Return the limits and use of each party, including uncommitted changes of this transaction.
+    """Return the limits, and how much of them is used, of each project or user in ``parties``.
 
-    A party is a project or a user. If ``parties`` is empty, the result has all parties whose limits
-    differ from the configuration.
+    The numbers include changes that the transaction of ``session`` has not committed yet. If
+    ``parties`` is empty, the result has all projects and users for which an operator set limits
+    that differ from the configuration.
     """
     overrides = rows.overrides(session, parties) if parties else rows.all_overrides(session)
     return [
@@ -279,10 +301,11 @@ def _usage(session: Session, party: Party, now: datetime, period: timedelta) -> 
 
 
 def set_own(database: Database, party: Party, values: Mapping[str, int]) -> None:
-    """Override the configured values of some limits for one project or user.
+    """Set some limits of one project or user; they then replace the configured values.
 
-    ``values`` has the new values by name of the limit (-1: unlimited). Limits that it does not name
-    stay as they are. Raises InvalidInput for an unknown name or a value out of range.
+    ``values`` has the new values by name of the limit, for example ``{"hosts": 10}``; -1 means
+    unlimited. Limits that it does not name stay as they are. Raises InvalidInput for an unknown
+    name or a value out of range.
     """
     _check_names(values)
     for name, value in values.items():
@@ -292,10 +315,10 @@ def set_own(database: Database, party: Party, values: Mapping[str, int]) -> None
 
 
 def unset_own(database: Database, party: Party, names: Collection[str] = ()) -> None:
-    """Let the configured values of some limits apply again to one project or user.
+    """Remove limits that were set for one project or user; the configured values apply again.
 
-    ``names`` are the limits whose overrides to remove; if it is empty, all are removed. Raises
-    InvalidInput for an unknown name.
+    ``names`` are the limits to remove; if it is empty, all are removed. Raises InvalidInput for an
+    unknown name.
     """
     _check_names(names)
     kept = set(NAMES).difference(names) if names else set()

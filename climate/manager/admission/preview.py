@@ -1,8 +1,8 @@
-"""Previews: the result of a dry run, which admits a lease or a change and then rolls back.
+"""Previews: what a request to create or change a lease would do, without storing anything.
 
-A preview has the same numbers as a rejection: how many units are required and free. They are
-counted for each reservation alone, over the whole window of the lease, as if the lease had no
-allocations yet.
+A dry run executes the request in a transaction and then rolls it back. The preview states how many
+units each reservation requires and how many are free. The numbers are for each reservation alone,
+over the whole window of the lease, and as if the lease had booked nothing yet.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,12 +33,13 @@ _RESOURCES = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeCapacity:
-    """The required and the free capacity for one reservation.
+    """How much capacity one reservation requires, and how much is free.
 
-    ``asked`` is the required number of units. ``free`` is the number of units that are free during
-    the whole window. ``matching`` is the number of resources that match. ``resources`` are the
-    first resources that have a free unit, by id. If the lease has too many reservations to count
-    them all, ``free`` and ``matching`` are None, and ``resources`` is empty.
+    The unit is a host, an instance and so on, depending on the resource type. ``asked`` is the
+    required number of units. ``free`` is the number of units that are free during the whole window.
+    ``matching`` is the number of resources that match the query, free or not. ``resources`` are the
+    first matching resources with a free unit, ordered by id. If the lease has too many reservations
+    to count all, ``free`` and ``matching`` are None, and ``resources`` is empty.
     """
 
     resource_type: str
@@ -50,12 +51,12 @@ class FreeCapacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """The lease that climate would store for a request, and the capacity and limits behind it.
+    """The lease that climate would store for a request, and the capacity and limits that apply.
 
     ``reservations`` has the capacity for each reservation, in the order of the lease's
-    reservations, without removed ones. ``accounts`` has the limits of the requester, and their use
-    after the request (None: no limits apply). ``not_checked`` names the services that only a real
-    request calls.
+    reservations; removed ones are left out. ``accounts`` has the limits of the requester's project
+    and user, and their use after the request (None: no limits apply). ``not_checked`` names
+    services that a dry run does not call, so a real request may still fail there.
     """
 
     lease: Lease
@@ -71,11 +72,12 @@ def free_capacity(
     now: datetime,
     held: Mapping[str, Mapping[int, Held]],
 ) -> list[FreeCapacity]:
-    """Return the capacity for each reservation that the lease keeps or gains.
+    """Return the required and the free capacity for each reservation of a lease.
 
-    The list is empty if the lease ends now. The caller has released the allocations of the lease.
-    ``held`` states, by reservation id, what these allocations booked. These resources count as
-    free, as the reservation may keep them even if they fail.
+    Removed reservations are left out. The list is empty if the lease ends now. The caller has
+    deleted the lease's allocations (its bookings of resources) in this transaction. ``held`` has
+    these deleted allocations by reservation id and resource id. Their resources count as free even
+    if they have failed, because the lease may keep them.
     """
     if lease.window.end <= now:
         return []
@@ -125,11 +127,12 @@ def use_after(
     requester: tuple[str, str, Sequence[str]],
     now: datetime,
 ) -> list[Account] | None:
-    """Return the limits of the requester, and their use with the changes of this transaction.
+    """Return the limits of the requester's project and user, and their use after the request.
 
-    Returns None if no limits apply. ``requester`` is a tuple of user id, project id and roles. If
-    the lease belongs to another project or user, the result omits that party, because its use is
-    not public.
+    The numbers include the uncommitted changes of this transaction. Returns None if no limits
+    apply. ``requester`` is a tuple of user id, project id and roles. If the lease belongs to
+    another project or user, the result leaves this project or user out, because its use is not
+    public.
     """
     user_id, project_id, roles = requester
     settings = runtime.settings.limits

@@ -41,11 +41,13 @@ def reallocate(
     window: Window,
     now: datetime,
 ) -> bool:
-    """Store the allocations of a changed lease.
+    """Store the bookings (allocations) of a lease with changed dates or reservations.
 
-    A pending lease replaces resources that no longer fit. A started lease keeps all its resources.
-    Returns True if units were added or changed their size: then, if the lease has started, a
-    manager must hand them over. Raises InsufficientResources, LostRace.
+    ``lease`` is the stored lease, ``reservations`` and ``window`` are its new ones. A lease that
+    has not started may exchange resources that no longer fit. A started lease keeps all its
+    resources. Returns True if the lease gained units or their size changed; if the lease has
+    started, a manager must then give the users access to them. Raises InsufficientResources,
+    LostRace.
     """
     live = [reservation for reservation in reservations if reservation.stays]
     if not live:
@@ -84,10 +86,11 @@ def _admit(
     *,
     started: bool,
 ) -> tuple[list[Demand], tuple[Units, ...]]:
-    """Admit the requirements of a changed lease; return them as demands, with new units of each.
+    """Choose and lock new units for a changed lease; return the demands, and the new units of each.
 
-    If the lease has not started and cannot get what it needs beside the units it keeps, the
-    function tries again without kept units. Then the lease may get entirely different resources.
+    A demand is what one reservation requires, with the units that it keeps. If this fails and the
+    lease has not started, the function tries again without kept units. Then the lease may get
+    entirely different resources.
     """
     if not any(demand.maximum for demand in demands):
         return demands, tuple({} for _ in demands)  # the lease gains nothing
@@ -107,13 +110,13 @@ def _lock(
     occupied: Window | None,
     preference: Preference,
 ) -> set[int]:
-    """Lock the resources that the lease has; return the ids of all locked resources.
+    """Lock the resources that the lease has booked; return the ids of all locked resources.
 
-    A transaction that holds locks must not wait for further locks, as that may deadlock. The first
-    attempts of a transaction never wait: if a row is locked, they raise LostRace. A later, patient
-    attempt waits (``is_patient``). It locks the lease's resources and the candidates for new ones
-    in one statement, and then waits for no other lock. So the result may contain more resources
-    than the lease has.
+    A transaction that has locks must not wait for more locks, because this may cause a deadlock. So
+    the first attempts of a transaction never wait: if another transaction has locked a row, they
+    raise LostRace. A later, patient attempt (``is_patient``) waits. It locks the lease's resources
+    and the candidates for new ones in one statement, and then waits for no other lock. So the
+    result may contain more resources than the lease has.
     """
     present = {id_ for ids in held.values() for id_ in ids}
     ids = set(present)
@@ -152,9 +155,11 @@ def _demands(
     *,
     started: bool,
 ) -> list[Demand]:
-    """Return the demands of each reservation; the units that still fit are its kept units.
+    """Return what each reservation of a changed lease requires, and which units it keeps.
 
-    Raises InsufficientResources if a started lease would lose resources.
+    ``units`` has the units that the lease has, by reservation id and resource id. It keeps those
+    that still match and are free in ``occupied``. Only reservations in ``growing`` may gain more
+    than their minimum. Raises InsufficientResources if a started lease would lose resources.
     """
     classes = {name for parts in requirements.values() for part in parts for name in part.amounts}
     present = {id_ for held in units.values() for id_ in held}
@@ -178,10 +183,10 @@ def _demands(
 
 
 def _kept(part: Requirement, held: Units, free: dict[int, dict[str, int]]) -> Units:
-    """Return the units of ``held`` that the requirement ``part`` can keep.
+    """Return the units in ``held`` that the reservation can keep under the requirement ``part``.
 
     Both mappings have the number of units by resource id. The function subtracts the amounts of the
-    kept units from ``free``.
+    kept units from ``free``, the free amounts by resource id and resource class.
     """
     if part.is_whole:
         return first(held, part.maximum)
@@ -197,7 +202,8 @@ def _kept(part: Requirement, held: Units, free: dict[int, dict[str, int]]) -> Un
 def _no_more(demand: Demand) -> Demand:
     """Return the demand with a lower maximum, so that it gains no units beyond its minimum.
 
-    The new maximum is the number of its kept units, or its minimum if that is greater.
+    The new maximum is the number of units that the reservation keeps, or its minimum if that is
+    greater.
     """
     maximum = max(demand.requirement.minimum, sum(demand.kept.values()))
     return replace(demand, requirement=replace(demand.requirement, maximum=maximum))
@@ -237,10 +243,11 @@ def _kept_rows(
     *,
     started: bool,
 ) -> list[dict[str, object]]:
-    """Return the rows of the allocations table for the units that the lease keeps.
+    """Return the rows of the allocations table (bookings) for the units that a lease keeps.
 
-    If the lease has started, the rows keep their old start. If the clock was set back, a row may
-    have an empty window; the result omits such rows.
+    ``held`` has the earlier bookings by reservation id and resource id. If the lease has started,
+    the rows keep their old start. If the clock was set back, a row may end before it starts; the
+    result leaves such rows out.
     """
     kept_rows = []
     for demand in demands:

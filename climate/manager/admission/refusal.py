@@ -1,9 +1,9 @@
-"""Refusal: the reasons for the rejection of a lease, and alternatives that admission would accept.
+"""Refusal: why climate rejects a lease, and which similar leases it would accept.
 
 To limit the cost, the explanation examines only a sample of the matching resources. For a new
-lease, climate computes the explanation after the transaction. For a change, it computes it within
-the transaction, which has deleted the lease's own allocations. The explanation names blocking
-leases of the lease's project. Of other projects' leases it shows only the times.
+lease, climate computes the explanation after the failed transaction. For a change, it does so
+within the transaction, which has deleted the lease's own bookings. The explanation names the
+blocking leases of the requester's project. For other projects' leases it states only the times.
 """
 
 from collections import defaultdict
@@ -45,10 +45,11 @@ _UTC = "%Y-%m-%dT%H:%M:%SZ"
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A variant of the rejected lease that admission would accept now.
+    """A lease similar to the rejected one, which climate would accept now.
 
     ``differs`` states the difference: "later", "shorter", "fewer" (units) or "other" (properties).
-    ``units`` is the minimum number of units of the reservation that lacked resources.
+    ``window`` is its start and end. ``units`` is the minimum number of units (hosts, instances and
+    so on) of the reservation for which resources were missing.
     """
 
     differs: str
@@ -64,7 +65,7 @@ class Alternative:
         }
 
     def sentence(self) -> str:
-        """Return the alternative as a phrase for the error message."""
+        """Return the alternative as a phrase for the error message, for example "fewer, 3"."""
         window = _span(self.window)
         return {
             "later": f"later, {window}",
@@ -86,7 +87,8 @@ def explain(
 
     ``shortage`` is the error of the admission. ``lease`` is the requested lease, ``present`` the
     stored one (None for a new lease). In the transaction of ``session``, the lease has no
-    allocations. The error offers only alternatives that all ``gates`` (limits and so on) allow.
+    allocations (bookings of resources). ``gates`` are the checks of optional features, such as
+    limits. The error offers only alternatives that all of them allow.
     """
     inquiry = _Inquiry(runtime, session, shortage, lease, gates, present)
     own = inquiry.own_blockers()
@@ -112,11 +114,11 @@ def explain(
 
 
 def _located(lease: Lease, shortage: InsufficientResources) -> tuple[int | None, str]:
-    """Return the position of the reservation that lacks resources, and the error message.
+    """Return which reservation of the request lacks resources, and the error message.
 
-    The position is that in the request. If the reservation is for a part of a stack, the position
-    is that of the stack, and the message names the part. If each reservation would fit alone, the
-    position is None.
+    The first value is the position of the reservation in the request, from 0. If the reservation is
+    for a part of a stack, it is the position of the stack, and the message names the part. It is
+    None if each reservation would fit alone, but not all of them together.
     """
     if shortage.index is None:
         return None, shortage.message
@@ -129,7 +131,7 @@ def _located(lease: Lease, shortage: InsufficientResources) -> tuple[int | None,
 
 
 class _Inquiry:
-    """The search for the reasons of a rejection, and for alternatives."""
+    """The search for the reasons of one rejection, and for similar leases that would fit."""
 
     def __init__(
         self,
@@ -157,7 +159,10 @@ class _Inquiry:
         self._preference = runtime.preference()
 
     def own_blockers(self) -> list[Blocker]:
-        """Return up to ``_BLOCKERS`` own leases on resources that the failing requirement needs."""
+        """Return leases of the same project that have booked resources which the lease needs.
+
+        The list has at most ``_BLOCKERS`` leases. It concerns only the requirement that fails.
+        """
         ids = self._matching(self._requirement)
         if not ids:
             return []
@@ -166,10 +171,10 @@ class _Inquiry:
         )
 
     def taken_by_others(self) -> list[Window]:
-        """Return when other projects have such resources, sorted by start, without duplicates.
+        """Return the times at which other projects have booked resources which the lease needs.
 
-        As in the calendar, bookings of a resource that touch are one, so that no edge between two
-        leases is visible.
+        The times are sorted by start, without duplicates. If bookings of one resource follow each
+        other without a gap, they are one time, so that the limit between two leases is not visible.
         """
         ids = self._matching(self._requirement)
         if not ids:
@@ -183,7 +188,7 @@ class _Inquiry:
         return sorted(runs, key=lambda run: (run.start, run.end))
 
     def alternatives(self) -> list[Alternative]:
-        """Return up to ``_ALTERNATIVES`` variants of the lease that admission would accept now."""
+        """Return up to ``_ALTERNATIVES`` variants of the lease that climate would accept now."""
         others = [] if self._in_use else [self._later(), self._fewer(), self._other()]
         variants = [*others[:1], self._shorter(), *others[1:]]
         return [variant for variant in variants if variant is not None][:_ALTERNATIVES]
@@ -252,9 +257,10 @@ class _Inquiry:
         return Alternative(differs, window, units)
 
     def _is_allowed(self, window: Window, demands: Sequence[Demand], more: Sequence[Units]) -> bool:
-        """Return whether all gates (limits and so on) allow the lease with this ``window``.
+        """Return whether limits and other optional features allow the lease with this ``window``.
 
-        The lease would book the units that each demand keeps, and the new units in ``more``.
+        A demand is what a reservation requires. The lease would book the units that each demand
+        keeps from the stored lease, and the new units in ``more`` (one mapping per demand).
         """
         taken = [
             (demand.requirement, units)
@@ -281,9 +287,10 @@ def _sample(requirement: Requirement) -> int:
 
 
 def _can_search_ahead(window: Window, ahead: timedelta) -> bool:
-    """Return whether all dates of a search are within the range of Python's ``datetime``.
+    """Return whether a search for a later window stays within the range of Python's ``datetime``.
 
-    The search begins with ``window`` and continues for the duration ``ahead``.
+    The search begins with ``window``, the requested start and end, and covers the time ``ahead``
+    after it.
     """
     length = window.end - window.start
     return window.end < datetime.max.replace(tzinfo=UTC) - length - 2 * ahead

@@ -1,6 +1,7 @@
-"""Requirements: what the reservations of a request need, as their plug-ins compute it.
+"""Requirements: how many resources, with which properties, each reservation of a request needs.
 
-The module also converts requests into new reservations, and checks the queries in them.
+The plug-in of the resource type computes the requirements. This module also makes reservations from
+requests, and checks the property expressions in them.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,10 +30,10 @@ from climate.plugins.base import Member, Requester
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationRequest:
-    """A request for one reservation, with parameters that the plug-in's schema has validated.
+    """A request for one reservation: its resource type and its validated parameters.
 
-    If the reservation is for a stack, ``children`` are the requests for its parts. Each part
-    becomes a separate reservation.
+    If the reservation is for a stack (a Heat stack of servers, volumes and so on), ``children`` are
+    the requests for the parts of the stack. Each part becomes a separate reservation.
     """
 
     resource_type: str
@@ -46,11 +47,11 @@ Requested = Reservation | ReservationRequest
 def look_up(
     catalog: Catalog, resource_type: str, params: Mapping[str, Any], requester: Requester
 ) -> ReservationRequest:
-    """Return a request for a reservation, completed with data from the cloud.
+    """Return a request for a reservation, with the data that its plug-in reads from the cloud.
 
-    The plug-in reads these data. If the reservation is for a stack, the result has a child for each
-    part of the stack. No transaction may be open. Raises UnsupportedResourceType, InvalidInput,
-    BackendUnavailable.
+    For example, the plug-in for servers reads the size of the flavor. If the reservation is for a
+    stack, the result has a child for each part of the stack. No transaction may be open. Raises
+    UnsupportedResourceType, InvalidInput, BackendUnavailable.
     """
     plugin = catalog.plugins[resource_type]
     complete = plugin.look_up(params, requester)
@@ -73,7 +74,10 @@ def new_reservations(
     requests: Sequence[ReservationRequest],
     now: datetime,
 ) -> tuple[Reservation, ...]:
-    """Return new reservations: first one for each request, then one for each child of a request."""
+    """Return the new reservations of a lease; nothing is stored.
+
+    First comes a reservation for each request, then one for each part of a requested stack.
+    """
     reservations = [
         new_reservation(catalog, lease_id, request, ids.new_id(), now) for request in requests
     ]
@@ -86,16 +90,20 @@ def new_reservations(
 
 
 def part_of(stack: Reservation, child: ReservationRequest) -> ReservationRequest:
-    """Return the request ``child`` for a part of a stack, with the stack's id in its parameters."""
+    """Return ``child``, the request for a part of a stack, with the stack's id in its parameters.
+
+    ``stack`` is the reservation for the whole stack.
+    """
     return replace(child, params={**child.params, STACK: stack.id})
 
 
 def new_reservation(
     catalog: Catalog, lease_id: str, request: ReservationRequest, id_: str, now: datetime
 ) -> Reservation:
-    """Return a new reservation for the request, with the status PENDING.
+    """Return a new reservation with the id ``id_`` and the status PENDING; nothing is stored.
 
-    Raises UnsupportedResourceType.
+    Its details are those that the plug-in can state before the start. Raises
+    UnsupportedResourceType.
     """
     return Reservation(
         id=id_,
@@ -110,18 +118,18 @@ def new_reservation(
 
 
 def requirements_of(catalog: Catalog, reservation: Requested) -> tuple[Requirement, ...]:
-    """Return the requirements of a reservation, as its plug-in computes them from the parameters.
+    """Return what a reservation needs, as its plug-in computes it from the parameters.
 
-    Most reservations have one requirement. If a reservation queries several kinds of resources, it
-    has one for each.
+    Most reservations have one requirement, for example "2 to 4 hosts with 64 vCPUs". If a
+    reservation needs several kinds of resources, it has one requirement for each kind.
     """
     return catalog.plugins[reservation.resource_type].requirement(reservation.params).parts
 
 
 def needs_of(catalog: Catalog, requests: Iterable[ReservationRequest]) -> list[Requirement]:
-    """Return the requirements of all requests, including the parts of stacks.
+    """Return the requirements of all requests in one list, including those of the parts of stacks.
 
-    Requirements for 0 units are omitted.
+    Requirements for 0 units are left out.
     """
     all_requests = chain.from_iterable((request, *request.children) for request in requests)
     parts = chain.from_iterable(requirements_of(catalog, request) for request in all_requests)
@@ -129,12 +137,18 @@ def needs_of(catalog: Catalog, requests: Iterable[ReservationRequest]) -> list[R
 
 
 def any_prepares(catalog: Catalog, reservations: Iterable[Requested]) -> bool:
-    """Return whether a plug-in must prepare any of these reservations before the start."""
+    """Return whether a plug-in must prepare the cloud for any of these reservations.
+
+    Such a plug-in acts when the lease is created, long before the start.
+    """
     return any(catalog.plugins[r.resource_type].needs_preparation for r in reservations)
 
 
 def any_acts_as_user(catalog: Catalog, reservations: Iterable[Requested]) -> bool:
-    """Return whether a plug-in must act as the user (with a trust) for any of the reservations."""
+    """Return whether a plug-in must act in the cloud as the user for any of the reservations.
+
+    For this, climate needs a Keystone trust, by which the user delegates rights to climate.
+    """
     return any(catalog.plugins[r.resource_type].acts_as_user(r.params) for r in reservations)
 
 
@@ -146,13 +160,13 @@ def check_queries(
     private: bool,
     present: Collection[Query] = (),
 ) -> None:
-    """Raise InvalidQuery if a requirement has a property expression that is not acceptable.
+    """Raise InvalidQuery if the property expression of a requirement is not allowed.
 
-    An expression is not acceptable if it names a property that no resource of its type has. The
-    number of conditions in all expressions together is limited, too. Unless ``private`` is set,
-    private properties count as unknown, so that neither a refusal nor a number of matching
-    resources reveals them. A changed lease may keep the expressions in ``present``, even if they
-    break these rules.
+    Every property in an expression must exist for the resource type. All expressions together must
+    not have more than ``MAX_CONDITIONS`` conditions. Unless ``private`` is true, private properties
+    count as unknown, so that requesters cannot learn about them from errors or numbers. ``present``
+    are the expressions of the stored lease. A changed lease may keep these even if they break the
+    rules.
     """
     queries = [r.query for r in requirements if not isinstance(r.query, Everything)]
     count = sum(map(expressions.written, queries))
@@ -177,7 +191,7 @@ def check_names(
 ) -> None:
     """Raise InvalidQuery if a query names a property that no resource of the type has.
 
-    Unless ``private`` is set, private properties count as unknown.
+    Unless ``private`` is true, private properties count as unknown.
     """
     named = expressions.names(query)
     names = native = catalog.plugins[resource_type].native_properties
@@ -194,11 +208,12 @@ def _property_names(
     *,
     private: bool,
 ) -> frozenset[str]:
-    """Return the names of the properties of a resource type that the requester may use.
+    """Return the names of the properties of a resource type that the requester may use in a query.
 
-    A resource may have a property for which there is no definition. Of these names, the result has
-    only those in ``named``. The result is not cached, because another process may make a property
-    private.
+    ``named`` are the names in the query. ``native`` are properties that all resources of the type
+    have. A resource may also have properties that are not defined for its type; of these, the
+    result has only names in ``named``. Private properties are left out unless ``private`` is true.
+    The result is not cached, because another process may make a property private at any time.
     """
     privacy = resources.privacy(session, resource_type)
     known = frozenset({*native, *privacy})
@@ -208,9 +223,9 @@ def _property_names(
 
 
 def occupied_window(window: Window, now: datetime, settings: Settings) -> Window:
-    """Return the window in which a lease occupies its resources.
+    """Return the time during which no other lease can have the resources of a lease.
 
-    It begins at the start of the lease, or now if the lease has started. It ends when the cleaning
-    time after the lease is over.
+    It begins at the start of the lease, or ``now`` if the lease has started. It ends after the
+    cleaning time, a configured time that follows the end of each lease.
     """
     return Window(max(window.start, now), window.end).busy(settings.cleaning_time)
