@@ -20,8 +20,9 @@ class LeaseUse:
     """The resources that one lease has booked, as they count against its project's limits.
 
     ``host_hours`` is the number of hosts times the hours from ``start`` to ``end``. ``lease_id``
-    and ``lease_name`` are None if the requester may not see the lease, or if it was deleted. If a
-    lease gained hosts later, it has one item for the old hosts and one for the new hosts.
+    and ``lease_name`` are None if the requester may not see the lease, or if the reservation was
+    deleted. If a lease gained hosts later, it has one item for the old hosts and one for the new
+    hosts.
     """
 
     lease_id: str | None

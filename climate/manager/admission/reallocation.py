@@ -43,11 +43,9 @@ def reallocate(
 ) -> bool:
     """Store the bookings (allocations) of a lease with changed dates or reservations.
 
-    ``lease`` is the stored lease, ``reservations`` and ``window`` are its new ones. A lease that
-    has not started may exchange resources that no longer fit. A started lease keeps all its
-    resources. Returns True if the lease gained units or their size changed; if the lease has
-    started, a manager must then give the users access to them. Raises InsufficientResources,
-    LostRace.
+    A pending lease may exchange resources that no longer fit; a started lease keeps all. Returns
+    True if units were added or changed their size: if the lease has started, a manager must then
+    give the users access to them. Raises InsufficientResources, LostRace.
     """
     live = [reservation for reservation in reservations if reservation.stays]
     if not live:
