@@ -68,9 +68,9 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The requester: the user and the project of the token, and the user's roles in the project.
+    """The user who sends a request, with the project and the roles from the user's token.
 
-    If ``sees_private`` is set, the policy lets the requester name private properties in a query.
+    If ``sees_private`` is true, the user may name private properties in a query.
     """
 
     user_id: str
@@ -89,12 +89,11 @@ class Owner:
 class LeaseRequest:
     """A request for a lease, with its dates, reservations and reminders.
 
-    If ``before_end`` is None, the configured default applies. ``user_events`` are (kind, moment)
-    pairs. Reminders among them replace the configured reminders of the same kind.
-
-    ``asked_at`` is when the request arrived (None: now). The start date must not be earlier than
-    the minute of ``asked_at``. It may be earlier than the present time, as look-ups in the cloud
-    may be slow.
+    ``before_end`` is when to remind the user of the end (None: the configured default).
+    ``user_events`` are (kind, moment) pairs of further events. Reminders among them replace the
+    configured reminders of the same kind. ``asked_at`` is when the request arrived (None: now). The
+    start date must not be earlier than the minute of ``asked_at``. It may be earlier than the
+    present time, because look-ups in the cloud may be slow.
     """
 
     name: str
@@ -138,10 +137,11 @@ def create_lease(
 
 @counted("create_dry_run")
 def preview_lease(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Preview:
-    """Admit a lease in a transaction that rolls back, and return what climate would store.
+    """Return what climate would store for a new lease, without storing it (a dry run).
 
-    Raises the errors of ``create_lease``, except errors of the services in ``Preview.not_checked``,
-    which are not called.
+    The transaction does everything that a real request does, and is then rolled back. Raises the
+    errors of ``create_lease``, except errors of the services in ``Preview.not_checked``, which are
+    not called.
     """
     now = runtime.clock.now()
     lease = draft(runtime, owner, request, now)
@@ -179,7 +179,10 @@ def _not_checked(runtime: Runtime, owner: Owner, lease: Lease) -> list[str]:
 def _store(
     runtime: Runtime, session: Session, owner: Owner, lease: Lease, gates: Sequence[Gate]
 ) -> None:
-    """Run the hooks of the gates and the admission of a new lease in this transaction."""
+    """Book resources for a new lease and store it, in this transaction.
+
+    Before and after, call the gates: the checks of optional features such as limits.
+    """
     now = lease.created_at
     stored = lease
     for gate in gates:
@@ -193,9 +196,10 @@ def _store(
 
 @contextmanager
 def _explained(runtime: Runtime, lease: Lease, gates: Sequence[Gate]) -> Iterator[None]:
-    """Return a context that adds an explanation to a rejection for lack of resources.
+    """Return a context that adds an explanation if a lease is rejected for lack of resources.
 
-    The transaction runs inside the context, and the explanation is computed after it.
+    The caller runs the transaction in the context. The explanation is computed after the
+    transaction.
     """
     try:
         yield
@@ -207,7 +211,10 @@ def _explained(runtime: Runtime, lease: Lease, gates: Sequence[Gate]) -> Iterato
 def _gates(
     runtime: Runtime, owner: Owner, lease: Lease, idempotent: IdempotentRequest | None
 ) -> list[Gate]:
-    """Return the gates of this request, one per optional feature, in the order of execution."""
+    """Return the gates of this request: one object per optional feature, in their order.
+
+    A gate can check or reject the lease. Limits and idempotency keys are such features.
+    """
     gates: list[Gate] = []
     if lease.start.when is StartWhen.READY:
         gates.append(ReadyStartGate(runtime.settings, runtime.catalog))
@@ -226,9 +233,10 @@ def _gates(
 def _admit(
     runtime: Runtime, session: Session, lease: Lease, now: datetime, *, private: bool
 ) -> None:
-    """Choose and lock resources for the lease; store the lease with its allocations.
+    """Choose and lock resources for the lease; store the lease with its bookings.
 
-    Also writes the notification, unless the lease is held.
+    Also write the notification ``lease.create``. If the lease has the status CREATING, because
+    another service must allow it first, the notification is written later.
     """
     demands = [
         Demand(reservation_id=reservation.id, requirement=requirement)
@@ -246,9 +254,10 @@ def _admit(
 
 
 def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) -> Lease:
-    """Return the requested lease, which is not admitted or stored yet. Pure except for new ids.
+    """Return the lease that a request describes; nothing is stored or booked yet.
 
-    Raises InvalidDate, UnsupportedResourceType.
+    The function has no side effects; it only chooses new ids. Raises InvalidDate,
+    UnsupportedResourceType.
     """
     window = Window(request.start, request.end)
     if window.start < minute_of(request.asked_at or now):
@@ -278,10 +287,10 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
 
 
 def _notices(request: LeaseRequest, window: Window, settings: Settings) -> tuple[Notice, ...]:
-    """Return the notices (reminders and other timed events) of the new lease.
+    """Return when to notify the users of the new lease: reminders, and events that they defined.
 
-    These are the notices of the request. If the request has no notice of a kind, the configured
-    notices of this kind are added.
+    These are the notices of the request. For each kind of reminder that the request does not name,
+    the configured reminders are added.
     """
     notices = [_user_notice(kind, moment, window) for kind, moment in request.user_events]
     if request.before_end is not None:
@@ -329,10 +338,7 @@ def create_earliest(
 def preview_earliest(
     runtime: Runtime, owner: Owner, request: LeaseRequest, length: timedelta
 ) -> Preview:
-    """Return a preview of the lease that ``create_earliest`` would create.
-
-    Raises the same errors.
-    """
+    """Return what ``create_earliest`` would store, without storing it. Raises the same errors."""
 
     def preview(timed: LeaseRequest) -> Preview:
         return preview_lease(runtime, owner, timed)
@@ -373,9 +379,10 @@ def _in_earliest_window(
 def _no_window(
     request: LeaseRequest, length: timedelta, immediate: NotEnoughResources
 ) -> NotEnoughResources:
-    """Return the error that the lease fits in no window.
+    """Return the error for a lease that fits at no time between the requested start and end.
 
-    ``immediate`` is the error for a lease that starts at the earliest possible time.
+    ``immediate`` is the error for a lease that begins at the requested start; its numbers are
+    shown.
     """
     return NotEnoughResources(
         f"Not enough resources for {length} in a row between {request.start:%Y-%m-%d %H:%M:%S} and"

@@ -1,6 +1,7 @@
 """Delete a lease on request, and remove leases that ended long ago.
 
-If plug-ins may have changed the cloud for a lease, a manager ends it first.
+If plug-ins may have changed the cloud for the lease, a manager must undo this before the lease is
+deleted.
 """
 
 import time
@@ -36,13 +37,13 @@ _BATCHES = 10
 def delete_lease(
     runtime: Runtime, lease_id: str, wait: float = 0.0, expected: Lease | None = None
 ) -> bool:
-    """Delete a lease. Returns whether its rows are deleted; if not, a manager deletes them later.
+    """Delete a lease; return False if a manager must still end it and delete its rows later.
 
     If the lease has ended, or no plug-in has acted on the cloud for it, its rows are deleted
-    immediately. Otherwise it becomes DELETING: a manager ends it and deletes its rows. This call
-    waits up to ``wait`` seconds for that, unless too many requests of this process wait already.
-
-    Raises NotFound. Raises LeaseChanged if the stored lease differs from ``expected``.
+    immediately. Otherwise it gets the status DELETING: a manager ends it and then deletes its rows.
+    This call waits up to ``wait`` seconds for the manager, unless too many requests of this process
+    are waiting already. Raises NotFound. Raises LeaseChanged if the stored lease differs from
+    ``expected``.
     """
     now = runtime.clock.now()
 
@@ -66,10 +67,10 @@ def delete_lease(
 
 
 def remove(session: Session, lease: Lease, now: datetime, settings: Settings) -> None:
-    """Delete the rows of a locked lease, and write the notification.
+    """Delete the rows of a lease that the caller has locked, and write a notification.
 
-    If the lease has begun, its resources stay occupied for the cleaning time from ``now`` on. If
-    its start date has also passed, a record of it is stored in the history.
+    If the lease has begun, nobody can book its resources until the cleaning time after ``now`` is
+    over. If its start date has also passed, a record of the lease goes to the history.
     """
     ids = [reservation.id for reservation in lease.reservations]
     took_place = lease.has_begun and bool(lease.start.started_at or lease.window.start <= now)
@@ -90,10 +91,10 @@ def remove(session: Session, lease: Lease, now: datetime, settings: Settings) ->
 
 
 def remove_ended(store: Store, settings: Settings) -> None:
-    """Remove leases that ended long ago, and old records of the history.
+    """Remove leases that ended long ago, and old records of deleted leases.
 
     The options ``ended_leases_kept`` and ``history_kept`` set how long to keep them. A call removes
-    at most ``_BATCHES`` batches of each kind: the next call continues.
+    at most ``_BATCHES`` batches of leases and of records. The next call removes more.
     """
     now = store.clock.now()
     if settings.ended_leases_kept is not None:
@@ -109,9 +110,9 @@ def remove_ended(store: Store, settings: Settings) -> None:
 
 
 def _remove_batch(store: Store, settings: Settings, before: datetime) -> int:
-    """Remove a batch of leases that ended before ``before``; return how many the query found.
+    """Remove up to ``_LEASES`` leases that ended before ``before``; return how many were found.
 
-    The function may remove fewer, if other transactions have locked or changed some of them.
+    The function may remove fewer than it found, if other transactions have locked or changed some.
     """
     with store.database.read() as session:
         found = past_leases.ended_before(session, before, _LEASES)

@@ -1,4 +1,4 @@
-"""Event plan: adapt the stored events of a lease to its new dates, and add update events."""
+"""Event plan: change the stored events of a lease if its dates change, and add update events."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -16,9 +16,9 @@ from climate.db.notifications import outbox
 
 
 def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> None:
-    """Move, remove and add events so that they match the new dates and reminders of a lease.
+    """Move, remove and add stored events so that they match a lease's new dates and reminders.
 
-    ``before`` is the lease before the change, and ``after`` the lease after it.
+    ``before`` is the lease before the change, ``after`` the lease after it.
     """
     planned = plan(after.window, after.notices, now)
     for event in planned:
@@ -43,7 +43,8 @@ def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> 
 def add_update_event(session: Session, lease: Lease, now: datetime) -> None:
     """Add an ``update_lease`` event that is due now.
 
-    A manager that runs it hands over the lease's new resources, and reclaims removed reservations.
+    The manager that runs it gives the users access to the lease's new resources, and takes back the
+    resources of removed reservations.
     """
     _insert(session, lease, [Planned(UPDATE, now)], now)
 
@@ -57,9 +58,10 @@ def _insert(session: Session, lease: Lease, planned: Iterable[Planned], now: dat
 def _move(
     session: Session, lease: Lease, present: Event | None, planned: Planned, now: datetime
 ) -> None:
-    """Store the new due time of an event of which the lease has only one (start, end, before-end).
+    """Store the new due time of an event of which a lease has only one: start, end or before-end.
 
-    If the ``before_end_lease`` event is completed, a new event replaces it.
+    ``present`` is the stored event, ``planned`` the event with its new due time. If ``present`` is
+    a ``before_end_lease`` event that already ran, a new event replaces it.
     """
     if present is None:
         _insert(session, lease, [planned], now)

@@ -1,4 +1,4 @@
-"""Finalizers: tasks that outlive a lease (revoke its trust, report its end).
+"""Finalizers: tasks that remain when a lease is over (revoke its trust, report its end).
 
 A finalizer is an event without a lease, so it also runs after the lease is deleted. The transaction
 that stores the end of the lease also stores its finalizers. Managers then claim and run them like
@@ -33,9 +33,10 @@ _PAUSE_WHEN_BUSY = timedelta(seconds=5)
 def schedule_finalizers(
     enforcer: Enforcer | None, session: Session, lease: Lease, now: datetime
 ) -> None:
-    """Store the events that revoke the trust of a lease that is over, and report its end.
+    """Store the events that complete a lease that is over: revoke its trust, report its end.
 
-    The caller has locked the lease.
+    The trust lets climate act as the user. The report goes to the operator's enforcement service,
+    if there is one. The caller has locked the lease.
     """
     trusts.release_trust(session, lease, now)
     if enforcer is not None and enforcer.reports_ends:
@@ -44,9 +45,9 @@ def schedule_finalizers(
 
 
 def run(runtime: Runtime, claim: Claim) -> None:
-    """Run a claimed finalizer: revoke a trust, or report the end of a lease.
+    """Run a finalizer, an event that revokes the trust of an ended lease or reports its end.
 
-    No transaction may be open.
+    This manager has claimed the event. No transaction may be open.
     """
     with runtime.database.read() as session:
         finalizer = event_queue.get_finalizer(session, claim.event_id)

@@ -4,16 +4,17 @@ Each lease is healed in its own transaction. If no free resource can replace a f
 keeps the failed one. Which resources count as failed depends on the lease:
 
 - Pending lease: all resources that are not reservable now.
-- Running lease: only resources that have stopped running ("lost"), as users have data on the
+- Running lease: only resources that have stopped running ("lost"), because users have data on the
   others. If a reservation has the flag ``missing_resources``, its resources that are not reservable
   count as failed, too.
 
-If a running lease gets replacements, an ``update_lease`` event, which is due now, hands them over.
+If a running lease gets replacements, an ``update_lease`` event, which is due now, lets a manager
+give the users access to them.
 
 The flags have Blazar's names. A reservation has ``missing_resources`` while one of its resources
-has failed and has no replacement. A lease is ``degraded`` while a reservation has that flag, or
-while a resource is not handed over or reclaimed yet. Unlike Blazar, healing clears both flags.
-``resources_changed`` stays set.
+has failed and has no replacement. A lease is ``degraded`` while a reservation has that flag, while
+users cannot use one of its working resources yet, or while a removed reservation still has
+resources. Unlike Blazar, healing clears both flags. ``resources_changed`` stays set.
 """
 
 import logging
@@ -51,11 +52,11 @@ _HEALABLE = frozenset({LeaseStatus.PENDING, LeaseStatus.ACTIVE})
 
 
 def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
-    """Heal all leases that have failed resources or are degraded, and that run now or start soon.
+    """Replace failed resources in all leases that run now or start soon.
 
     Soon means within ``healing_interval`` (None: at any time). ``lost`` are the ids of resources
-    that have stopped running. If one lease cannot be healed, the function logs this and heals the
-    others.
+    that have stopped running. If one lease cannot be healed, the function logs this and continues
+    with the other leases.
     """
     now, ahead = runtime.clock.now(), runtime.settings.healing_interval
     with runtime.database.read() as session:
@@ -71,10 +72,12 @@ def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
 
 
 def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Session) -> None:
-    """Replace failed resources of a lease by free ones, and store its flags.
+    """Replace failed resources of one lease by free ones, and store which of them have failed.
 
-    The docstring of the module defines the flags, and which resources count as failed. ``lost`` are
-    the ids of resources that have stopped running.
+    For a pending lease, resources that are not reservable count as failed; for a running lease,
+    those in ``lost``, the ids of resources that have stopped running. The lease is marked
+    ``degraded``, and its reservation ``missing_resources``, while a failed resource has no
+    replacement. Does nothing if the lease is over or deleted.
     """
     now = runtime.clock.now()
     try:
@@ -116,7 +119,8 @@ def _replace(
 ) -> int:
     """Replace the ``failing`` resources of a reservation by free ones; return how many.
 
-    A failed resource is replaced only if free resources can hold all units that it holds.
+    ``held`` has the present bookings of the reservation by resource id. A resource may hold several
+    units of the reservation. It is replaced only if free resources can take all of these units.
     """
     replaced: list[int] = []
     for requirement, ids in _by_requirement(
@@ -144,10 +148,10 @@ def _replace(
 def _by_requirement(
     session: Session, parts: Sequence[Requirement], ids: Sequence[int]
 ) -> list[tuple[Requirement, list[int]]]:
-    """Return each requirement of a reservation together with the resources that match it.
+    """Return each requirement in ``parts`` with those of the resources ``ids`` that match it.
 
-    The resources are those in ``ids``. If a resource no longer matches any requirement, it belongs
-    to the last one.
+    The requirements are those of one reservation. Requirements without such a resource are left
+    out. A resource that no longer matches any requirement is listed with the last one.
     """
     records = resources.find_some(session, ids)
     shares: dict[int, list[int]] = {}
@@ -164,10 +168,13 @@ def _flag(
     gained: Mapping[str, int],
     now: datetime,
 ) -> None:
-    """Store the flags of the lease and its reservations; write a notification if the lease changed.
+    """Store which reservations of a lease lack a working resource, after replacements.
 
-    ``missing`` are the ids of the reservations with a failed resource that was not replaced.
-    ``gained`` has the number of replaced resources by reservation id.
+    A reservation gets ``missing_resources`` if its id is in ``missing``: one of its resources has
+    failed and was not replaced. ``gained`` has the number of replaced resources by reservation id.
+    The lease becomes ``degraded`` if a reservation has this flag, or if resources still have to be
+    given to the users or taken back; otherwise the flag is cleared. If the lease changed, write a
+    ``lease.update`` notification.
     """
     running = lease.status is LeaseStatus.ACTIVE
     live = [reservation for reservation in lease.reservations if reservation.stays]
@@ -194,7 +201,10 @@ def _flag(
 
 
 def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
-    """Return whether a working resource of one of the reservations is not handed over yet."""
+    """Return whether the users cannot use a working resource of these reservations yet.
+
+    For example, climate has booked it as a replacement, but no plug-in has set it up for the users.
+    """
     held = allocations.held(session, [reservation.id for reservation in live])
     working = resources.reservable(session, {id_ for ids in held.values() for id_ in ids})
     return any(
@@ -205,10 +215,11 @@ def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
 
 
 def _is_handed_over(reservation: Reservation, resource_id: int, held: Mapping[int, Held]) -> bool:
-    """Return whether a resource was handed over to the user with its present amounts.
+    """Return whether users already have access to a resource with its present amounts.
 
-    Reservations that an older release of climate started have no list of such resources. Then all
-    their resources count as handed over.
+    The amounts (for example 4 VCPU) are those that the reservation books now. Reservations that an
+    older release of climate started have no list of such resources. Then all their resources count
+    as accessible.
     """
     amounts = dict(held[resource_id].amounts)
     shares = reservation.details.get(SHARES, {}).get(str(resource_id), amounts)

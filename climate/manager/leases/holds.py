@@ -51,10 +51,11 @@ LOG = logging.getLogger(__name__)
 
 
 class HoldGate(Gate):
-    """Stores a new lease as held; after the commit, confirms or releases it.
+    """Stores a new lease as not confirmed (CREATING), calls other services, then confirms it.
 
-    If the request has an idempotency key, the transaction that confirms the lease stores the
-    answer.
+    The lease occupies its resources during these calls. If a service refuses or fails, the gate
+    deletes the lease. If the request has an idempotency key, the transaction that confirms the
+    lease stores the answer.
     """
 
     def __init__(
@@ -65,19 +66,20 @@ class HoldGate(Gate):
         self._idempotent = idempotent
 
     def stored(self, lease: Lease) -> Lease:
-        """Return the lease in the form that is stored while it is held: status CREATING.
+        """Return the lease as it is stored while other services decide about it: status CREATING.
 
-        Its only event is ``RELEASE``. If no one confirms the lease in time, that event removes it.
+        Its only event is ``RELEASE``, due after ``hold_timeout``. If the lease is not confirmed
+        until then, this event deletes it.
         """
         due_at = lease.created_at + self._runtime.settings.hold_timeout
         release = Event.planned(Planned(RELEASE, due_at), lease.id, ids.new_id(), lease.created_at)
         return replace(lease, status=LeaseStatus.CREATING, events=(release,))
 
     def settle(self, lease: Lease) -> Lease:
-        """Confirm the held lease and return it, or release it and raise an error.
+        """Call other services; then confirm and return the lease, or delete it and raise.
 
-        Raises InvalidDate, EnforcementDenied, EnforcementUnavailable, and the errors of trusts and
-        plug-ins.
+        The services are the enforcement service, Keystone and the plug-ins. Raises InvalidDate,
+        EnforcementDenied, EnforcementUnavailable, and the errors of trusts and plug-ins.
         """
         runtime, idempotent = self._runtime, self._idempotent
         if runtime.enforcer is not None and runtime.enforcer.checks_create:
@@ -109,9 +111,10 @@ class HoldGate(Gate):
 
 
 def _check_with_service(store: Store, enforcer: Enforcer, lease: Lease) -> None:
-    """Return if the enforcement service allows the held lease; otherwise release it and raise.
+    """Call the enforcement service; if it does not allow the lease, delete the lease and raise.
 
-    Raises EnforcementDenied, EnforcementUnavailable.
+    The lease is stored but not confirmed (CREATING). Raises EnforcementDenied,
+    EnforcementUnavailable.
     """
     with store.database.read() as session:
         body = as_enforced(session, lease)
@@ -127,10 +130,10 @@ def _check_with_service(store: Store, enforcer: Enforcer, lease: Lease) -> None:
 
 
 def _prepare(runtime: Runtime, lease: Lease, requester: Requester) -> Lease:
-    """Create the trust of a held lease, and call the plug-ins' ``prepare``.
+    """Create the Keystone trust of an unconfirmed lease, and call the plug-ins' ``prepare``.
 
-    Returns the lease with its trust and the plug-ins' details. Raises InvalidDate if the end of the
-    lease has passed meanwhile.
+    Both only if the lease needs it. Returns the lease with its trust and the plug-ins' details.
+    Raises InvalidDate if the end of the lease has passed meanwhile.
     """
     if any_acts_as_user(runtime.catalog, lease.reservations):
         lease = replace(lease, trust_id=trusts.make(runtime, requester))
@@ -151,10 +154,10 @@ def _prepare(runtime: Runtime, lease: Lease, requester: Requester) -> Lease:
 
 
 def _store_trust(session: Session, lease: Lease, now: datetime) -> bool:
-    """Store the trust of a held lease, so that a release of the lease also revokes the trust.
+    """Store the id of the Keystone trust of a lease that is not confirmed yet; return True.
 
-    Returns True. If the lease is not held any more, the function schedules the revocation and
-    returns False.
+    If the lease is deleted later, the trust is then revoked, too. If a manager has deleted the
+    lease already, the function stores an event that revokes the trust, and returns False.
     """
     assert lease.trust_id is not None  # noqa: S101 - it was just created
     if _lock_held(session, lease.id) is None:
@@ -173,9 +176,9 @@ def _hold_expired(enforcer: Enforcer | None) -> ClimateError:
 
 
 def _confirm(session: Session, lease: Lease, now: datetime) -> bool:
-    """Confirm a held lease: store it as PENDING, with its details and events.
+    """Confirm a lease: store it as PENDING instead of CREATING, with its details and events.
 
-    Returns False if a manager has released the lease, or has begun to release it.
+    Returns False if a manager has deleted the lease after ``hold_timeout``, or has begun to do so.
     """
     present = _lock_held(session, lease.id)
     if present is None or any(event.attempt for event in present.events):
@@ -191,9 +194,10 @@ def _confirm(session: Session, lease: Lease, now: datetime) -> bool:
 
 
 def _release_unprepared(runtime: Runtime, session: Session, lease_id: str) -> None:
-    """Release a held lease for which a plug-in's ``prepare`` failed.
+    """Free the resources of a lease that cannot be confirmed because its preparation failed.
 
-    A manager removes from the cloud what other plug-ins have prepared.
+    If plug-ins may have changed the cloud, a manager undoes this first and then deletes the lease.
+    Otherwise the lease is deleted now.
     """
     lease = _lock_held(session, lease_id)
     if lease is None:
@@ -216,7 +220,7 @@ def _delete_held(session: Session, lease_id: str) -> None:
 def _release_and_report(
     enforcer: Enforcer | None, session: Session, lease_id: str, now: datetime
 ) -> None:
-    """Delete a held lease, and schedule the finalizers: revoke its trust, and report its end.
+    """Delete a lease that is not confirmed; store events that revoke its trust and report its end.
 
     The end is reported because the enforcement service may have allowed the lease.
     """
@@ -227,7 +231,7 @@ def _release_and_report(
 
 
 def _lock_held(session: Session, lease_id: str) -> Lease | None:
-    """Lock and return a held lease; None if it was confirmed or deleted."""
+    """Lock and return a lease if it is still not confirmed (status CREATING), else None."""
     try:
         lease = leases.get(session, lease_id, lock=True)
     except NotFound:
@@ -236,18 +240,20 @@ def _lock_held(session: Session, lease_id: str) -> Lease | None:
 
 
 def begin_release(session: Session, lease: Lease, event: Event) -> Work:
-    """Free the resources of a held lease, as the first step of its claimed ``RELEASE`` event.
+    """Free the resources of a lease that was not confirmed within ``hold_timeout``.
 
-    Returns the work of the event, which ``expire`` finishes.
+    This is the first step of the lease's ``RELEASE`` event, which this manager has claimed. Returns
+    the remaining work of the event, for ``expire``.
     """
     allocations.release(session, [reservation.id for reservation in lease.reservations])
     return Work(event, lease, {})
 
 
 def expire(runtime: Runtime, claim: Claim, lease: Lease) -> None:
-    """Finish a claimed ``RELEASE`` event: remove what plug-ins prepared, and delete the held lease.
+    """Finish the ``RELEASE`` event of a lease that was not confirmed in time.
 
-    If a plug-in fails, store when to retry the event. No transaction may be open.
+    Call the plug-ins to undo what they prepared in the cloud, and delete the lease. If a plug-in
+    fails, store when to retry the event. No transaction may be open.
     """
     now = runtime.clock.now()
 

@@ -1,10 +1,9 @@
 """Idempotency keys: a repeated request to create a lease returns the first answer.
 
-A repeated request receives the first answer byte for byte, even if the lease has changed since. So
-the transaction that stores (or confirms) the lease also stores the answer: a crash after the commit
-cannot lose it. The answer is rendered from the planned lease before that transaction begins.
-
-The statements of this feature are in ``db/leases``.
+The client sends the same key with each repetition. A repetition receives the first answer byte for
+byte, even if the lease has changed since. The transaction that stores (or confirms) the lease also
+stores the answer, so a crash after the commit cannot lose it. The answer is computed from the
+planned lease before that transaction begins. The statements of this feature are in ``db/leases``.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +23,7 @@ from climate.manager.admission.gates import Gate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotentRequest:
-    """The idempotency key of a request, and the function that makes its answer from the lease."""
+    """The idempotency key of a request, and a function that makes the answer from the lease."""
 
     key: IdempotencyKey
     render: Callable[[Lease], Mapping[str, Any]]
@@ -33,8 +32,9 @@ class IdempotentRequest:
 class IdempotencyGate(Gate):
     """Stores the idempotency key and the answer in the same transaction as the lease.
 
-    Rejects a request whose key is stored already. If the lease is held, the gate stores only the
-    key; the transaction that confirms the lease stores the answer.
+    Rejects a request whose key is stored already. If another service must allow the lease first
+    (status CREATING), this transaction stores only the key. The transaction that confirms the lease
+    then stores the answer.
     """
 
     def __init__(self, request: IdempotentRequest, lease: Lease) -> None:
@@ -44,8 +44,9 @@ class IdempotencyGate(Gate):
     def before(
         self, session: Session, lease: Lease, now: datetime, _present: Lease | None = None
     ) -> None:
-        """Store the idempotency key and, unless the lease is held, the answer.
+        """Store the idempotency key of a request, and the answer if it is final.
 
+        The answer is not final while another service must still allow the lease (status CREATING).
         Raises AlreadyProcessed, RequestUnderWay, IdempotencyKeyReused.
         """
         if lease.status is LeaseStatus.CREATING:  # the confirmation stores the answer

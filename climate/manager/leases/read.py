@@ -1,4 +1,4 @@
-"""Read leases, and compare a stored lease with the lease that a client has read."""
+"""Read leases, and check that a lease has not changed since a client read it."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ find_past_leases = reading(pages.find_past_leases)
 
 
 class LeaseChanged(Exception):
-    """Raised if the stored lease, ``present``, differs from the lease that the client expects."""
+    """Raised if the stored lease, ``present``, differs from the lease that the client has read."""
 
     #: The API compares ``present`` with the client's version and may retry. So this error is not
     #: the outcome of the request, and the metrics do not count it.
@@ -31,32 +31,34 @@ class LeaseChanged(Exception):
 
 
 def get_lease(runtime: Runtime, lease_id: str) -> Lease:
-    """Return a lease. Raises NotFound if there is none, or if it is held (CREATING)."""
+    """Return a lease. Raises NotFound if it does not exist or is not confirmed yet (CREATING)."""
     with runtime.database.read() as session:
         return visible(leases.get(session, lease_id))
 
 
 def as_enforced(session: Session, lease: Lease) -> dict[str, Any]:
-    """Return a stored lease in the form of a request to the enforcement service."""
+    """Return a stored lease as the JSON object that the enforcement service receives."""
     ids = [reservation.id for reservation in lease.reservations]
     return enforcement_body(lease, resources_of(session, ids))
 
 
 def visible(lease: Lease) -> Lease:
-    """Return the lease unchanged; raise NotFound if it is held (CREATING), as no API shows it."""
+    """Return the lease unchanged; raise NotFound if its status is CREATING.
+
+    Such a lease waits for another service to allow it, so the API does not show it yet.
+    """
     if lease.status is LeaseStatus.CREATING:
         raise NotFound(f"Object with {{'lease_id': '{lease.id}'}} not found")
     return lease
 
 
 def check_expected(lease: Lease, expected: Lease | None) -> None:
-    """Raise LeaseChanged if the locked lease differs from ``expected`` (None: any lease).
+    """Raise LeaseChanged if a lease differs from ``expected``, the lease that a client has read.
 
-    The function compares all fields, because ``Lease.version`` is not sufficient. The API shows the
-    progress of events, but that progress does not increment the version. (If it did, managers would
-    have to read each lease of a batch again.) Releases before schema 0019 do not increment the
-    version at all. The statement that locks the lease also reads it, so the comparison executes no
-    statement.
+    The caller has locked ``lease``. If ``expected`` is None, nothing is checked. The function
+    compares all fields, because ``Lease.version`` is not sufficient: the progress of events, which
+    the API shows, does not increment the version. Releases before schema 0019 do not increment the
+    version at all. The comparison executes no statement.
     """
     if expected is not None and lease != expected:
         raise LeaseChanged(lease)

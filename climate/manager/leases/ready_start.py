@@ -40,7 +40,10 @@ _NEXT_CHECK = timedelta(minutes=1)
 
 
 class ReadyStartGate(Gate):
-    """Rejects ``start_when`` ready if no provisioner prepares hosts, or the lease has none."""
+    """Rejects ``start_when: ready`` if no provisioner prepares hosts, or the lease has no hosts.
+
+    With this value, a lease starts when all its hosts are ready.
+    """
 
     def __init__(self, settings: Settings, catalog: Catalog) -> None:
         self._settings = settings
@@ -77,11 +80,12 @@ class ReadyStartGate(Gate):
 
 
 def if_ready(settings: Settings, session: Session, seen: Seen, now: datetime) -> Seen | None:
-    """Return a claimed start if all hosts are ready, or if the lease does not wait for them.
+    """Check whether a lease can start now, or must wait until its hosts are ready.
 
-    If the start must wait, requeue it and return None. The first requeue also stores the delay and
-    writes a notification. If a delayed start has all hosts now, store that the lease is ready; the
-    result has the changed lease.
+    ``seen`` is the start event that this manager has claimed, with its lease. If the lease can
+    start, return ``seen``; if it waited before, store that it is ready now. If it must wait, put
+    the event back into the queue for a minute and return None. The first time, also store that the
+    start is delayed, and write a notification.
     """
     claim, lease, _ = seen
     unready_hosts = unready(settings, session, lease.id)
@@ -98,9 +102,9 @@ def if_ready(settings: Settings, session: Session, seen: Seen, now: datetime) ->
 
 
 def unready(settings: Settings, session: Session, lease_id: str) -> list[Resource]:
-    """Return the hosts of a lease for which its start must wait, ordered by id.
+    """Return the hosts of a lease that are not ready yet, ordered by id; its start waits for them.
 
-    These hosts must be provisioned and are not ready yet.
+    Only hosts that provisioners prepare can be in the result.
     """
     if settings.provisioning is None:
         return []
@@ -110,7 +114,10 @@ def unready(settings: Settings, session: Session, lease_id: str) -> list[Resourc
 
 
 def note_ready(settings: Settings, session: Session, lease_id: str, now: datetime) -> None:
-    """If all hosts of a locked lease are ready, store that, and make its delayed start due now."""
+    """If all hosts of a lease are ready, store this, and make its delayed start due now.
+
+    The caller has locked the lease.
+    """
     if not unready(settings, session, lease_id):
         leases.set_ready(session, lease_id, now)
         event_queue.run_now(session, lease_id, [START], now)
@@ -124,7 +131,7 @@ def note_start(runtime: Runtime, session: Session, lease: Lease) -> None:
 
 
 def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
-    """If a lease ends although its delayed start never ran, write a notification.
+    """If a lease ends although its delayed start never ran, write ``lease.not_started``.
 
     Also count in the metrics that its hosts were never ready.
     """

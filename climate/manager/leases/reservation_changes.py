@@ -1,13 +1,14 @@
 """Reservation changes: new parameters, added reservations and removed reservations of a lease.
 
 If a user removes a reservation of a lease that has begun, it is marked as leaving (``LEAVING``). It
-keeps its resources until a manager runs an ``update_lease`` event, which reclaims them. Then it
-becomes DELETED. The same event hands over the resources that other reservations gained.
+keeps its resources until a manager runs an ``update_lease`` event, which takes them back. Then the
+reservation becomes DELETED. The same event gives users access to the resources that other
+reservations gained.
 
-Each part of a stack is a reservation of the same lease. A change of the stack's reservation also
-adds, changes or removes its parts. Before the transaction, the plug-in looks up the stack's parts
-in the cloud with the requester's token. The transaction fails if the reservation has changed since
-the look-up.
+A stack reservation is for a Heat stack of servers, volumes and so on. Each part of the stack is a
+separate reservation of the same lease. A change of the stack's reservation also adds, changes or
+removes its parts. Before the transaction, the plug-in reads the stack's parts from the cloud with
+the requester's token. The transaction fails if the reservation has changed since then.
 """
 
 import random
@@ -47,7 +48,7 @@ _AMOUNTS = ("amount", "size")
 class ReservationChange:
     """A change of one reservation of a lease: the new values of some of its parameters.
 
-    ``planned`` is the result of the plug-in's look-up in the cloud; None if there was none.
+    ``planned`` is what the plug-in read from the cloud for this change; None if it read nothing.
     """
 
     id: str
@@ -58,10 +59,10 @@ class ReservationChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseChange:
-    """A change of a lease. If a field is None or empty, the change does not concern it.
+    """A change of a lease. Fields that are None or empty stay as they are.
 
-    ``reservations`` are changed, ``added`` are new, and ``removed`` are the ids of reservations to
-    remove.
+    ``reservations`` are changes of reservations, ``added`` are new ones, and ``removed`` are the
+    ids of reservations to remove.
     """
 
     name: str | None = None
@@ -78,16 +79,16 @@ class LeaseChange:
 
     @property
     def changes_reservations(self) -> bool:
-        """Whether the reservations change."""
+        """Whether the change adds, changes or removes reservations."""
         return bool(self.reservations or self.added or self.removed)
 
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
-    """The result of a look-up in the cloud for a change of a reservation.
+    """What a plug-in read from the cloud for a change of a reservation.
 
-    ``before`` are the parameters that were stored at the time of the look-up. ``request`` is the
-    complete reservation after the change. If it is a stack, its children are the stack's parts.
+    ``before`` are the parameters that were stored when it read. ``request`` is the complete
+    reservation after the change. If it is a stack, its children are the stack's parts.
     """
 
     before: Mapping[str, Any]
@@ -97,10 +98,9 @@ class LookedUp:
 def complete(
     catalog: Catalog, lease: Lease, changes: Sequence[ReservationChange], requester: Requester
 ) -> tuple[ReservationChange, ...]:
-    """Return the changes, completed with look-ups in the cloud where the plug-in requires them.
+    """Return the changes of reservations with the data that plug-ins read from the cloud for them.
 
-    The field ``planned`` of a change has the result of its look-up. No transaction may be open.
-
+    Only some plug-ins need such data; it is in the field ``planned``. No transaction may be open.
     Raises InvalidInput, Conflict, Forbidden, BackendUnavailable; ValidationError.
     """
     present = {r.id: r for r in lease.reservations if r.stays}
@@ -134,9 +134,9 @@ def _looked_up(
 def requested(
     catalog: Catalog, lease: Lease, changes: Sequence[ReservationChange]
 ) -> Iterator[ReservationRequest]:
-    """Yield each changed reservation as a request that merges its old and new parameters.
+    """Yield each changed reservation as a request with its old parameters, updated by the new ones.
 
-    Unknown reservations, and changes whose merged parameters are invalid, are omitted.
+    Changes of unknown reservations, or with invalid parameters, are left out.
     """
     present = {r.id: r for r in lease.reservations if r.stays}
     for change in changes:
@@ -150,10 +150,10 @@ def requested(
 def change_reservations(
     runtime: Runtime, session: Session, lease: Lease, change: LeaseChange, now: datetime
 ) -> tuple[tuple[Reservation, ...], bool]:
-    """Store the changes of the reservations of a locked lease.
+    """Store the changes of the reservations of a lease that the caller has locked.
 
-    Returns the lease's reservations without the removed ones, and whether a manager must reclaim a
-    removed reservation. Raises InvalidInput, Conflict, LeaseBusy; ValidationError.
+    Returns the lease's reservations without the removed ones, and whether a manager must take back
+    the resources of a removed one. Raises InvalidInput, Conflict, LeaseBusy; ValidationError.
     """
     catalog = runtime.catalog
     changed = _apply_changes(catalog, lease, change.reservations)
@@ -203,7 +203,10 @@ def _new_params(
 
 
 def check_no_part(reservation: Reservation) -> None:
-    """Raise Conflict if the reservation is a part of a stack, as it changes only with its stack."""
+    """Raise Conflict if the reservation is for a part of a stack.
+
+    A user changes or removes such a reservation only together with the stack's reservation.
+    """
     if reservation.stack_id is not None:
         raise Conflict(
             f"Reservation {reservation.id} is for the {reservation.params[PART]} in a stack:"
@@ -214,7 +217,11 @@ def check_no_part(reservation: Reservation) -> None:
 def _check_fixed(
     id_: str, fixed: Collection[str], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> None:
-    """Raise Conflict if a change alters a parameter whose name is in ``fixed``."""
+    """Raise Conflict if a change gives a new value to a parameter whose name is in ``fixed``.
+
+    ``before`` and ``after`` are all parameters of the reservation ``id_`` before and after the
+    change.
+    """
     if names := sorted(name for name in fixed if before[name] != after[name]):
         raise Conflict(
             f"{', '.join(names)} of reservation {id_} cannot change: add another, and remove"
@@ -223,7 +230,11 @@ def _check_fixed(
 
 
 def _check_size(id_: str, before: Requirement, after: Requirement) -> None:
-    """Raise Conflict if a change alters the size or the layout of units that are in use."""
+    """Raise Conflict if a change alters the size or the layout of the units that users already use.
+
+    The size is what one unit has, for example 4 VCPU; the layout is the affinity. The number of
+    units may change.
+    """
     if (before.amounts, before.layout) != (after.amounts, after.layout):
         raise Conflict(
             f"Reservation {id_} is in use: there can be more of the same, but neither its size nor"
@@ -238,10 +249,10 @@ def _adapt_parts(
     changes: Iterable[ReservationChange],
     now: datetime,
 ) -> tuple[tuple[Reservation, ...], tuple[Reservation, ...], list[str]]:
-    """Adapt the reservations for the parts of stacks to the results of the look-ups.
+    """Adapt the reservations for parts of stacks to what plug-ins read from the cloud.
 
     Returns all reservations with their new parameters, the new reservations for added parts, and
-    the ids of reservations whose part no longer exists.
+    the ids of reservations whose part no longer exists in the stack.
     """
     params: dict[str, Mapping[str, Any]] = {}
     new: list[Reservation] = []
@@ -269,8 +280,9 @@ def _adapt_parts(
 def _part_params(
     catalog: Catalog, lease: Lease, before: Reservation, needed: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return the new parameters of the reservation for a part of a stack.
+    """Return the new parameters of a reservation for one part of a stack.
 
+    ``before`` is the reservation, ``needed`` the parameters that the changed stack needs.
     Parameters that must not change keep their values. If the lease has begun, amounts do not
     shrink.
     """
@@ -303,18 +315,18 @@ def _new_reservations(
 
 
 def _new_id(rng: random.Random) -> str:
-    """Return a new random id.
+    """Return a new random id, taken from ``rng``.
 
-    ``rng`` is seeded, so that a rehearsed change and the real one have the same ids.
+    ``rng`` has a fixed seed, so that a rehearsed change and the real one choose the same ids.
     """
     return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
 
 def _check_removed(lease: Lease, ids: Collection[str]) -> None:
-    """Check the ids of reservations to remove.
+    """Raise an error if a reservation with one of these ids cannot be removed from the lease.
 
-    Raises InvalidInput if a reservation is unknown or DELETED. Raises Conflict if it is a part of a
-    stack and the stack is not removed, too.
+    Raises InvalidInput if it is unknown or DELETED. Raises Conflict if it is a part of a stack that
+    stays in the lease.
     """
     live = {r.id: r for r in lease.reservations if r.status is not ReservationStatus.DELETED}
     for id_ in ids:
@@ -327,8 +339,9 @@ def _check_removed(lease: Lease, ids: Collection[str]) -> None:
 def _remove(
     catalog: Catalog, session: Session, lease: Lease, ids: Collection[str], now: datetime
 ) -> bool:
-    """Remove reservations of a lease; return whether managers must reclaim their resources.
+    """Remove reservations of a lease; return whether a manager must take back their resources.
 
+    Before the start of the lease, they are deleted. After it, they are only marked as leaving.
     Raises Conflict if the lease has not started and a plug-in has prepared a removed reservation.
     """
     removed = [r for r in lease.reservations if r.id in ids]

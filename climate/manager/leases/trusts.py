@@ -40,19 +40,20 @@ RESTORED = "lease.trust_restored"
 
 
 def make(runtime: Runtime, requester: Requester) -> str:
-    """Create a trust with the requester's token and return its id.
+    """Create a Keystone trust with the requester's token and return its id.
 
-    Raises Conflict, Forbidden, BackendUnavailable.
+    With a trust, climate can act in the cloud as this user. Raises Conflict, Forbidden,
+    BackendUnavailable.
     """
     check_possible(runtime, requester)
     return _configured(runtime.trusts).make(requester, runtime.clock.now())
 
 
 def check_possible(runtime: Runtime, requester: Requester) -> str:
-    """Raise Conflict if ``make`` could not create a trust; does not call Keystone.
+    """Raise Conflict if climate could not create a Keystone trust; does not call Keystone.
 
-    Returns a placeholder, which is no trust's id. A dry run stores it in a transaction that rolls
-    back.
+    Returns the text "none" in place of a trust's id, for a dry run, which stores it in a
+    transaction and rolls back.
     """
     if requester.token is None:
         raise Conflict(
@@ -70,7 +71,7 @@ def _configured(trusts: Trusts | None) -> Trusts:
 
 
 def check_owner(requester: Requester, lease: Lease) -> None:
-    """Raise Forbidden if the lease belongs to another user or project than the requester's."""
+    """Raise Forbidden unless the lease belongs to the requester's user and project."""
     if not is_owner(requester, lease):
         raise Forbidden(
             f"Only user {lease.user_id} of project {lease.project_id} can request this, because"
@@ -84,10 +85,10 @@ def is_owner(requester: Requester, lease: Lease) -> bool:
 
 
 def replace_trust(session: Session, lease: Lease, trust_id: str, now: datetime) -> Lease:
-    """Store a new trust of a locked lease; return the changed lease.
+    """Store the id of a new Keystone trust of a lease, and return the changed lease.
 
-    If the lease had a trust, schedule its revocation. If that trust was lost, also ``restore`` the
-    lease.
+    The caller has locked the lease. If it had a trust, an event that revokes that one is stored. If
+    that trust no longer worked, failed actions of the lease are retried now.
     """
     if lease.trust_id is not None:
         schedule_revocation(session, lease.trust_id, now)
@@ -97,9 +98,9 @@ def replace_trust(session: Session, lease: Lease, trust_id: str, now: datetime) 
 
 
 def restore(session: Session, lease: Lease, now: datetime) -> Lease:
-    """Store that the trust of a lease works again, and notify; return the changed lease.
+    """Store that a lease's trust works again, and notify; return the changed lease.
 
-    If the start or end of the lease waits for a retry, the retry becomes due now.
+    If the start or end of the lease failed and waits for a retry, the retry becomes due now.
     """
     restored = replace(lease, trust_lost=None, updated_at=now)
     leases.update(session, restored)
@@ -109,7 +110,7 @@ def restore(session: Session, lease: Lease, now: datetime) -> Lease:
 
 
 def release_trust(session: Session, lease: Lease, now: datetime) -> None:
-    """Schedule the revocation of the trust of a lease that is over, if it has one.
+    """If a lease that is over has a trust, store an event that revokes it.
 
     The caller has locked the lease.
     """
@@ -119,14 +120,18 @@ def release_trust(session: Session, lease: Lease, now: datetime) -> None:
 
 
 def schedule_revocation(session: Session, trust_id: str, now: datetime) -> None:
-    """Store the finalizer (an event without a lease) that revokes a trust; it is due now."""
+    """Store an event, due now, with which a manager revokes a Keystone trust.
+
+    The event belongs to no lease, so it also runs after the lease is deleted.
+    """
     event_queue.insert_finalizer(session, ids.new_id(), REVOKE, {"trust_id": trust_id}, now)
 
 
 def orphans(runtime: Runtime) -> Iterator[Drift]:
-    """Yield a Drift for each trust of climate's user that no lease and no running request needs.
+    """Yield a Drift for each Keystone trust of climate that no lease or request needs.
 
-    The repair revokes the trust. If a finalizer will revoke it anyway, the Drift has no repair.
+    A Drift is a difference between leases and the cloud. Its repair revokes the trust. If an event
+    will revoke the trust anyway, the Drift has no repair.
     """
     if runtime.trusts is None:
         return
@@ -148,9 +153,9 @@ def orphans(runtime: Runtime) -> Iterator[Drift]:
 
 
 def revoke(runtime: Runtime, claim: Claim, payload: Mapping[str, Any]) -> None:
-    """Run a claimed finalizer: revoke the trust with the id ``payload["trust_id"]``.
+    """Run an event that revokes the Keystone trust with the id ``payload["trust_id"]``.
 
-    If that fails, store when to retry it.
+    This manager has claimed the event. If Keystone fails, store when to retry.
     """
     try:
         _configured(runtime.trusts).revoke(payload["trust_id"])
@@ -182,10 +187,10 @@ class TrustWatch:
 
 
 def check_all(runtime: Runtime) -> None:
-    """Check the trusts of leases that run or start soon.
+    """Check with Keystone the trusts of all leases that run or start soon.
 
-    Store for each whether it is lost or works again. If Keystone does not answer, the check ends,
-    and the remaining trusts are not checked.
+    Store for each lease whether its trust is lost or works again. If Keystone does not answer, the
+    function returns, and the remaining trusts are checked by the next call.
     """
     if runtime.trusts is None:
         return
@@ -210,10 +215,10 @@ def check_all(runtime: Runtime) -> None:
 def _store_state(
     lease_id: str, trust_id: str, lost: str | None, now: datetime, session: Session
 ) -> None:
-    """Store that the trust of a lease is lost, or that it works again, and notify.
+    """Store whether the trust of a lease works, and write a notification if this changed.
 
-    ``lost`` is the reason for which it is lost (None: it works). If the lease has another trust by
-    now, or this state is stored already, do nothing.
+    ``lost`` is the reason why it does not work (None: it works). Does nothing if the lease has
+    another trust by now, or if this state is stored already.
     """
     try:
         lease = leases.get(session, lease_id, lock=True)

@@ -1,10 +1,10 @@
 """Change a lease in one transaction, so that a rejected change stores nothing.
 
-Before the transaction searches for resources, it deletes the lease's own allocations, so that they
-do not count as booked. A pending lease then keeps those of its resources that still fit. A running
+Before the transaction searches for resources, it deletes the lease's own bookings, so that these
+resources count as free. A pending lease then keeps those of its resources that still fit. A running
 lease keeps all its resources, or the change is rejected. If a running lease gains resources, an
-``update_lease`` event, which is due now, hands them over. Each optional feature is a gate, as in
-``create``.
+``update_lease`` event, which is due now, lets a manager give the users access to them. Optional
+features such as limits take part through gates, as in ``create``.
 """
 
 import random
@@ -68,7 +68,7 @@ _PROPOSALS = 3
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """A changed lease, and the requests that describe it to the enforcement service.
+    """A changed lease, and the two request bodies for the enforcement service.
 
     ``current`` describes the lease before the change, ``new`` after it.
     """
@@ -79,15 +79,16 @@ class _Outcome:
 
 
 class _OutcomeChanged(Exception):
-    """Raised if a change has another result than the one that the enforcement service allowed."""
+    """Raised if a change would have another result than the enforcement service has allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
     """A request to change a lease.
 
-    ``owner`` is the requester, ``expected`` the lease that the client has read, and ``trust_id``
-    the trust that was created for this request, if any.
+    ``owner`` is the user who sends the request. ``expected`` is the lease that the client has read;
+    the change fails if the stored lease differs. ``trust_id`` is the id of the Keystone trust that
+    was created for this request, if any.
     """
 
     lease_id: str
@@ -107,8 +108,8 @@ def update_lease(
 ) -> Lease:
     """Change a lease and return the changed lease.
 
-    ``owner`` is the requester. If it is None, the change creates no trust and makes no look-ups in
-    the cloud.
+    ``owner`` is the user who sends the request. If it is None, the change creates no Keystone trust
+    and reads nothing from the cloud.
 
     Raises NotFound, LeaseBusy, InvalidInput, Conflict, NotEnoughResources, LimitExceeded,
     Contention, EnforcementDenied, EnforcementUnavailable, and the errors of ``trusts.make``,
@@ -138,10 +139,11 @@ def preview_change(
     owner: Owner,
     expected: Lease | None = None,
 ) -> Preview:
-    """Change a lease in a transaction that rolls back, and return what climate would store.
+    """Return what climate would store for a change of a lease, without storing it (a dry run).
 
-    Raises the errors of ``update_lease``, except errors of the services in ``Preview.not_checked``,
-    which are not called.
+    The transaction does everything that a real request does, and is then rolled back. Raises the
+    errors of ``update_lease``, except errors of the services in ``Preview.not_checked``, which are
+    not called.
     """
     change = _completed(runtime, lease_id, change, owner)
     # The transaction stores an id of no trust, as if Keystone had created one, and rolls back.
@@ -170,7 +172,10 @@ def preview_change(
 def _completed(
     runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owner | None
 ) -> LeaseChange:
-    """Return the change, completed with the look-ups in the cloud that its reservations require."""
+    """Return the change with the data that plug-ins read from the cloud for its reservations.
+
+    If ``owner`` is None, or no reservation changes, nothing is read.
+    """
     if owner is None or not change.reservations:
         return change
     with runtime.database.read() as session:
@@ -186,10 +191,10 @@ def _trust_for(
     owner: Owner,
     make: Callable[[Requester], str],
 ) -> str | None:
-    """Call ``make`` to create a trust if the change needs one; return its id, else None.
+    """Call ``make`` for a new Keystone trust if the change needs one; return its id or None.
 
-    A change needs a trust if the lease has none and climate must act as the user for the changed
-    reservations. It also needs one if the lease has lost its trust.
+    With a trust, climate acts in the cloud as the user. A change needs a new trust if the lease has
+    none and a changed reservation requires one, or if the lease's trust no longer works.
     """
     with runtime.database.read() as session:
         lease = leases.get(session, lease_id)
@@ -241,7 +246,10 @@ def _change(runtime: Runtime, session: Session, request: _Request, now: datetime
 
 
 def _gates(runtime: Runtime, request: _Request) -> list[Gate]:
-    """Return the gates of this change, one per optional feature, in the order of execution."""
+    """Return the gates of this change: one object per optional feature, in their order.
+
+    A gate can check or reject the change. Limits are such a feature.
+    """
     gates: list[Gate] = []
     if runtime.settings.limits.enabled and not request.change.keeps_bookings:
         roles = request.owner.roles if request.owner else ()
@@ -292,10 +300,10 @@ def _check_queries(
     reservations: Sequence[Reservation],
     owner: Owner | None,
 ) -> None:
-    """Raise InvalidQuery if a changed reservation has a property expression that is not acceptable.
+    """Raise InvalidQuery if the property expression of a changed reservation is not allowed.
 
-    The lease's present expressions stay acceptable, even if they name properties that have become
-    private.
+    An expression must not name unknown properties, or private ones unless the user may see them.
+    The lease's present expressions stay allowed, even if their properties have become private.
     """
     before, after = (
         [part for r in each if r.stays for part in requirements_of(catalog, r)]
@@ -308,11 +316,11 @@ def _check_queries(
 def _write_agreed(runtime: Runtime, enforcer: Enforcer, request: _Request) -> Lease:
     """Change a lease to exactly the result that the enforcement service allows.
 
-    A first transaction rehearses the change and rolls back. With no transaction open, the service
-    decides about its result. A second transaction makes the change with the same random choices. If
-    other requests have altered the result meanwhile, this function starts again, a few times at
-    most. The lease keeps its resources all the time, but another lease may book the resources that
-    it would gain.
+    1. A transaction makes the change and rolls back. 2. With no transaction open, the service
+    decides about this result. 3. A second transaction makes the change with the same random
+    choices. If other requests altered the result in the meantime, the function starts again, at
+    most ``_PROPOSALS`` times. The lease keeps its resources during this time. But another lease may
+    book the resources that this lease would gain.
     """
     for _ in range(_PROPOSALS):
         change = partial(_outcome, runtime, request, runtime.clock.now(), runtime.rng.random())
@@ -335,8 +343,9 @@ def _outcome(
 ) -> _Outcome:
     """Change the lease in this transaction, and return the result.
 
-    Raises _OutcomeChanged if the result differs from ``agreed``, which the enforcement service has
-    allowed.
+    ``agreed`` is the result that the enforcement service has allowed (None: it was not called yet).
+    Raises _OutcomeChanged if the result differs from ``agreed``. ``seed`` makes the random choices
+    repeatable.
     """
     seeded = replace(runtime, rng=random.Random(seed))  # noqa: S311 - not a secret
     current = as_enforced(session, leases.get(session, request.lease_id, lock=True))
