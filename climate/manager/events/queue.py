@@ -69,9 +69,10 @@ _DECAY = 0.8
 
 
 class QueueView:
-    """The due events that this manager may claim, by project and combination of resource types.
+    """The due events that this manager may claim and run, as of its last queries.
 
-    The events of each group are in the order in which to run them.
+    They are grouped by project and combination of resource types. Each group is in the order in
+    which to run its events.
     """
 
     def __init__(self, store: Store, rng: random.Random) -> None:
@@ -94,9 +95,11 @@ class QueueView:
         return {group: events.values() for group, events in self._pending.items()}
 
     def refresh(self, skip: int) -> bool:
-        """Replace all events by the result of a full query, without the first ``skip`` due events.
+        """Query the database for due events, and replace all events in this view by the result.
 
-        Returns whether the database may have more due events after these.
+        A query returns at most ``PAGE`` (100,000) events. ``skip`` is how many due events to pass
+        over at the beginning: 0 for the first page, ``PAGE`` for the second. Returns True if there
+        may be a further page.
         """
         began, now = self._store.clock.elapsed(), self._store.clock.now()
         with self._store.database.read() as session:
@@ -141,12 +144,11 @@ class QueueView:
             self._known.pop(id_, None)
 
     def avoid_others(self) -> None:
-        """If other managers claim the same events faster, continue at another position.
+        """Continue at another position of the queue if other managers claim the same events.
 
-        The function first checks why claims keep failing. If other managers were faster, it removes
-        the events that they have claimed, and begins at a random position among the remaining
-        events. If the events are blocked for other reasons, it does nothing, and checks this no
-        more until the next full query.
+        To find out, the function checks which events in this view are still unclaimed. It then
+        drops the claimed ones, and begins at a random position among the rest. If claims fail for
+        another reason, it does nothing, and does not check this again until the next ``refresh``.
         """
         if not self._may_check or self._failed_claims < _FAILED_CLAIMS:
             return

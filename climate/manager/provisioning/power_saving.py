@@ -245,9 +245,11 @@ def _new(host: Resource, free: FreeHost, policy: Policy, now: datetime) -> Shutd
 
 
 def saved(runtime: Runtime, since: datetime, until: datetime, period: Period) -> list[Saved]:
-    """Return for how many host-hours hosts were off, with an entry per hardware class and period.
+    """Return how many host-hours of power were saved between ``since`` and ``until``.
 
-    The future counts for nothing, and neither do shutdowns whose records have been removed.
+    A host that was switched off for 3 hours counts as 3 host-hours. The result has one entry per
+    hardware class and period (for example day). Times in the future do not count. Shutdowns whose
+    records have been removed are missing.
     """
     end = min(until, runtime.clock.now())
     with runtime.database.read() as session:

@@ -1,4 +1,4 @@
-"""Use case: shows which part of the capacity is booked in each period of a window."""
+"""Utilisation: which part of the resources is booked in each hour, day or week of a window."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ MAX_SERIES, MAX_VALUES = 200, 750
 
 
 class Period(StrEnum):
-    """The length of the periods into which a window is divided."""
+    """The length of the periods into which a utilisation query divides its window."""
 
     HOUR = "hour"
     DAY = "day"
@@ -33,7 +33,10 @@ class Period(StrEnum):
 
 
 class By(StrEnum):
-    """What the series are for: each type, each project, or each value of a property has one."""
+    """How a utilisation query groups its result: one series of numbers per type, project or value.
+
+    PROPERTY makes one series for each value of a property, for example for each rack.
+    """
 
     TYPE = "type"
     PROJECT = "project"
@@ -42,7 +45,7 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilisationQuery:
-    """Which utilisation to compute: of which resources, when, and in which series.
+    """The parameters of a utilisation query: which resources, when, and how to group the result.
 
     If ``resource_type`` is None, all types count. If ``by`` is PROPERTY, ``prop`` is the name of
     the property. ``private`` is whether the requester may name private properties.
@@ -58,7 +61,11 @@ class UtilisationQuery:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """In each period, the occupied part (0 to 1) of ``capacity``, a number of resources."""
+    """The booked part of a group of resources in each period, from 0 (nothing) to 1 (everything).
+
+    ``name`` is the group: a resource type, project or property value. ``capacity`` is its number of
+    resources.
+    """
 
     name: str
     capacity: int
@@ -66,10 +73,11 @@ class Series:
 
 
 def show(runtime: Runtime, query: UtilisationQuery) -> list[Series]:
-    """Return the utilisation as series, sorted by name.
+    """Return which part of the resources is booked in each period, as one series per group.
 
-    Cleaning time after a lease counts as occupied. If leases share a resource, its fullest resource
-    class counts. Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
+    The series are sorted by name. Cleaning time after a lease counts as booked. If leases share a
+    resource, the resource class (for example VCPU) of which most is booked counts. Raises
+    InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
     check_span(query.window)
     length = query.window.end - query.window.start
@@ -90,7 +98,7 @@ def show(runtime: Runtime, query: UtilisationQuery) -> list[Series]:
 def _read(
     runtime: Runtime, session: Session, query: UtilisationQuery
 ) -> tuple[dict[str, int], list[Sums]]:
-    """Return the number of resources of each series, and the sums of their bookings.
+    """Return the number of resources by name of the series, and the booked time per series.
 
     Raises InvalidInput, InvalidQuery.
     """
