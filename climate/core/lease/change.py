@@ -123,8 +123,7 @@ def check_resource_type(present: str, wanted: str | None) -> None:
 def moved(lease: Lease, window: Window, notices: tuple[Notice, ...], now: datetime) -> Lease:
     """Return the lease with a new window and new notices (reminders and custom events).
 
-    If the start date changes, the hosts no longer count as ready, because they must be prepared
-    anew.
+    If the start date changes, the hosts no longer count as ready: they must be prepared again.
     """
     start = lease.start
     if window.start != lease.window.start:

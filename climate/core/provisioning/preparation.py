@@ -16,8 +16,8 @@ from climate.core.provisioning.task import Task
 class PreparationState(StrEnum):
     """The state of a preparation.
 
-    WANTED: no provisioner has claimed it. ACCEPTED: a provisioner works on it. OVER: no lease needs
-    the host any more.
+    WANTED: no provisioner has claimed it. ACCEPTED: a provisioner has claimed it. OVER: no lease
+    needs the host any more.
     """
 
     WANTED = "wanted"
