@@ -1,6 +1,6 @@
-"""The route of ``/v2/utilisation``.
+"""The route of ``/v2/utilisation``: which part of the capacity is occupied over time.
 
-Which part of the capacity is occupied in each day, week or month.
+Time is divided into periods, such as days.
 """
 
 from marshmallow import Schema, fields, validate
