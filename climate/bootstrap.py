@@ -1,4 +1,4 @@
-"""Composition root: creates the objects of a process from its configuration and connects them."""
+"""Creates the objects of a process from its configuration and connects them (composition root)."""
 
 import gc
 import logging
@@ -64,9 +64,9 @@ _DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """The threads and other parts of a manager process.
+    """The parts of a manager process, which run in threads.
 
-    ``periodic`` has only the parts that are enabled.
+    ``periodic`` has only the periodic tasks that the configuration enables.
     """
 
     dispatcher: Dispatcher
@@ -83,9 +83,9 @@ class Manager:
         self.heartbeat.start()
 
     def stop(self) -> None:
-        """Stop all parts; each finishes its work in progress, or releases it to other managers.
+        """Stop all parts. Each part finishes its work, or leaves it to other managers.
 
-        Notifications that are not published yet remain for the relay of another manager.
+        Notifications that are not published yet remain in the database for another manager.
         """
         for part in (self.exporter, *self.periodic):
             part.stop()
@@ -116,7 +116,7 @@ def database_url(conf: ConfigOpts) -> sa.URL:
 
 
 def make_database(conf: ConfigOpts) -> Database:
-    """Return the database; open no connection yet. Raises Misconfigured."""
+    """Return the database of the configuration; it connects later. Raises Misconfigured."""
     url = database_url(conf)
     try:
         return Database(url.render_as_string(hide_password=False), conf.database.pool_size)
@@ -126,7 +126,7 @@ def make_database(conf: ConfigOpts) -> Database:
 
 @contextmanager
 def open_database(conf: ConfigOpts) -> Iterator[Database]:
-    """Yield the database; close its connections at the end of the block."""
+    """Yield the database of the configuration; close its connections after the block."""
     database = make_database(conf)
     try:
         yield database
@@ -135,7 +135,7 @@ def open_database(conf: ConfigOpts) -> Iterator[Database]:
 
 
 def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
-    """Return the runtime, the objects that all use cases share.
+    """Return the runtime: the database, plug-ins, clock and so on, which all requests share.
 
     Raises Misconfigured, BrokenPlugin.
     """
@@ -167,7 +167,7 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
 
 @contextmanager
 def open_runtime(conf: ConfigOpts) -> Iterator[Runtime]:
-    """Yield the runtime, the objects that all use cases share; close it at the end of the block."""
+    """Yield the runtime (database, plug-ins, clock and so on); close it after the block."""
     runtime = make_runtime(conf)
     try:
         yield runtime
@@ -176,14 +176,17 @@ def open_runtime(conf: ConfigOpts) -> Iterator[Runtime]:
 
 
 def make_checked_runtime(conf: ConfigOpts) -> Runtime:
-    """Return the runtime; raise SchemaMismatch if the database has another release's schema."""
+    """Return the runtime (database, plug-ins, clock and so on) after a check of the schema.
+
+    Raises SchemaMismatch if the database has the schema of another release.
+    """
     runtime = make_runtime(conf)
     schema.check(runtime.database)
     return runtime
 
 
 def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
-    """Return the parts of a manager process; they are not started yet."""
+    """Create the parts of a manager process; the caller must start them."""
     owner = owner_name()
     settings = runtime.settings.provisioning
     planner = [Planner(runtime, settings)] if settings else []
@@ -208,15 +211,19 @@ def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
 
 
 def make_api(conf: ConfigOpts, runtime: Runtime, manager: Manager | None = None) -> Flask:
-    """Return the WSGI application. ``manager`` is None if this process has no manager."""
+    """Return the WSGI application of the API.
+
+    ``manager`` is the manager in the same process; None if there is none.
+    """
     return make_app(conf, runtime, manager.dispatcher if manager else None)
 
 
 @contextmanager
 def open_provisioner(conf: ConfigOpts) -> Iterator[Provisioner]:
-    """Yield a provisioner, which is not running yet; raises Misconfigured.
+    """Yield a provisioner; the caller must run it. Raises Misconfigured.
 
-    If a broker and ``[provisioning] topics`` are configured, notifications wake the provisioner.
+    If a broker and ``[provisioning] topics`` are configured, notifications wake the provisioner, so
+    it need not wait for its next poll.
     """
     settings = conf.provisioner
     tools = Tools(
@@ -258,10 +265,10 @@ def _climate(conf: ConfigOpts) -> ClimateClient:
 def settle() -> None:
     """Tune the garbage collector for a long-running process; call this when all code is loaded.
 
-    Loaded objects are frozen (exempt from collections). Otherwise, a full collection of them would
-    stop all threads for about 100 ms, and leases would start that much later. Collections become
-    rare. Reference counting frees nearly all objects, and with Python's default threshold a busy
-    manager spends a fifth of its time on collections.
+    Objects that exist now are exempt from collections (frozen). Otherwise, a full collection would
+    stop all threads for about 100 ms, and leases would start that much later. Collections also
+    become rare. Reference counting frees nearly all objects, and with Python's default threshold a
+    busy manager spends a fifth of its time on collections.
     """
     gc.collect()
     gc.freeze()
@@ -289,6 +296,9 @@ def stop_on_signal() -> threading.Event:
 def _await_signals(
     stopping: threading.Event, receiver: socket.socket, _sender: socket.socket
 ) -> None:
-    """Set ``stopping`` at each signal. The parameter ``_sender`` keeps its socket open."""
+    """Set ``stopping`` when ``receiver`` reads that a signal has arrived.
+
+    The parameter ``_sender`` only keeps its socket open.
+    """
     while receiver.recv(1):
         stopping.set()

@@ -21,7 +21,10 @@ class Clock(Protocol):
         """Return the present time as aware UTC. It may jump forward or back."""
 
     def elapsed(self) -> float:
-        """Return the seconds since an arbitrary moment. Monotonic, unlike the wall clock."""
+        """Return the seconds since an arbitrary moment. Never goes back, unlike the wall clock.
+
+        Only the difference of two values has a meaning.
+        """
 
 
 class SystemClock:
@@ -37,11 +40,12 @@ class SystemClock:
 
 
 class SampledClock(SystemClock):
-    """The time of a remote source, read at an interval, and extrapolated in between.
+    """A clock that follows a remote source of time, such as the database.
 
-    So all processes agree on the present time, even if the clocks of their machines differ or
-    change. The error is at most the time that one reading takes. While the source fails, the clock
-    keeps running. Until the first reading succeeds, it returns the machine's time.
+    It reads the source at an interval, and adds the time since the last reading. So all processes
+    agree on the present time, even if the clocks of their machines differ or change. The error is
+    at most the time that one reading takes. While the source fails, the clock keeps running. Until
+    the first reading succeeds, it returns the machine's time.
     """
 
     # Seconds between two samples. A crystal drifts by less than a millisecond in this time.
@@ -50,16 +54,19 @@ class SampledClock(SystemClock):
     _SLOW = 0.25
 
     def __init__(self, read: Callable[[], datetime]) -> None:
-        """Set the function ``read``, which returns the source's time.
+        """Set the function ``read``, which returns the time of the source.
 
-        It may be slow and may raise.
+        It may be slow, and may raise an exception.
         """
         self._read = read
         self._ahead: timedelta | None = None
         self._sampled_at = float("-inf")
 
     def now(self) -> datetime:
-        """Return the last reading plus the time since, as aware UTC. Only the first call waits."""
+        """Return the time of the source, as aware UTC: the last reading plus the time since then.
+
+        Only the first call reads the source itself, and waits for it.
+        """
         present = self.elapsed()
         if present - self._sampled_at >= self.INTERVAL:
             self._sampled_at = present

@@ -1,4 +1,4 @@
-"""The WSGI application: serves the route tables, and does the checks that all routes share."""
+"""The WSGI application: registers all routes, with the checks that they have in common."""
 
 import logging
 import time
@@ -62,8 +62,8 @@ ROUTES = [route for route in _ALL if route.rule is not None]
 def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) -> Flask:
     """Build the WSGI application of the API.
 
-    If a manager runs in this process, ``dispatcher`` is the part of it that polls for due events.
-    Otherwise it is None.
+    ``dispatcher`` is the part of a manager that polls for due events. Readiness checks use it. It
+    is None if no manager runs in this process.
     """
     app = Flask("climate", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
@@ -90,9 +90,9 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
 def list_rules() -> list[RuleDefault]:
     """Return the policy rules, each with the routes that require it.
 
-    The entry point for oslopolicy-sample-generator. A rule without a route of its own, such as
-    ``leases:get_all``, extends what another rule (``leases:get``) allows, and gets the routes of
-    that.
+    oslopolicy-sample-generator calls this function. Some rules, such as ``leases:get_all``, have no
+    route of their own: they extend another rule, here ``leases:get``. They are listed with the
+    routes of the rule that they extend.
     """
     routes: dict[str, list[Operation]] = {}
     for route in ROUTES:
@@ -140,7 +140,7 @@ def _unguarded(api: Api, view: Callable[..., Answer]) -> Callable[..., Response]
 
 
 def _guarded(api: Api, rule: str, view: Callable[..., Answer]) -> Callable[..., Response]:
-    """Wrap a view, so that version, identity and policy are checked in this order before it."""
+    """Wrap a view so that these checks run before it: API version, identity, policy ``rule``."""
 
     def handle(**path: str) -> Response:
         if request.path.startswith("/v1"):
@@ -173,7 +173,7 @@ def _response(body: Any, status: int, headers: Mapping[str, str] | None = None) 
 
 
 def _with_arrival_time(wsgi_app: Any, clock: Clock) -> Callable[..., Any]:  # noqa: ANN401 - WSGI
-    """Wrap the application to record when a request arrives, before its token is validated."""
+    """Wrap the WSGI application to store when a request arrives, before its token is checked."""
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:  # noqa: ANN401
         environ[ARRIVED_AT], environ[_STARTED] = clock.now(), time.monotonic()
@@ -183,10 +183,10 @@ def _with_arrival_time(wsgi_app: Any, clock: Clock) -> Callable[..., Any]:  # no
 
 
 def _check_request() -> None:
-    """Assign the request id; reject a request that has text which the database cannot store.
+    """Assign a request id; reject a request with text that the database cannot store.
 
-    If the HTTP server has rejected the request, for instance because it is too large, answer with
-    that error.
+    If the built-in HTTP server has already rejected the request, for instance because it is too
+    large, answer with that error.
     """
     request.environ["climate.request_id"] = request_id = f"req-{uuid.uuid4()}"
     log_context.begin_request(request_id, request.headers.get("X-OpenStack-Request-ID"))

@@ -40,7 +40,7 @@ _MAX_ID_LENGTH = 255
 
 @dataclass(frozen=True, slots=True)
 class Caller(Owner):
-    """The identity of the user that sent a request, and the project of its token."""
+    """The user that sent a request, and the project in which the user acts."""
 
     # Roles of the service that forwards the request, if it sends a service token.
     service_roles: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Caller(Owner):
     project_name: str | None = None
 
     def credentials(self) -> dict[str, object]:
-        """Return the ids and roles of the caller in the form that oslo.policy compares."""
+        """Return the caller's ids and roles as a dict, in the form that oslo.policy expects."""
         return {
             "user_id": self.user_id,
             "project_id": self.project_id,
@@ -71,13 +71,14 @@ _LOCAL_NAMES = {"localhost.", "ip6-localhost"}
 
 
 def by_token_text(request: Request) -> Caller:
-    """Identify the caller by the text of the token, ``user:project[:role,...]``, unchecked.
+    """Return the caller that the text of the token names, without any check.
 
-    If a request has no token (or ``notused``), its caller is ``admin`` with all roles. If the token
-    names no roles, the caller has the roles member and reader.
+    The text has the form ``user:project[:role,...]``. If the request has no token (or the token is
+    ``notused``), the caller is ``admin`` with all roles. If the token names no roles, the caller
+    has the roles member and reader.
 
     Raises Unauthenticated if the text is malformed. Raises ForeignOrigin if a web page of another
-    site sent the request, because that page would act as ``admin``.
+    site sent the request; otherwise that page could act as ``admin``.
     """
     _check_origin(request)
     token = request.headers.get("X-Auth-Token")
@@ -103,21 +104,23 @@ def _check_origin(request: Request) -> None:
 
 
 def by_token_text_on_loopback(bind_host: str, request: Request) -> Caller:
-    """Identify the caller as ``by_token_text`` does, but only for requests from this machine.
+    """Return the caller as ``by_token_text`` does, but only for requests from this machine.
 
-    Raises Forbidden if the request comes from another machine. This also protects climate in other
-    WSGI servers than its own.
-
-    Raises ForeignOrigin if the header ``Host`` is neither a loopback name or address nor
-    ``bind_host``. Otherwise a web page whose name resolves to this machine (DNS rebinding) could
-    read the response.
+    Raises Forbidden if the request comes from another machine. This check also works if another
+    WSGI server than climate's own serves the application. Raises ForeignOrigin if the header
+    ``Host`` is neither a loopback name or address nor ``bind_host``. Otherwise a web page whose
+    name resolves to this machine (DNS rebinding) could read the response.
     """
     check_local(bind_host, request)
     return by_token_text(request)
 
 
 def check_local(bind_host: str, request: Request) -> None:
-    """Raise Forbidden or ForeignOrigin if ``by_token_text_on_loopback`` would."""
+    """Check that the request comes from this machine; used if there is no authentication.
+
+    Raises Forbidden if the sender is another machine. Raises ForeignOrigin if the header ``Host``
+    is neither a loopback name or address nor ``bind_host``.
+    """
     if request.remote_addr and not is_loopback(request.remote_addr):
         raise Forbidden(
             "There is no authentication, so only this machine is served (see [api]"
@@ -132,13 +135,16 @@ def check_local(bind_host: str, request: Request) -> None:
 
 
 def names_this_machine(host: str) -> bool:
-    """Return whether a Host header has a loopback address or a name of one."""
+    """Return whether ``host``, a Host header such as ``localhost:1234``, names this machine."""
     name = _hostname(host)
     return is_loopback(name) or name in _LOCAL_NAMES or name.endswith(".localhost")
 
 
 def _hostname(host: str) -> str:
-    """Return the name or address in a Host header; if the header is malformed, return ""."""
+    """Return the name or address in a Host header without the port.
+
+    "" if the header is malformed.
+    """
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -173,7 +179,8 @@ def guard(app: Flask, conf: ConfigOpts, open_paths: Collection[str]) -> Identify
     """Make ``app`` require a valid Keystone token on all paths except ``open_paths``.
 
     ``open_paths`` are paths of Flask routes, such as ``/feeds/<secret>.ics``. Returns the function
-    that identifies the caller of a request. Raises Misconfigured.
+    that identifies the caller of a request. Raises Misconfigured if the options of Keystone are
+    wrong.
     """
     try:
         app.wsgi_app = _Gate(app.wsgi_app, conf, open_paths)  # type: ignore[method-assign]  # as in its docs
@@ -194,9 +201,10 @@ def path_pattern(paths: Collection[str]) -> re.Pattern[str]:
 
 
 def by_token(request: Request) -> Caller:
-    """Return the caller that the validated Keystone token identifies.
+    """Return the caller of a request whose Keystone token has been validated.
 
-    Raises the error of the validation. Raises Forbidden if the token is not scoped to a project.
+    Raises Unauthenticated or IdentityUnavailable if the validation failed. Raises Forbidden if the
+    token is not for a project.
     """
     _raise_error(request)
     headers = request.headers
@@ -237,7 +245,10 @@ def _names(joined: str | None) -> tuple[str, ...]:
 
 
 class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untyped
-    """keystonemiddleware's token check; unlike there, climate renders the error responses."""
+    """keystonemiddleware's token check.
+
+    It stores errors, so that climate renders the responses itself.
+    """
 
     def __init__(self, app: Any, conf: ConfigOpts, open_paths: Collection[str]) -> None:  # noqa: ANN401
         # delay_auth_decision=True would report an unreachable Keystone as an invalid token.
@@ -258,14 +269,17 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
 
     @property
     def www_authenticate_uri(self) -> str | None:
-        """Keystone's address for callers without a token, found without a query to Keystone."""
+        """Keystone's address for callers without a token, from the configuration.
+
+        keystonemiddleware would query Keystone for it.
+        """
         return self._uri
 
     def process_request(self, request: Any) -> None:  # noqa: ANN401 - a WebOb request
-        """Identify the caller, or store the error in the WSGI environment.
+        """Validate the token of the request; store the error, or None, in the WSGI environment.
 
-        On a path that needs no identity, a token is ignored. So a slow Keystone delays no health
-        check.
+        A path that needs no identity ignores tokens. So a slow Keystone does not delay health
+        checks.
         """
         environ = request.environ
         environ[_IS_OPEN] = self._open_path.fullmatch(environ["PATH_INFO"]) is not None

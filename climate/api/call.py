@@ -38,9 +38,10 @@ T = TypeVar("T", bound=_OfProject)
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """The objects that all requests share.
+    """The objects that all requests share: configuration, runtime, policy and so on.
 
-    ``dispatcher`` polls for due events. It is None if no manager runs in this process.
+    ``runtime`` has the database, the plug-ins and the clock. ``dispatcher`` is the part of a
+    manager that polls for due events. It is None if no manager runs in this process.
     """
 
     conf: ConfigOpts
@@ -61,12 +62,12 @@ class Call:
 
     @property
     def runtime(self) -> Runtime:
-        """The database, plug-ins, clock and so on, which views pass to ``climate.manager``."""
+        """The objects that ``climate.manager`` needs, such as the database, plug-ins and clock."""
         return self.api.runtime
 
     @property
     def owner(self) -> Owner:
-        """The caller as an owner of leases, and whether it may see private properties."""
+        """The caller as the owner of new leases, and whether it may see private properties."""
         return replace(self.caller, sees_private=self.may("resources:get_private"))
 
     def require(self, rule: str, project_id: str | None = None) -> None:
@@ -100,10 +101,10 @@ class Call:
         return item
 
     def body(self, *, unique_keys: bool = False) -> dict[str, Any]:
-        """Return the JSON object in the body; raise InvalidInput if the body is anything else.
+        """Return the JSON object in the request body; raise InvalidInput if there is none.
 
-        If a key occurs twice, the last value counts. With ``unique_keys``, this is an error
-        instead.
+        If a key occurs twice in an object, the last value counts, or with ``unique_keys``
+        InvalidInput is raised.
         """
         return json_object(unique_keys=unique_keys)
 
@@ -111,7 +112,7 @@ class Call:
 def json_object(*, unique_keys: bool) -> dict[str, Any]:
     """Return the JSON object in the body of the current request, as ``Call.body`` does.
 
-    It is for requests whose caller is not identified. Raises InvalidInput.
+    Use it for routes without an identified caller. Raises InvalidInput.
     """
     pairs = _unique if unique_keys else None
     try:
@@ -125,7 +126,11 @@ def json_object(*, unique_keys: bool) -> dict[str, Any]:
 
 
 def _check_storable(value: Any, depth: int) -> None:  # noqa: ANN401 - JSON
-    """Raise InvalidInput if ``value`` nests too deeply, or a database could not store it."""
+    """Raise InvalidInput if the JSON ``value`` has text or numbers that no database can store.
+
+    Also raises it if more than 64 objects and lists are nested. ``depth`` is the depth of
+    ``value``.
+    """
     if depth > _MAX_DEPTH:
         raise InvalidInput(f"The request body is nested deeper than {_MAX_DEPTH} levels")
     if isinstance(value, str) and not is_storable(value):

@@ -21,12 +21,15 @@ def _v1() -> dict[str, Any]:
 
 
 def versions(_api: Api) -> tuple[Any, int]:
-    """List the versions. v2 is "experimental", so that clients do not select it automatically."""
+    """List the API versions.
+
+    v2 has the status "experimental", so that clients do not select it automatically.
+    """
     return {"versions": [_v1(), _version(2, "EXPERIMENTAL")]}, 300
 
 
 def version_2(_api: Api) -> tuple[Any, int]:
-    """Describe v2."""
+    """Describe version 2 of the API, with a link to its OpenAPI document."""
     version = _version(2, "EXPERIMENTAL")
     described = {
         "href": f"{request.root_url}v2/openapi.json",
@@ -37,5 +40,5 @@ def version_2(_api: Api) -> tuple[Any, int]:
 
 
 def version_1(_api: Api) -> tuple[Any, int]:
-    """Describe v1."""
+    """Describe version 1 of the API, which is compatible with Blazar."""
     return {"version": _v1()}, 200

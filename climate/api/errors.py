@@ -1,8 +1,8 @@
 """Renders errors as HTTP responses.
 
-v1 uses Blazar's two formats: one for errors of Blazar, one for errors of its web framework. v2 uses
-RFC 9457. In v2, the body has the stable error code. In v1, a header has it, because v1 clients
-expect exactly the fields of Blazar's body.
+v1 uses Blazar's two body formats: one for Blazar's own errors, another for errors of its web
+framework, such as an unknown URL. v2 uses RFC 9457. The stable error code of climate is in the body
+in v2. In v1 it is in a header, because v1 clients expect exactly the fields of Blazar's body.
 """
 
 import logging
@@ -103,10 +103,10 @@ def _climate_error(status: int, text: str) -> ClimateError:
 
 
 def _unexpected(error: Exception) -> Response:
-    """Return the response for an exception that no view expects.
+    """Return the response for an exception that no other handler knows.
 
-    If the database is unavailable, the status is 503. Otherwise it is a bug in climate: the status
-    is 500, the log has the traceback, and the response shows no details.
+    If the database is unavailable, the status is 503. Any other exception is a bug in climate: the
+    status is 500, the traceback is logged, and the response shows no details.
     """
     if is_unavailable(error):
         LOG.error("the database does not answer: %s", error)
@@ -121,7 +121,10 @@ def _unexpected(error: Exception) -> Response:
 
 
 def _problem(error: ClimateError, status: int | None = None) -> Response:
-    """Return a problem document (RFC 9457), with the error's details as extension members."""
+    """Return the error as a problem document (RFC 9457).
+
+    The entries of ``error.details`` become additional members of the document.
+    """
     status = status or error.status
     standard = {
         "type": "about:blank",

@@ -101,7 +101,7 @@ RULES = _ROLES + [
 
 
 class Policy:
-    """The policy in effect: the default rules, overridden by those in the policy file."""
+    """The policy in effect: climate's default rules, with the changes in the policy file."""
 
     def __init__(self, conf: ConfigOpts) -> None:
         """Read the policy file that ``conf`` names, if it exists. Raises Misconfigured."""
@@ -113,11 +113,17 @@ class Policy:
             raise Misconfigured(f"the policy file cannot be used: {error}") from error
 
     def allows(self, caller: Caller, rule: str, project_id: str) -> bool:
-        """Return whether ``rule`` allows ``caller`` to act on objects of ``project_id``."""
+        """Return whether ``rule`` allows ``caller`` to act on objects of a project.
+
+        ``project_id`` is the id of the project that owns the objects.
+        """
         target: Mapping[str, str] = {"project_id": project_id}
         return bool(self._enforcer.authorize(f"climate:{rule}", target, caller.credentials()))
 
     def require(self, caller: Caller, rule: str, project_id: str) -> None:
-        """Raise Forbidden unless ``rule`` allows ``caller`` to act on objects of ``project_id``."""
+        """Raise Forbidden unless ``rule`` allows ``caller`` to act on objects of a project.
+
+        ``project_id`` is the id of the project that owns the objects.
+        """
         if not self.allows(caller, rule, project_id):
             raise Forbidden(f"Policy doesn't allow {rule} to be performed.")

@@ -1,4 +1,7 @@
-"""A row of the tables that list all routes of v1 and v2. The OpenAPI document uses them, too."""
+"""``Route``: one row of the tables that list all routes of v1 and v2.
+
+The OpenAPI document of v2 is generated from the same rows.
+"""
 
 import inspect
 import re
@@ -34,8 +37,9 @@ class Route(NamedTuple):
     """A row of a route table: method, path, the view that answers, and the required policy rule.
 
     If the rule is None, the route needs no token, and the view gets an ``Api`` instead of a
-    ``Call``. The other fields describe a route of v2 for the OpenAPI document: schemas, headers,
-    and the body by status of each answer (None: an empty body).
+    ``Call``. The other fields describe routes of v2 in the OpenAPI document: schemas of query and
+    body, and names of headers. ``answers`` maps each status to the body of the answer (None: an
+    empty body).
     """
 
     method: str
@@ -61,10 +65,11 @@ class Route(NamedTuple):
 
     @property
     def errors(self) -> tuple[type[ClimateError], ...]:
-        """The errors that this route can answer with, for the OpenAPI document.
+        """The error classes with which the route can answer, for the OpenAPI document.
 
-        First come those that follow from the row: it has a rule, a body, a query, a parameter in
-        the path, or changes something. Then come ``own_errors``.
+        Most errors follow from the row; for example, a route with a parameter in its path can
+        answer NotFound. They come first. ``own_errors``, all the other errors of the route, come
+        last.
         """
         is_write = self.rule is not None and not self.rule.endswith(":get")
         return (

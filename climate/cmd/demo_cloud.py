@@ -23,10 +23,10 @@ _FIRST_HOSTS = 8
 
 
 def configure_cloud(conf: ConfigOpts) -> None:
-    """Enable all plug-ins by default if the cloud is simulated.
+    """Set defaults of climate-standalone: enable all plug-ins if the cloud is simulated.
 
-    With SQLite, and if no journal is configured, store the simulated cloud's state next to the
-    database.
+    With SQLite, also store the state of the simulated cloud in a file next to the database, unless
+    another file (journal) is configured.
     """
     if conf["physical:host"].cloud == "simulated":
         conf.set_default("plugins", _ALL_PLUGINS, group="manager")

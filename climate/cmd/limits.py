@@ -14,7 +14,10 @@ from climate.manager.process.runtime import Runtime
 
 
 def run(runtime: Runtime, arguments: argparse.Namespace) -> None:
-    """Show, set or unset limits, and print the limits that result; raises InvalidInput."""
+    """Show, set or unset limits, as the command line requests; then print the limits in effect.
+
+    Raises InvalidInput.
+    """
     parties = [
         Party(scope, id_)
         for scope, id_ in ((Scope.PROJECT, arguments.project), (Scope.USER, arguments.user))

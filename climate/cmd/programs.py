@@ -1,4 +1,4 @@
-"""The programs after argument parsing: configure climate, create its parts, run them."""
+"""The programs after the command line is parsed: read the configuration, create the parts, run."""
 
 import argparse
 import json
@@ -47,9 +47,10 @@ _DATABASE_ERRORS = (sa.exc.InterfaceError, sa.exc.OperationalError, sa.exc.Progr
 
 
 def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
-    """Run the program ``parser.prog``; return its exit code.
+    """Run the program ``parser.prog``, such as ``climate-api``; return its exit code.
 
-    If the operator can repair the cause of an error, print the error as one line.
+    If the operator can repair the cause of an error, print the error as one line, without a stack
+    trace.
     """
     try:
         return _PROGRAMS[parser.prog](_load_config(parser, arguments), arguments) or 0
@@ -159,9 +160,10 @@ def _manage(conf: ConfigOpts, arguments: argparse.Namespace) -> int:
 
 
 def _audit(runtime: Runtime, *, with_repair: bool) -> int:
-    """Print the differences between cloud and leases; return the exit code.
+    """Print the differences between the cloud and the leases; return the exit code.
 
-    If ``with_repair`` is set, repair those for which this is safe.
+    It is 2 if differences remain. With ``with_repair``, repair the differences that are safe to
+    repair.
     """
     remaining = 0
     for difference in auditing.audit(runtime):

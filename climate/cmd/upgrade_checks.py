@@ -51,10 +51,10 @@ def check_database(conf: ConfigOpts) -> Result:
 
 
 def check_clock(conf: ConfigOpts) -> Result:
-    """Check the difference between the clocks of this machine and of the database.
+    """Check that the clock of this machine agrees with that of the database.
 
-    From one second on, it causes a warning, and from ``claim_timeout`` on a failure. The duration
-    of the query is subtracted from the difference.
+    A difference of one second or more causes a warning. A difference of ``claim_timeout`` or more
+    is a failure. The duration of the query is subtracted from the difference.
     """
     try:
         with bootstrap.open_database(conf) as database:
@@ -70,7 +70,10 @@ def check_clock(conf: ConfigOpts) -> Result:
 
 
 def _skew(database: Database) -> tuple[float, float]:
-    """Return how many seconds this machine is ahead of the database, and the query's duration."""
+    """Return how many seconds this machine's clock is ahead of the database's clock.
+
+    The second value is the duration of the query in seconds, which limits the precision.
+    """
     with database.read() as session:
         session.execute(sa.select(1))  # excludes the time to connect
         started = time.monotonic()
@@ -87,7 +90,7 @@ _TIME = {
 
 
 def check_managers(conf: ConfigOpts) -> Result:
-    """List the managers that are alive. Before the programs start, there are none."""
+    """List the managers that are alive. This check never fails: before an upgrade, none may run."""
     try:
         with bootstrap.open_database(conf) as database, database.read() as session:
             alive = managers.alive(session, present(database))
@@ -108,9 +111,10 @@ def check_plugins(conf: ConfigOpts) -> Result:
 
 
 def check_broker(conf: ConfigOpts) -> Result:
-    """Check that the configured broker accepts a connection; of several, check the first.
+    """Check that the configured message broker accepts a connection.
 
-    Only RabbitMQ and other AMQP brokers are checked. Other kinds cause a warning.
+    Of several addresses, only the first is checked. Only RabbitMQ and other AMQP brokers are
+    checked; other kinds cause a warning.
     """
     url = conf.notifications.transport_url
     if not url:

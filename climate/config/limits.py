@@ -84,7 +84,7 @@ ENFORCEMENT: list[cfg.Opt] = [
 
 
 def rules(conf: cfg.ConfigOpts) -> Rules:
-    """Return the default limits, the period for host-hours and the exemptions, as configured."""
+    """Return the configured limits of projects and users, and who is exempt from them."""
     limits = conf.limits
     return Rules(
         enabled=limits.enabled,

@@ -1,4 +1,7 @@
-"""Removes control characters from log lines, so that no request forges a line or moves a cursor."""
+"""Escapes control characters in log lines.
+
+Otherwise the text in a request could forge a log line, or move the cursor of a terminal.
+"""
 
 import logging
 import re

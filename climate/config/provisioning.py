@@ -153,7 +153,7 @@ PROVISIONER: list[cfg.Opt] = [
 def provisioning(conf: cfg.ConfigOpts) -> Provisioning | None:
     """Return the settings of provisioning for managers; None if it is disabled.
 
-    Raises ValueError, with a message for the operator.
+    Raises ValueError, with a message for the operator, if an option is invalid.
     """
     options = conf.provisioning
     if not options.enabled:

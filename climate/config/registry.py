@@ -133,7 +133,10 @@ class Misconfigured(RuntimeError):
 
 
 def library_options() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the options of keystoneauth, for the service user and for each service, by section."""
+    """Return keystoneauth's options for climate's service user and for each OpenStack service.
+
+    The result is a list of pairs: section and options.
+    """
     connection = loading.get_session_conf_options()
     cfg.set_defaults(connection, timeout=60)
     user = (SERVICE_USER, [*loading.get_auth_common_conf_options(), *connection])
@@ -141,13 +144,16 @@ def library_options() -> list[tuple[str, list[cfg.Opt]]]:
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return all options by section, in the form that oslo-config-generator expects."""
+    """Return all options of climate as pairs of section and options.
+
+    oslo-config-generator expects this form.
+    """
     user = loading.get_auth_plugin_conf_options("password")
     return [*GROUPS.items(), *library_options(), (SERVICE_USER, user), (TOKEN_CHECKER, user)]
 
 
 def set_library_defaults() -> None:
-    """Replace some defaults of library options by climate's. oslo-config-generator calls this."""
+    """Change some defaults of library options. oslo-config-generator calls this, too."""
     quiet = [*log.get_default_log_levels(), "apscheduler=ERROR", "alembic=WARNING"]
     log.set_defaults(default_log_levels=quiet)
     for _, options in auth_token.AUTH_TOKEN_OPTS:
@@ -198,7 +204,7 @@ def check_values(conf: cfg.ConfigOpts) -> None:
 
 
 def settings(conf: cfg.ConfigOpts) -> Settings:
-    """Return the settings for use cases and managers; raises Misconfigured."""
+    """Return the settings, as one object for the API and the managers; raises Misconfigured."""
     try:
         webhooks, provisioned = webhook_rules(conf), provisioning(conf)
     except ValueError as error:

@@ -14,7 +14,10 @@ SERVICES = {
 
 
 def service_options() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the options of each OpenStack service by section."""
+    """Return the options for the connection to each OpenStack service.
+
+    The result is a list of pairs: section and options.
+    """
     return [(group, _options(service_type)) for group, service_type in SERVICES.items()]
 
 

@@ -1,8 +1,11 @@
-"""Pure rules: no input or output, no clock, only the standard library.
+"""Pure rules of climate: no input or output, no clock, only the standard library.
 
-The packages and modules are: ``lease``, the model of leases and its state machines; ``matching``,
-which resource serves which reservation; ``provisioning``, when hosts are switched on and off;
-``notifications``, the rules of webhooks and calendar feeds; ``errors``, all errors that clients can
-get; ``settings``, the operator's settings; ``limits``, the rules of limits; ``window``, a half-open
-span of time.
+- ``lease``: the data model of leases, and their statuses.
+- ``matching``: which resources a reservation gets.
+- ``provisioning``: when hosts are switched on and off.
+- ``notifications``: rules of webhooks and calendar feeds.
+- ``limits``: limits of projects and users.
+- ``errors``: all errors that clients can get.
+- ``settings``: the operator's settings.
+- ``window``: a span of time.
 """

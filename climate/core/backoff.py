@@ -10,10 +10,10 @@ _JITTER = 0.1
 
 
 def pause_before(attempt: int, retries: int, rng: random.Random) -> float:
-    """Return the pause in seconds between a failed attempt of an event and the next one.
+    """Return how many seconds to wait between a failed attempt of an event and the next one.
 
-    ``attempt`` is the number of the failed attempt, from 1. The pause is 1, 2, 4 ... 60 s. After
-    more than ``retries`` attempts, it is about 60 s.
+    ``attempt`` is the number of the failed attempt, from 1. The pause doubles: 1, 2, 4, ..., 60 s.
+    After more than ``retries`` attempts, it is about 60 s, with a random part from ``rng``.
     """
     if attempt > retries:
         return _LONGEST * rng.uniform(1 - _JITTER, 1 + _JITTER)

@@ -1,7 +1,7 @@
-"""All errors that climate reports to callers, in one table.
+"""All errors that climate reports to callers.
 
 Each class has a stable ``code`` for programs, and an HTTP ``status``, by default that of its base
-class. The function that raises the error writes the message for people. Any other exception is a
+class. The code that raises an error supplies the message for people. Any other exception is a
 defect in climate: the API answers 500 without details.
 """
 
@@ -55,7 +55,7 @@ class UnsupportedResourceType(InvalidInput, code="unsupported_resource_type"):
 
 
 class NotProvisioned(InvalidInput, code="not_provisioned"):
-    """The request has ``start_when`` ready, but no provisioner prepares hosts."""
+    """The request has ``start_when: ready``, but no provisioner prepares hosts in this service."""
 
 
 class Unauthenticated(ClimateError, code="unauthenticated", status=401):
@@ -71,7 +71,7 @@ class TooManySignIns(ClimateError, code="too_many_sign_ins", status=429):
 
 
 class SignInUnavailable(ClimateError, code="sign_in_unavailable", status=503):
-    """The operator has not configured keys for sessions."""
+    """No user can sign in, because the operator has not configured keys for sessions."""
 
 
 class Forbidden(ClimateError, code="forbidden", status=403):
@@ -87,14 +87,14 @@ class EnforcementDenied(Forbidden, code="enforcement_denied"):
 
 
 class ForeignOrigin(Forbidden, code="foreign_origin"):
-    """In a service without authentication, a page of another site sent the request.
+    """A page of another site may have sent the request to a service without authentication.
 
-    Also raised if the request's Host header is wrong, as after DNS rebinding.
+    Raised if the header Origin names another site, or if the header Host is wrong (DNS rebinding).
     """
 
 
 class CrossSiteRequest(Forbidden, code="cross_site_request"):
-    """A page of another site has, or may have, sent a request with the session of a user."""
+    """A page of another site may have sent the request with a user's session cookie."""
 
 
 class NotFound(ClimateError, code="not_found", status=404):
@@ -126,7 +126,7 @@ class InvalidTransition(Conflict, code="invalid_transition"):
 
 
 class NotificationsRemoved(ClimateError, code="notifications_removed", status=410):
-    """Some notifications after the requested number were removed."""
+    """Notifications that the client has not read yet were removed, because they were too old."""
 
 
 class PreparationOver(Conflict, code="preparation_over"):
@@ -166,11 +166,11 @@ class IdempotencyKeyReused(ClimateError, code="idempotency_key_reused", status=4
 
 
 class Contention(ClimateError, code="contention", status=503):
-    """Other requests kept the resources locked through all retries."""
+    """Other requests kept the database rows locked during all retries; the client can try again."""
 
 
 class TooManyFollowers(ClimateError, code="too_many_followers", status=503):
-    """The process or the project already has the maximum number of requests waiting for news."""
+    """The process or the project has the maximum number of waiting requests (long polling)."""
 
 
 class BackendUnavailable(ClimateError, code="backend_unavailable", status=503):

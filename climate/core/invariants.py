@@ -1,6 +1,6 @@
-"""The invariants of ARCHITECTURE.md as pure functions of stored rows, which return violations.
+"""Checks of the invariants in ARCHITECTURE.md: they read stored rows and return violations.
 
-The self-audit, the operator's audit command and the tests share these functions.
+The continuous audit of managers, the operator's audit command and the tests use them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ _NOT_STARTED = frozenset({LeaseStatus.PENDING.value, LeaseStatus.STARTING.value}
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Kind, status and due time of an event."""
+    """An event of a lease: its kind, its status and its due time."""
 
     kind: str
     status: str
@@ -28,7 +28,10 @@ class Due:
 
 
 def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> Iterator[str]:
-    """Yield a text for each moment at which a resource is booked twice or above ``capacity``."""
+    """Yield a text for each moment at which a resource is booked twice or beyond its capacity.
+
+    ``capacity`` is, for example, ``{"VCPU": 64}``.
+    """
     # At the same instant, ends come before starts.
     steps = sorted(
         (moment, change, booking.resource_class or "", booking.amount)
@@ -51,9 +54,10 @@ def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> It
 
 
 def wrong_events(status: str, window: Window, events: Sequence[Due], now: datetime) -> str | None:
-    """Return a text if the events of a lease contradict its status or dates, else None.
+    """Return what is wrong with the events of a lease, as a text; None if nothing is wrong.
 
-    After its end, a lease needs no open start event: a start that came too late has failed.
+    They must fit the status and the window of the lease. After the end of the window, an open start
+    event is not required, because the start has then failed.
     """
     if status == LeaseStatus.CREATING.value:
         kinds = [event.kind for event in events]
@@ -87,19 +91,19 @@ def _wrong_start(status: str, window: Window, starts: Sequence[Due]) -> str | No
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of checking an invariant: since when it is broken (None: it holds).
+    """Whether an invariant holds: it is broken since ``broken_since`` (None: it holds).
 
-    A check of the whole database is a round of several turns. ``violations`` are those that the
-    present round has found so far.
+    A check of the whole database (a round) is done in several parts. ``violations`` are those that
+    the present round has found so far.
     """
 
     broken_since: datetime | None
     violations: tuple[str, ...]
 
     def after(self, violations: Sequence[str], now: datetime, *, is_round_over: bool) -> "Verdict":
-        """Return the verdict after one more turn, a check of a part of the database.
+        """Return the verdict after a check of one more part of the database found ``violations``.
 
-        If a whole round has found no violations, the invariant holds again.
+        If ``is_round_over``, and the whole round has found no violation, the invariant holds again.
         """
         seen = tuple(dict.fromkeys((*self.violations, *violations)))
         since = self.broken_since or (now if seen else None)

@@ -1,12 +1,13 @@
 """Limits of projects and users, and whether a change of a lease exceeds them. Pure.
 
-A change is rejected only if it increases a use, and that use then exceeds its limit. So a lease can
-be shortened or deleted even if the operator has since set a limit below the present use.
+A change is rejected only if it increases a use, such as the number of hosts, and this use then
+exceeds its limit. So a lease can be shortened or deleted even if the operator has set a limit below
+the present use.
 
-The use of hosts and vcpus is their peak, the maximum at one instant. Host-hours are summed in each
-time window whose length is the configured ``period``, and the maximum counts. The sum is a
-piecewise linear function of the begin of the window. So its maximum is where an edge of the window
-meets an edge of a use; only those windows are examined.
+The use of hosts and vcpus is the maximum at one instant. Host-hours are summed over each window of
+the length ``period``, and the maximum counts. The sum is a piecewise linear function of the begin
+of the window. So its maximum is where an edge of the window meets an edge of a use; only those
+windows are examined.
 """
 
 from bisect import bisect_right
@@ -26,9 +27,9 @@ _HOUR = timedelta(hours=1) // _TICK
 
 
 class Scope(StrEnum):
-    """The kind of owner that has a limit: project or user.
+    """Whether a limit is that of a project or of a user.
 
-    Transactions lock owners in the order of these values.
+    Transactions lock projects before users, in the order of these values.
     """
 
     PROJECT = "project"
@@ -37,12 +38,12 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of a project or a user. If a value is None, there is no limit.
+    """The limits of a project or a user. None means unlimited.
 
-    They limit the number of ``leases`` that are not over, ``hosts`` and ``vcpus`` at any one time,
-    and ``host_hours`` in any window of the period. In seconds, they limit the ``duration`` of a
-    lease, how far ahead it may end (``horizon``), how long before its end an active lease may be
-    prolonged (``extension_window``), and by how much at once (``extension``).
+    ``leases`` limits the leases that are not over, ``hosts`` and ``vcpus`` the maximum at one time,
+    and ``host_hours`` the sum in any window of the period. The others are in seconds: ``duration``
+    of a lease, ``horizon`` (how far ahead it may end), ``extension_window`` (how long before its
+    end an active lease may be prolonged), and ``extension`` (by how much at once).
     """
 
     leases: int | None = None
@@ -55,7 +56,7 @@ class Limits:
     extension: int | None = None
 
     def overridden(self, values: Mapping[str, int]) -> "Limits":
-        """Return these limits with the ``values`` of some of them replaced.
+        """Return these limits with some of them replaced by ``values``, such as ``{"hosts": 8}``.
 
         A negative value means unlimited.
         """
@@ -66,15 +67,15 @@ class Limits:
 
     @property
     def counts(self) -> bool:
-        """Whether a check of these limits must read other leases.
+        """Whether a check must count the other leases of the project or user.
 
-        Limits on the dates of a lease do not require that.
+        This is not so if only the dates of a lease are limited.
         """
         return self.leases is not None or self.counts_use
 
     @property
     def counts_use(self) -> bool:
-        """Whether a check of these limits must read the resources of other leases."""
+        """Whether a check must add up the hosts and vcpus of the other leases."""
         return not (self.hosts is None and self.vcpus is None and self.host_hours is None)
 
 
@@ -84,10 +85,10 @@ _UNITS = {"leases": "leases", "hosts": "hosts", "vcpus": "vcpus", "host_hours": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The operator's default limits, who is exempt, and the period for host-hours.
+    """The operator's default limits, who is exempt from them, and the period for host-hours.
 
-    If limits are not ``enabled``, only the number of open leases of a project is limited, and only
-    if there is a default for it. ``is_active`` states whether any limit is enforced.
+    If ``enabled`` is false, only the number of leases of a project is limited, and only if there is
+    a default for it. ``is_active`` is whether any limit is enforced.
     """
 
     enabled: bool = False
@@ -103,10 +104,10 @@ class Rules:
         object.__setattr__(self, "is_active", active)
 
     def effective(self, scope: Scope, overrides: Mapping[str, int]) -> Limits:
-        """Return the limits of a project or user that has these overrides of the defaults.
+        """Return the limits of a project or user: the defaults with these ``overrides``.
 
         If ``is_active``, the result has only the limits that are enforced. Otherwise it has all
-        limits that are configured and stored.
+        configured and stored limits.
         """
         limits = self.defaults[scope].overridden(overrides)
         if self.enabled or not self.is_active:
@@ -128,9 +129,9 @@ NO_RULES = Rules(defaults={scope: Limits() for scope in Scope})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """The use of a reservation from ``start`` to ``end``: hosts and vcpus.
+    """The hosts and vcpus that a reservation uses from ``start`` to ``end``.
 
-    ``hosts`` counts whole hosts. ``vcpus`` counts those of whole hosts and of shares of hosts.
+    ``hosts`` counts whole hosts. ``vcpus`` counts those of whole hosts and of parts of hosts.
     """
 
     start: datetime
@@ -143,7 +144,8 @@ class Use:
 class Excess:
     """A limit that a request would exceed, with the numbers for the error message.
 
-    ``used`` is the use without the request, ``requested`` what the request adds.
+    ``allowed`` is the limit, ``used`` the use without the request, ``requested`` what the request
+    adds.
     """
 
     limit: str
@@ -155,9 +157,10 @@ class Excess:
 def excess_of_dates(
     limits: Limits, before: Window | None, after: Window, now: datetime, *, started: bool
 ) -> Excess | None:
-    """Return the first limit that the dates ``after`` a request exceed; None if they exceed none.
+    """Return the first limit on dates that a request would exceed; None if it exceeds none.
 
-    ``before`` are the dates of the stored lease (None: a new lease).
+    ``after`` is the window of the lease after the request, ``before`` the stored one (None: a new
+    lease). ``started`` is whether the lease has started.
     """
     length = after.end - after.start
     spans = {}
@@ -176,9 +179,9 @@ def excess_of_dates(
 
 
 def excess_of_leases(limits: Limits, others: int) -> Excess | None:
-    """Return the limit that one more lease exceeds; None if it exceeds none.
+    """Return the exceeded limit if one more lease is one too many; otherwise None.
 
-    ``others`` is the number of leases that the project or user has.
+    ``others`` is the number of leases that the project or user has now.
     """
     if limits.leases is None or others < limits.leases:
         return None
@@ -192,10 +195,11 @@ def excess_of_use(
     before: Sequence[Use],
     after: Sequence[Use],
 ) -> Excess | None:
-    """Return the first limit that the changed use of a lease exceeds; None if it exceeds none.
+    """Return the first limit on hosts, vcpus or host-hours that a change of a lease would exceed.
 
-    The lease uses ``before`` until the change, and ``after`` from then on. ``others`` is the use of
-    other leases of the same project or user.
+    Returns None if it exceeds none. ``before`` is the use of the lease before the change, ``after``
+    the use after it. ``others`` is the use of the other leases of the project or user. ``period``
+    is the length of the window in which host-hours are summed.
     """
     for name in ("hosts", "vcpus", "host_hours"):
         if (allowed := getattr(limits, name)) is None:
@@ -212,10 +216,11 @@ def excess_of_use(
 def peak(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], amount: str
 ) -> tuple[float, float]:
-    """Return the peak of the total use in the spans in which a change adds use.
+    """Return the highest total use at one time, where a change of a lease adds use.
 
-    The second value is the part of the changed lease in this peak. ``amount`` is "hosts" or
-    "vcpus". Both values are 0 if the change adds no use.
+    Also returns the part of the changed lease in this total. ``amount`` is "hosts" or "vcpus".
+    ``before`` and ``after`` are the use of the lease before and after the change, ``others`` the
+    use of other leases. Both results are 0 if the change adds no use.
     """
     total, own = _course([*others, *after], amount), _course(after, amount)
     levels = [
@@ -227,10 +232,11 @@ def peak(
 def host_hours(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], period: timedelta
 ) -> tuple[float, float]:
-    """Return the maximum of host-hours in any window of length ``period``.
+    """Return the highest sum of host-hours in any window of the length ``period``.
 
-    Only windows in which the change of a lease adds use count. The second value is the part of the
-    changed lease in this maximum. Both values are 0 if the change adds no use.
+    Also returns the part of the changed lease in this sum. Only windows in which the change adds
+    use count. ``before`` and ``after`` are the use of the lease before and after the change,
+    ``others`` the use of other leases. Both results are 0 if the change adds no use.
     """
     length = period // _TICK
     growth = _growth([], before, after, "hosts")
@@ -246,7 +252,7 @@ def host_hours(
 
 
 def most_hours(uses: Sequence[Use], now: datetime, period: timedelta) -> float:
-    """Return the maximum of host-hours in any window of length ``period``.
+    """Return the highest sum of host-hours in any window of the length ``period``.
 
     Windows that end before ``now`` do not count.
     """
@@ -259,9 +265,9 @@ def most_hours(uses: Sequence[Use], now: datetime, period: timedelta) -> float:
 def _growth(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], amount: str
 ) -> list[tuple[int, int]]:
-    """Return the spans in which the use ``after`` a change exceeds the use ``before`` it.
+    """Return the spans in which a lease uses more ``after`` a change than ``before`` it.
 
-    They are split where the use of any lease changes.
+    ``amount`` is "hosts" or "vcpus". The spans are split where the use of any lease changes.
     """
     old, new = _course(before, amount), _course(after, amount)
     edges = sorted({*old.edges, *new.edges, *_course(others, amount).edges})
@@ -269,9 +275,9 @@ def _growth(
 
 
 class _Course:
-    """An amount (hosts or vcpus) as a function of time, constant between ``edges``.
+    """The use of hosts or vcpus as a function of time; it is constant between two ``edges``.
 
-    Times are integers, in ticks of a microsecond.
+    Times are integers in microseconds.
     """
 
     def __init__(self, steps: Mapping[int, float]) -> None:
@@ -286,7 +292,7 @@ class _Course:
         return self._levels[index - 1] if index else 0
 
     def sum(self, start: int, end: int) -> float:
-        """Return the integral over time from ``start`` to ``end``: amount times ticks."""
+        """Return the sum over time from ``start`` to ``end``: amount times microseconds."""
         return self._until(end) - self._until(start)
 
     def _until(self, when: int) -> float:
@@ -307,7 +313,10 @@ def _course(uses: Iterable[Use], amount: str) -> _Course:
 
 
 def limit_exceeded(scope: Scope, owner_id: str, period: timedelta, excess: Excess) -> LimitExceeded:
-    """Return the error that tells the client which limit it would exceed, and by how much."""
+    """Return the error that tells the client which limit it would exceed, and by how much.
+
+    ``scope`` and ``owner_id`` name the project or user that has the limit.
+    """
     unit = _UNITS.get(excess.limit, "seconds")
     allowed, used, asked = excess.allowed, round(excess.used, 2), round(excess.requested, 2)
     hours = f"in {period.total_seconds() / 3600:g} hours"

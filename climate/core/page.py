@@ -1,7 +1,7 @@
-"""Pages of lists: their order and position, and filters on the items.
+"""Pages of lists, and filters of their items.
 
-A position is the key of the last item on the previous page, not an offset. So items that are
-created or deleted between two requests neither repeat nor hide other items.
+The position of a page is the sort key of the last item on the page before, not an offset. So no
+item is repeated or skipped if other items are created or deleted between two requests.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,7 +47,8 @@ SUBSCRIPTION_SORTS: Sorts[Subscription] = {"created": lambda item: item.created_
 class Page:
     """A request for a page of a list: up to ``limit`` items after the item ``after``.
 
-    ``sort`` is the name of the order.
+    ``sort`` is the name of the order, such as ``start``. ``after`` is the sort key and the id of
+    the last item of the page before (None: the first page).
     """
 
     sort: str
@@ -66,9 +67,9 @@ class Part(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseFilter:
-    """Which leases to list. If a field is None or empty, it matches any lease.
+    """Which leases to list. A field that is None or empty matches all leases.
 
-    All bounds of times are exclusive.
+    The time bounds are exclusive.
     """
 
     project_id: str | None = None
@@ -83,9 +84,9 @@ class LeaseFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastLeaseFilter:
-    """Which removed leases of the history to list. If a field is None, it matches any.
+    """Which past leases (removed leases in the history) to list. None matches all of them.
 
-    All bounds of times are exclusive.
+    The time bounds are exclusive.
     """
 
     project_id: str | None = None
@@ -96,9 +97,9 @@ class PastLeaseFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceFilter:
-    """Which resources to list: those of one of these types that match ``query``.
+    """Which resources to list: those of these types that match ``query``.
 
-    Their name contains ``name_part``, where upper and lower case count as equal.
+    Their name must contain ``name_part``, in upper or lower case.
     """
 
     resource_types: tuple[str, ...]
@@ -110,8 +111,8 @@ class ResourceFilter:
 class TaskFilter:
     """Which tasks of provisioners (preparations or shutdowns) to list.
 
-    If a field is None or empty, it matches any task. ``claimable_at`` matches tasks that a
-    provisioner can claim at that time. Only preparations have a ``lease_id``.
+    A field that is None or empty matches all tasks. ``claimable_at`` selects the tasks that a
+    provisioner can claim at that time. ``lease_id`` is for preparations only.
     """
 
     states: tuple[str, ...] = ()

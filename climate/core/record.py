@@ -1,7 +1,7 @@
-"""Dataclasses for records that climate creates in large numbers.
+"""``record``: a dataclass decorator for objects that climate creates in large numbers.
 
-They are frozen for type checkers, but not at run time, because creating a frozen dataclass takes
-four times as long.
+Type checkers treat these dataclasses as frozen. At run time they are not, because creating a frozen
+dataclass takes four times as long.
 """
 
 import dataclasses

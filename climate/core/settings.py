@@ -1,4 +1,4 @@
-"""The operator's settings, in the form in which use cases and managers receive them."""
+"""The operator's settings, which the managers and the API receive as one object."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,10 +14,10 @@ from climate.core.provisioning.energy import Policy
 class Provisioning:
     """Which hosts provisioners prepare before a lease, and how early.
 
-    ``share`` is the target share of leases whose hosts are all ready in time. ``interval`` is the
-    seconds between two planning runs. Preparations and shutdowns are removed when they have been
-    over for ``kept``. If ``topics`` is set, each node has a notification topic of its own. If
-    ``energy`` is None, climate switches no host off.
+    ``hosts`` selects the hosts. ``share`` is the wanted fraction of leases whose hosts are all
+    ready in time. ``interval`` is the time between two planning runs in seconds. Finished
+    preparations and shutdowns are removed after ``kept``. With ``topics``, each node has its own
+    notification topic. If ``energy`` is None, climate never switches a host off.
     """
 
     hosts: Query = field(default_factory=Everything)
@@ -31,17 +31,18 @@ class Provisioning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The operator's settings for use cases and managers.
+    """The operator's settings for the API and the managers.
 
     - ``before_start_leads``, ``poll_interval``, ``call_timeout``, ``shutdown_timeout``,
       ``search_timeout``, ``sync_interval`` and ``self_audit_interval`` are in seconds. If
       ``self_audit_interval`` is 0, there is no self-audit.
-    - ``healing_interval``: leases get other resources for failed ones this long before their start
+    - ``healing_interval``: climate replaces failed resources of a lease this long before its start
       (None: at any time before it).
-    - ``hold_timeout``: a lease holds capacity at most this long while an external service decides.
-    - ``trust_interval``: how often managers check the trusts of leases that start within
+    - ``hold_timeout``: how long capacity is reserved for a new lease while an external service
+      decides.
+    - ``trust_interval``: how often managers check the Keystone trusts of leases that start within
       ``trust_ahead``.
-    - ``stack_patience``: how long a stack that cannot be deleted keeps its capacity.
+    - ``stack_patience``: how long a Heat stack that cannot be deleted keeps its capacity.
     - ``notifications_kept``, ``ended_leases_kept`` and ``history_kept``: the age at which
       notifications, ended leases and the history of removed leases are removed (None: never).
     - ``feeds_per_project``: the maximum number of calendar feeds of a project.

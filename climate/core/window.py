@@ -1,4 +1,4 @@
-"""A span of time: half-open ``[start, end)``, in aware UTC.
+"""``Window``: a span of time that contains its start, but not its end. All times are aware UTC.
 
 Windows that touch do not overlap. So one lease can end at 09:00:00, and the next can start then.
 """
@@ -35,10 +35,10 @@ class Window:
         return self.start <= other.start and other.end <= self.end
 
     def busy(self, cleaning: timedelta) -> "Window":
-        """Return the occupied window: this window plus the ``cleaning`` time after it.
+        """Return this window, a lease's, plus the ``cleaning`` time after it.
 
-        An allocation stores its occupied window. So no lease starts before the cleaning after the
-        previous lease is over. The cleaning after a new lease must also fit before the next start.
+        A resource is booked for this longer window, so that no lease starts before the cleaning is
+        done.
         """
         return Window(self.start, later(self.end, cleaning))
 
@@ -46,8 +46,8 @@ class Window:
 def merged(windows: Iterable[Window], most: int) -> list[Window]:
     """Return at most ``most`` windows, in order, that together contain all the given windows.
 
-    Windows that overlap or touch are joined. If there are still too many, windows with the smallest
-    gaps between them are joined, too.
+    Windows that overlap or touch are joined. If there are still too many, the windows with the
+    smallest gaps between them are joined, too.
     """
     joined: list[Window] = []
     for window in sorted(windows, key=lambda window: window.start):

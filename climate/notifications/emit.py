@@ -1,4 +1,4 @@
-"""Emitters, which publish notifications to a broker with oslo.messaging, or only to the log."""
+"""Emitters: they publish notifications to a message broker, or only write them to the log."""
 
 import contextlib
 import logging
@@ -19,7 +19,7 @@ _HEARTBEAT = 10
 
 
 def node_topic(node: str) -> str:
-    """Return the topic on which notifications about a node are published.
+    """Return the name of the broker's topic for notifications about a node (host).
 
     Every character except ASCII letters, digits and ``-`` is escaped: a dot becomes ``_2e``.
     """
@@ -39,7 +39,7 @@ class BrokenTransport(RuntimeError):
 
 
 def open_transport(conf: ConfigOpts, url: str) -> Any:  # noqa: ANN401 - oslo.messaging is untyped
-    """Return a transport to the broker; it connects later. Raises BrokenTransport."""
+    """Return a connection to the broker at ``url``; it is made later. Raises BrokenTransport."""
     try:
         transport = oslo_messaging.get_notification_transport(conf, url=url)
     except (oslo_messaging.MessagingException, ValueError) as error:
@@ -71,13 +71,16 @@ class LogEmitter:
 
 
 class MessagingEmitter:
-    """The emitter that publishes to the topic ``<topic>.info`` of a broker.
+    """The emitter of an installation with a broker: it publishes to the topic ``<topic>.info``.
 
     It waits for the broker's confirmation.
     """
 
     def __init__(self, conf: ConfigOpts, transport_url: str) -> None:
-        """Prepare a transport, which connects later. ``conf`` has the topics and the publisher."""
+        """Prepare the connection to the broker; it is made later.
+
+        ``conf`` has the names of the topics, and the name of the publisher.
+        """
         self._transport = open_transport(conf, transport_url)
         self._topics: list[str] = conf.notifications.topics
         self._publisher_id: str = conf.notifications.publisher_id

@@ -42,12 +42,12 @@ def from_broker(
     handler: Handler,
     pool: str | None = None,
 ) -> Iterator[None]:
-    """Call ``handler`` in a thread for each notification, in order, until the block ends.
+    """Call ``handler`` in a thread for each notification of the broker, until the block ends.
 
-    A ``pool`` is a durable queue. The listeners of a pool share its messages, and the queue keeps
-    messages while no listener is connected. If ``pool`` is None, the listener has a queue of its
-    own, which is removed when the block ends. If the broker is not available, the function waits
-    for it.
+    ``pool`` is the name of a durable queue. All listeners with the same pool share its messages,
+    and the queue keeps messages while no listener is connected. If ``pool`` is None, the listener
+    has its own queue, which is removed when the block ends. If the broker is not available, the
+    function waits for it.
     """
     transport = open_transport(conf, transport_url)
     queue = pool or f"climate-listen-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -74,7 +74,7 @@ def from_broker(
 
 
 def _remove(transport: Any, queue: str) -> None:  # noqa: ANN401 - oslo.messaging is untyped
-    """Remove a queue that has no listeners any more, as it would grow without limit."""
+    """Remove the queue of a listener that has ended; otherwise it would grow without limit."""
     try:
         # oslo.messaging has no method for this, and no option to let the broker do it.
         with (

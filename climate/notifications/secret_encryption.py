@@ -1,7 +1,7 @@
 """Encryption of the stored secrets of webhooks, with keys of the operator.
 
-A stored secret is in clear, or it is ``fernet:`` and a Fernet token. climate can read both forms at
-any time, so the operator can introduce and rotate keys while the service runs.
+A stored secret is in clear, or it is ``fernet:`` and a Fernet token. climate can read both forms,
+so the operator can introduce and change keys while the service runs.
 https://github.com/fernet/spec
 """
 
@@ -24,9 +24,9 @@ class UnreadableSecret(Exception):
 
 
 def encrypt(secret: str, keys: Sequence[str]) -> str:
-    """Return a secret in the form in which climate stores it.
+    """Return ``secret`` as climate stores it: encrypted with the first key.
 
-    It is encrypted with the first key. Without keys, it is in clear.
+    If there are no keys, it is stored in clear.
     """
     if not keys:
         return secret

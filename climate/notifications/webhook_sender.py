@@ -47,10 +47,10 @@ class WebhookPoster:
     """Sends notifications to the receivers of webhook subscriptions. Thread-safe."""
 
     def __init__(self, rules: WebhookRules, source: str, cafile: str | None = None) -> None:
-        """Prepare a sender. ``source`` is the attribute of this name in its CloudEvents.
+        """Prepare a sender.
 
-        ``cafile`` has the authorities for the certificates of receivers (None: those of the
-        system).
+        ``source`` is the value of the attribute ``source`` in its CloudEvents. ``cafile`` has the
+        certificate authorities that it trusts (None: those of the system).
         """
         self._rules = rules
         self._source = source
@@ -103,9 +103,9 @@ class WebhookPoster:
 
     @contextmanager
     def _connected(self, host: str, port: int, *, secure: bool) -> Iterator[socket.socket]:
-        """Yield a connection to an address of the host that is allowed.
+        """Yield a connection to ``host``, at an IP address to which webhooks may go.
 
-        A timer closes it at the time-out.
+        A timer closes the connection at the time-out.
         """
         deadline = time.monotonic() + self._rules.timeout
         with closing(self._connect(host, port, deadline)) as plain:
@@ -146,7 +146,7 @@ class WebhookPoster:
         raise failure
 
     def _why(self, error: Exception) -> str:
-        """Return the reason of a failure in words for the owner of the subscription."""
+        """Return why a delivery failed, as a text for the owner of the subscription."""
         if isinstance(error, InvalidInput):
             return error.message
         if isinstance(error, TimeoutError):
@@ -165,10 +165,10 @@ def event_body(
 ) -> bytes:
     """Return a notification as a CloudEvent 1.0 in JSON.
 
-    It is in structured mode, so that the signature covers all of it. ``sequence`` (a CloudEvents
-    extension) is padded with zeros, because receivers compare it as text. If the event would have
-    more than ``largest`` bytes, its data have only the essential keys of the payload, and
-    ``"shortened": true``.
+    All attributes are in the body (structured mode), so that the signature covers them.
+    ``sequence`` is the number of the notification, padded with zeros, because receivers compare it
+    as text. If the event would have more than ``largest`` bytes, its data have only the essential
+    keys of the payload, and ``"shortened": true``.
     """
     event = {
         "specversion": "1.0",
@@ -216,7 +216,10 @@ def _packed(event: Mapping[str, Any]) -> bytes:
 
 
 def _seconds(retry_after: str) -> float:
-    """Return the pause that a receiver requests in seconds; 0 for dates and invalid values."""
+    """Return the pause in seconds that a receiver requests in the header Retry-After.
+
+    Returns 0 for a date or an invalid value.
+    """
     return float(retry_after) if re.fullmatch(r"\d{1,9}", retry_after, re.ASCII) else 0.0
 
 

@@ -1,8 +1,7 @@
-"""Context of log lines: the request, user, project, event and lease on which a thread works.
+"""Context of log lines: the request, user, project, event and lease that a thread works for.
 
-The code sets the context when a request or an event begins. oslo.log adds it to each line of the
-thread until the context is cleared. It is in fields of JSON logs, and in brackets before the text
-of other logs.
+The code sets the context when a request or an event begins. oslo.log adds it to each log line of
+the thread until the context is cleared: as fields in JSON logs, in brackets in other logs.
 """
 
 import re
@@ -64,10 +63,10 @@ def forget() -> None:
 
 @contextmanager
 def about(lease_id: str | None, event_id: str | None = None) -> Iterator[None]:
-    """Set the context of log lines to this lease and event within the block.
+    """Context manager: log lines in the block contain this lease and this event.
 
-    Afterwards, the previous context is restored. If there is an event, the request id is
-    ``event-ID``.
+    After the block, the previous context is restored. If there is an event, the request id in the
+    log lines is ``event-ID``.
     """
     before = get_current()
     context = LogContext(f"event-{event_id}" if event_id else "", lease_id)

@@ -124,7 +124,7 @@ class Metrics:
     def admission(self, request: str, outcome: str) -> None:
         """Count a request to create or change a lease.
 
-        ``outcome`` is "admitted" or the code of its error.
+        ``request`` is the kind, such as ``create``. ``outcome`` is "admitted" or an error code.
         """
         self._admissions.labels(request, outcome).inc()
 
@@ -137,7 +137,7 @@ class Metrics:
         self._event(label(kind), outcome).inc()
 
     def tried(self, kind: str, late: timedelta) -> None:
-        """Record how long after its due time the first attempt of an event began."""
+        """Record how late (after its due time) the first attempt of an event began."""
         self._late(label(kind)).observe(max(0.0, late.total_seconds()))
 
     def done(self, kind: str, late: timedelta) -> None:
@@ -162,9 +162,10 @@ class Metrics:
 
     @contextmanager
     def call(self, resource_type: str, action: str, waiting: type[Exception]) -> Iterator[None]:
-        """Return a context that measures the plug-in call in its block.
+        """Context manager: measure the plug-in call in its block.
 
-        ``waiting`` is the exception that the plug-in raises if climate is to call it again later.
+        ``waiting`` is the exception class by which a plug-in says that the cloud has not finished,
+        so climate must call again later.
         """
         began, outcome = time.monotonic(), "failed"
         try:
@@ -178,7 +179,7 @@ class Metrics:
             calls.observe(time.monotonic() - began)
 
     def invariant(self, number: int, *, broken: bool) -> None:
-        """Set the metric that states whether the invariant with this number is broken."""
+        """Record whether the invariant ``number`` (in ARCHITECTURE.md) is broken."""
         self._broken.labels(str(number)).set(broken)
 
     def exposition(self) -> bytes:
@@ -187,7 +188,7 @@ class Metrics:
 
 
 class HasMetrics(Protocol):
-    """Interface of the first argument of functions that ``counted`` decorates."""
+    """Interface of objects with metrics, for functions that ``counted`` decorates."""
 
     @property
     def metrics(self) -> Metrics:
@@ -200,10 +201,10 @@ R = TypeVar("R", bound=HasMetrics)
 def counted(
     request: str,
 ) -> Callable[[Callable[Concatenate[R, P], T]], Callable[Concatenate[R, P], T]]:
-    """Return a decorator that counts the outcomes of a use case which admits leases.
+    """Return a decorator that counts the results of a function which admits or rejects leases.
 
-    ``request`` is the value of the metric's label. If an error has the attribute ``is_retried``, it
-    is not counted, because the caller tries again.
+    ``request`` is the kind of request in the metric, such as ``create``. If an error has the
+    attribute ``is_retried``, it is not counted, because the caller tries again.
     """
 
     def decorate(use_case: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
@@ -224,12 +225,15 @@ def counted(
 
 
 def label(kind: str) -> str:
-    """Return the label for a kind of event: the kind if climate defines it, else "user"."""
+    """Return the label of a metric for an event: its kind, or "user" for custom events.
+
+    So user-defined names never become labels.
+    """
     return kind if kind in OWN_KINDS else "user"
 
 
 def is_shared() -> bool:
-    """Return whether several processes export combined metrics."""
+    """Return whether several processes export their metrics together."""
     return "PROMETHEUS_MULTIPROC_DIR" in os.environ
 
 
@@ -270,9 +274,10 @@ class Exporter:
 
 
 def state(registry: CollectorRegistry, name: str, text: str, read: Callable[[], Any]) -> None:
-    """Add a metric whose value ``read`` returns whenever Prometheus reads the metrics.
+    """Add a metric whose value is read from the function ``read`` at each query of Prometheus.
 
-    Does nothing if several processes export combined metrics.
+    ``name`` and ``text`` are its name and help. Does nothing if several processes export their
+    metrics together.
     """
     if not is_shared():
         Gauge(name, text, registry=registry).set_function(read)

@@ -53,7 +53,10 @@ class Requester:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveredResource:
-    """A resource as the cloud reports it, whether or not it is registered in climate."""
+    """A resource, such as a host, as the cloud reports it.
+
+    It may or may not be registered in climate.
+    """
 
     #: The identity of the resource in the cloud, unique within the resource type.
     external_id: str
@@ -83,12 +86,12 @@ class DiscoveredResource:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A difference between the cloud and the database. ``audit --repair`` repairs it if possible.
+    """A difference between the cloud and the database, and how to repair it.
 
     If ``lease_id`` is set, the repair is that a manager calls ``start`` again for the reservations
     of this running lease. Otherwise the repair is to call ``repair``. If ``reservation_id`` is set,
     climate repairs only if no unfinished lease has this reservation. If neither ``lease_id`` nor
-    ``repair`` is set, climate only reports the difference, and an operator must decide.
+    ``repair`` is set, there is no automatic repair, and an operator must decide.
     """
 
     description: str
@@ -99,10 +102,10 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A part of a composite reservation (a stack). climate stores it as a separate reservation.
+    """A part of a composite reservation (a stack), such as its servers.
 
-    ``name`` is unique within the composite. ``params`` are request parameters as a user would send
-    them: the schema of ``resource_type`` has not yet validated them.
+    climate stores it as a separate reservation. ``name`` is unique within the composite. ``params``
+    are request parameters as a user would send them, which ``schema`` has not validated yet.
     """
 
     name: str
@@ -112,7 +115,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class HeldReservation:
-    """A running reservation, and the resources that it has according to the database."""
+    """A running reservation, with the resources that it has according to the database."""
 
     lease: Lease
     reservation: Reservation
@@ -121,7 +124,10 @@ class HeldReservation:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedState:
-    """The state that the cloud should have for one resource type; an audit compares both."""
+    """The state that the cloud should have for a resource type, according to the database.
+
+    An audit compares it with the state of the cloud.
+    """
 
     #: The registered resources of the type.
     registered: Sequence[Resource]
@@ -139,19 +145,20 @@ class ExpectedState:
 
     @property
     def known(self) -> set[str]:
-        """The ids of reservations whose objects the cloud may have, for instance running ones.
+        """The ids of reservations for which the cloud may have objects, such as running ones.
 
-        Objects of others are leftovers, except what ``prepare`` created for those in ``awaited``.
+        Objects of other reservations are leftovers. The exception are objects that ``prepare``
+        created for the reservations in ``awaited``.
         """
         running = {held.reservation.id for held in self.running}
         return running.union(self.changing, self.elsewhere)
 
 
 class NotYet(Exception):
-    """Raised if the cloud has not finished; the message states what the call waits for.
+    """Raised if the cloud has not finished an action; the message says what climate waits for.
 
-    The manager calls again after about a second. Ten minutes after the first call it counts a
-    failure.
+    The manager calls the method again after about a second. Ten minutes after the first call, it
+    counts this as a failure.
     """
 
 
@@ -159,7 +166,7 @@ class RequestSchema(Schema):
     """The base class of schemas for the parameters of a reservation; it ignores unknown keys."""
 
     class Meta:
-        """Ignore unknown keys: a request also has keys for all types and for other types."""
+        """Ignore unknown keys, because a request also has keys that the plug-in does not need."""
 
         unknown = EXCLUDE
 
@@ -218,11 +225,11 @@ class ResourcePlugin(abc.ABC):
 
     @property
     def type_of_resources(self) -> str:
-        """The type of the resources that reservations of this type book, such as hosts."""
+        """The type of the resources that a reservation gets: instances, for example, get hosts."""
         return self.resources_type or self.resource_type
 
     def look_up(self, params: Mapping[str, Any], _requester: Requester) -> Mapping[str, Any]:
-        """Return ``params``, completed with the cloud's data about the objects that they name.
+        """Return ``params`` with data about the cloud's objects that they name.
 
         For instance, replace the name of a flavor by its id and sizes. climate calls this method
         before it searches for free resources. It changes nothing in the cloud. Raises InvalidInput
@@ -267,7 +274,7 @@ class ResourcePlugin(abc.ABC):
         """
 
     def preview_details(self, _reservation_id: str) -> Mapping[str, Any]:
-        """Return details known before ``start``, such as a derived id; users see them till then.
+        """Return details that are known before ``start``, such as an id; users see them until then.
 
         Pure.
         """
@@ -312,7 +319,10 @@ class ResourcePlugin(abc.ABC):
     def before_end(  # noqa: B027 - optional: most types have nothing to do
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> None:
-        """Do what the user wants done shortly before the end, such as save images. Idempotent."""
+        """Do what the user requested for the time shortly before the end: save images.
+
+        Idempotent.
+        """
 
     def enroll(self, external_id: str) -> None:  # noqa: B027 - optional
         """Close a registered resource, such as a host, so that no project can use it. Idempotent.
@@ -334,7 +344,7 @@ class ResourcePlugin(abc.ABC):
         raise Conflict(f"{external_id}: a {self.resource_type} cannot be powered off")
 
     def enable_service(self, external_id: str) -> None:  # noqa: B027 - optional
-        """Undo ``disable_service``, as the host is powered on again. Idempotent."""
+        """Undo ``disable_service``, because the host has been powered on again. Idempotent."""
 
     @abc.abstractmethod
     def find(
@@ -350,10 +360,10 @@ class ResourcePlugin(abc.ABC):
     def declared(
         self, resource: DiscoveredResource, _properties: Mapping[str, str]
     ) -> DiscoveredResource:
-        """Return the resource with inventories that the operator's properties declare. Pure.
+        """Return ``resource`` with the capacity that the operator's properties declare. Pure.
 
-        This is for types whose capacity the cloud does not report. Raises InvalidInput if such a
-        property has an invalid amount.
+        This is for resource types whose capacity the cloud does not report. Raises InvalidInput if
+        such a property is not a valid amount.
         """
         return resource
 
@@ -379,9 +389,10 @@ class ResourcePlugin(abc.ABC):
 
 
 def run_all(*steps: Callable[[], object]) -> None:
-    """Call all steps in order, even if some fail, so that one host does not block the others.
+    """Call all steps in order, even if some fail: one failing host does not block the others.
 
-    Afterwards, raises the first exception that is not NotYet; if all were NotYet, raises the first.
+    Then raise the first exception that is not NotYet. If all exceptions were NotYet, raise the
+    first.
     """
     failures: list[Exception] = []
     for step in steps:

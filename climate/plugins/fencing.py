@@ -1,10 +1,10 @@
-"""Fencing: a worker thread changes the cloud only while its claim on an event is valid.
+"""Fencing: a thread may change the cloud only while its claim on an event is valid.
 
-A manager process that was paused may resume in the middle of a plug-in call, long after another
-manager has claimed the event. Therefore the transport of all OpenStack clients and the journal of
-the simulated cloud call ``check`` right before each change. Two gaps remain: a pause between
-``check`` and the request, and a request that reaches the cloud late. A thread without a fencing
-token, such as that of a command, can always change the cloud.
+A manager process that was paused may continue a plug-in call long after another manager has claimed
+the event. Therefore all OpenStack clients, and the simulated cloud, call ``check`` right before
+each change. Two gaps remain: a pause between ``check`` and the request, and a request that reaches
+the cloud late. A thread without a fencing token, such as that of a command, can always change the
+cloud.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ class Fenced(Exception):
 
 
 class FencingToken:
-    """Permission to change the cloud until a deadline, which ``extend`` moves.
+    """Permission to change the cloud until a deadline, which ``extend`` changes.
 
     ``elapsed`` is a monotonic clock in seconds, and ``until`` the deadline on this clock. By
     default, there is no deadline.
@@ -53,7 +53,7 @@ _TOKEN: ContextVar[FencingToken | None] = ContextVar("fencing_token", default=No
 
 @contextmanager
 def fenced(token: FencingToken) -> Iterator[None]:
-    """Return a context in which this thread can change the cloud only while ``token`` is valid."""
+    """Context manager: this thread can change the cloud only while ``token`` is valid."""
     previous = _TOKEN.set(token)
     try:
         yield
@@ -62,7 +62,10 @@ def fenced(token: FencingToken) -> Iterator[None]:
 
 
 def check() -> None:
-    """Raise Fenced if this thread has a fencing token that has expired or was revoked."""
+    """Raise Fenced if this thread has a fencing token that is not valid any more.
+
+    Call this right before each change of the cloud.
+    """
     token = _TOKEN.get()
     if token is not None:
         token.check()

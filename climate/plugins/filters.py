@@ -1,7 +1,7 @@
-"""The filters and weighers of climate itself; other packages can add more. Pure.
+"""climate's own filters and weighers, which choose among matching resources. Pure.
 
-A filter returns whether a candidate resource may be allocated. A weigher returns a number; the
-candidates with the highest numbers are preferred.
+A filter returns whether a reservation may get a resource. A weigher returns a number; resources
+with the highest numbers are preferred. Other packages can add more.
 """
 
 from climate.core.matching import query
@@ -25,11 +25,11 @@ def fewest_properties(candidate: Candidate, requirement: Requirement) -> float:
 
 
 def fewest_left(candidate: Candidate, requirement: Requirement) -> float:
-    """Weigher: prefer resources that have room for the fewest units, so that others stay empty."""
+    """Weigher: prefer resources with the least free capacity, so that others stay empty."""
     free, amounts = candidate.free, requirement.amounts
     return -min((free.get(name, 0) // amounts[name] for name in amounts), default=0)
 
 
 def lowest_id(candidate: Candidate, _requirement: Requirement) -> float:
-    """Weigher: prefer the resources that were registered first, so that they are filled first."""
+    """Weigher: prefer the resources that were registered first."""
     return -candidate.resource.id

@@ -52,9 +52,9 @@ class BrokenPlugin(RuntimeError):
 def load_plugins(
     conf: ConfigOpts, names: Sequence[str], turn: Turn, clock: Clock
 ) -> Mapping[str, ResourcePlugin]:
-    """Create the plug-ins that have these entry point names, and return them by resource type.
+    """Create the configured plug-ins; return them by resource type, such as ``physical:host``.
 
-    Raises BrokenPlugin.
+    ``names`` are entry points such as ``physical.host.plugin``. Raises BrokenPlugin.
     """
     manager: NamedExtensionManager[ResourcePlugin] = NamedExtensionManager(
         PLUGINS,
@@ -108,7 +108,10 @@ def _checked(name: str, plugin: Any) -> ResourcePlugin:  # noqa: ANN401
 
 
 def _made(name: str, factory: Any, conf: ConfigOpts, **offered: object) -> Any:  # noqa: ANN401
-    """Call ``factory`` with the ``offered`` arguments that it accepts, and return the result."""
+    """Call ``factory`` with ``conf``, and with those ``offered`` arguments that it accepts.
+
+    ``name`` is for error messages.
+    """
     try:
         parameters = inspect.signature(factory).parameters
         return factory(conf, **{key: value for key, value in offered.items() if key in parameters})
@@ -146,7 +149,7 @@ def load_selection(conf: ConfigOpts) -> Selection:
 
 
 def _multiplied(text: str) -> tuple[str, float]:
-    """Parse ``name`` or ``name=multiplier``. The default multiplier is 1."""
+    """Parse a weigher's name with its multiplier, such as ``fewest_left=2``; the default is 1."""
     name, given, number = (part.strip() for part in text.partition("="))
     try:
         multiplier = float(number) if given else 1.0

@@ -10,11 +10,11 @@ from climate.core.matching.extra_specs import read
 
 
 def titled(title: str, description: str = "", **more: Any) -> dict[str, Any]:
-    """Return the metadata of a field, from which clients generate forms.
+    """Return field metadata, from which clients generate forms: title and description.
 
     ``more`` are keywords of JSON Schema. ``minimum``, ``maximum`` and ``enum`` describe rules for
     which the field has no validator. ``readOnly`` marks values that ``look_up`` sets. ``writeOnly``
-    marks values that no answer contains because they may be secret.
+    marks values that answers omit because they may be secret.
     """
     return {"title": title, **({"description": description} if description else {}), **more}
 

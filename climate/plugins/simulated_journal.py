@@ -65,9 +65,10 @@ class Journal:
             return state.effects[past:]
 
     def act(self, name: str, **details: str) -> None:
-        """Wait for ``delay`` seconds; then record a change or, at random, raise SimulatedFailure.
+        """Simulate a slow change: wait for ``delay`` seconds, then record the change ``name``.
 
-        ``failure_rate`` is the probability of the failure. Also raises the errors of ``append``.
+        At random, with the probability ``failure_rate``, raise SimulatedFailure instead. Also
+        raises the errors of ``append``.
         """
         if self._delay:
             time.sleep(self._delay)
@@ -122,7 +123,7 @@ class CloudState:
                     file.write(json.dumps(entry) + "\n")
 
     def _changes_state(self, entry: dict[str, Any]) -> bool:
-        """Return whether a recorded change would have an effect on the state.
+        """Return whether the change ``entry`` would change the present state.
 
         Raises SimulatedFailure if the change is impossible.
         """

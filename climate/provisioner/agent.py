@@ -41,9 +41,11 @@ class Provisioner:
         claim_timeout: int,
         shutdown_pause: float,
     ) -> None:
-        """Read the nodes file ``file``. Raises InvalidNodeConfig.
+        """Read the nodes file ``file``, the operator's list of hosts. Raises InvalidNodeConfig.
 
-        Queries for shutdowns are at least ``shutdown_pause`` seconds apart.
+        At most ``workers`` tasks run at the same time. A claim on a task lasts ``claim_timeout``
+        seconds and is renewed. Two queries for shutdowns are at least ``shutdown_pause`` seconds
+        apart.
         """
         self._tools = tools
         self._file = file
@@ -80,10 +82,10 @@ class Provisioner:
             thread.join(max(until - time.monotonic(), 0.0))
 
     def poll(self) -> float:
-        """Query climate for tasks, and start them as long as workers are free.
+        """Query climate for tasks; start them in threads, at most as many as workers are free.
 
-        Returns the seconds that a long poll waited in vain, or 0 if there were tasks. Raises
-        ApiUnavailable.
+        If there are no tasks, the request waits for one (long polling); return how many seconds it
+        waited. If there are tasks, return 0. Raises ApiUnavailable.
         """
         self.nodes = self._reread()
         self._running = {id_: thread for id_, thread in self._running.items() if thread.is_alive()}
@@ -95,7 +97,10 @@ class Provisioner:
         return 0.0 if self._start_tasks(PREPARATIONS, _LONG_POLL) else time.monotonic() - now
 
     def _start_tasks(self, noun: str, wait: int = 0) -> bool:
-        """Start tasks while workers are free; return whether climate listed any tasks."""
+        """Start tasks of the kind ``noun`` while workers are free; return whether there were any.
+
+        ``wait`` is how many seconds the request waits for a task if there is none.
+        """
         is_idle = True
         for task in self._tools.climate.claimable(noun, wait):
             is_idle = False

@@ -1,4 +1,7 @@
-"""A provisioner's claim on a task: renewed during the work, and abandoned if it may be lost."""
+"""A claim: for a limited time, only this provisioner may carry out a certain task.
+
+The provisioner renews the claim during the work. If the claim may have expired, it stops the work.
+"""
 
 import logging
 import threading
@@ -49,7 +52,7 @@ class Claim:
         self._renewed_at = requested_at
 
     def pause(self, seconds: float) -> None:
-        """Wait for ``seconds``, and renew the claim meanwhile. Raises Stopped, ClaimLost."""
+        """Wait for ``seconds``, and renew the claim during that time. Raises Stopped, ClaimLost."""
         until = time.monotonic() + seconds
         while True:
             self._renew()
@@ -60,9 +63,9 @@ class Claim:
                 return
 
     def finish(self, state: str, **values: Any) -> None:
-        """Report the result; retry until climate has received it. Raises ClaimLost.
+        """Report the result of the task, such as ``ready``; retry until climate has received it.
 
-        If the process stops, the method returns without success.
+        If the process stops before that, return without success. Raises ClaimLost.
         """
         while True:
             try:
@@ -75,7 +78,10 @@ class Claim:
                 return
 
     def release(self) -> None:
-        """Release the claim. If climate cannot be reached, let it expire."""
+        """Release the claim, so that another provisioner can claim the task at once.
+
+        If climate cannot be reached, the claim expires by itself.
+        """
         try:
             self._report(state="wanted")
         except (ClaimLost, ApiUnavailable) as error:
@@ -97,9 +103,10 @@ class Claim:
 
 
 def run_claimed(claim: Claim, action: Callable[[], None]) -> None:
-    """Acquire a claim and run ``action``. If the process stops, release the claim.
+    """Acquire the claim on a task, then call ``action``, which carries the task out.
 
-    If the claim is lost or climate does not answer, log this and do nothing more.
+    If the process stops, release the claim. If the claim is lost or climate does not answer, log
+    this and do nothing more.
     """
     node, noun = claim.task.node, claim.task.noun
     try:

@@ -28,10 +28,10 @@ class ClaimLost(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTask:
-    """A task on a node.
+    """A task of this provisioner on a node (host).
 
-    ``noun`` is the kind of the task: preparations or shutdowns. If the state of a shutdown is
-    ``waking``, the node is to be powered on again.
+    ``noun`` is the kind of the task: ``preparations`` or ``shutdowns``. A shutdown in the state
+    ``waking`` means that the node must be powered on again.
     """
 
     id: str
@@ -51,8 +51,8 @@ class ClimateClient:
     def claimable(self, noun: str, wait: int = 0) -> Iterator[NodeTask]:
         """Yield the tasks of the kind ``noun`` that can be claimed, the most urgent first.
 
-        If there are none, wait up to ``wait`` seconds for a task, provided that the API has
-        capacity for long polling. Raises ApiUnavailable.
+        If there are none, the request waits up to ``wait`` seconds for one. It does not wait if
+        climate has too many waiting requests. Raises ApiUnavailable.
         """
         page = self._first(noun, wait)
         while page:
@@ -73,9 +73,9 @@ class ClimateClient:
         return self._request("GET", path)
 
     def report(self, task: NodeTask, **values: Any) -> Mapping[str, Any]:
-        """Report the progress of a task; return the task as the API answers it.
+        """Report the progress of a task, such as ``state="ready"``.
 
-        Raises ClaimLost, ApiUnavailable.
+        Return the task as climate stores it. Raises ClaimLost, ApiUnavailable.
         """
         return dict(self._request("POST", f"/v2/{task.noun}/{task.id}/report", values))
 

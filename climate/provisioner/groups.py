@@ -11,9 +11,9 @@ _RETRY = 0.2
 
 
 class Groups:
-    """The limits of this process on powering on the nodes of a group, such as a rack.
+    """Limits how many nodes of a group, such as a rack, this process powers on at the same time.
 
-    At most ``limit`` nodes per group power on at once, and at least ``pause`` seconds apart.
+    At most ``limit`` nodes of a group power on at once, and at least ``pause`` seconds apart.
     """
 
     def __init__(
@@ -26,10 +26,11 @@ class Groups:
 
     @contextmanager
     def slot(self, names: Collection[str], wait: Callable[[float], object]) -> Iterator[None]:
-        """Return a context that holds a slot in each of the groups ``names``.
+        """Context manager: wait until a node may power on, then run the block.
 
-        Until all of them have a free slot, it calls ``wait(seconds)`` repeatedly. It acquires all
-        slots together, so that there is no deadlock.
+        ``names`` are the groups of the node. While one of them has too many nodes that power on, it
+        calls ``wait(seconds)`` repeatedly. It takes the slots of all groups at once, so that there
+        is no deadlock. They are free again after the block.
         """
         while not self._take(names):
             wait(_RETRY)

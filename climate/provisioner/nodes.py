@@ -42,11 +42,11 @@ class InvalidNodeConfig(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """The access data of one node, from the nodes file.
+    """A node (host) with the access data of its power controller, from the nodes file.
 
-    ``groups`` (racks, PDUs) limit how many nodes power on at once. ``check`` states how to find out
-    whether the node is usable. ``options`` are specific to the driver. The driver sets
-    ``boot_device`` before it powers the node on.
+    ``groups`` are, for example, its rack and PDU, which limit how many nodes power on at once.
+    ``check`` is how to test whether the node is usable. ``options`` are specific to the driver. The
+    driver sets ``boot_device`` before it powers the node on.
     """
 
     name: str

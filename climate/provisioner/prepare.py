@@ -28,7 +28,11 @@ class NotUsable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """The objects and time limits (in seconds) that preparations and shutdowns need."""
+    """The objects that tasks need, and time limits in seconds.
+
+    ``power_timeout`` is for a change of the power, ``ready_timeout`` for the boot, and
+    ``shutdown_timeout`` for the shutdown of the operating system.
+    """
 
     climate: ClimateClient
     drivers: Mapping[str, PowerDriver]
@@ -39,7 +43,10 @@ class Tools:
 
 
 def prepare(tools: Tools, node: Node, claim: Claim) -> None:
-    """Get the node of a claimed task ready, and report the result. Raises ClaimLost, Stopped."""
+    """Power on the node of a claimed task, wait until it is usable, and report the result.
+
+    Raises ClaimLost, Stopped.
+    """
     seconds: dict[str, float] = {}
     try:
         cold = get_ready(tools, node, claim, seconds)

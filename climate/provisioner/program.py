@@ -12,10 +12,11 @@ _KILL_WAIT = 1.0
 
 @contextmanager
 def running(words: Sequence[str], streams: int) -> Iterator["subprocess.Popen[str]"]:
-    """Start a program, without a shell, and yield its process.
+    """Context manager: start a program, without a shell, and yield its process.
 
-    If the program still runs at the end of the block, kill its process group. ``streams`` is PIPE
-    or DEVNULL, for its input and output. Raises OSError if the program cannot be started.
+    If the program still runs after the block, kill it with its child processes (process group).
+    ``streams`` is PIPE or DEVNULL, for its input and output. Raises OSError if the program cannot
+    be started.
     """
     process = subprocess.Popen(  # noqa: S603 - configured by the operator, without a shell
         words,

@@ -18,10 +18,10 @@ LOG = logging.getLogger(__name__)
 
 
 def shut_down(tools: Tools, node: Node, claim: Claim) -> None:
-    """Power the node of a claimed task off, and report the result.
+    """Power off the node of a claimed task, and report the result.
 
     If the state of the task is ``waking``, power the node on again instead. If powering off fails
-    and no attempt can have changed the node's power, report that the node stays on. After any other
+    and the node's power cannot have changed, report that the node stays on. After any other
     failure, let the claim expire, so that a provisioner retries. Until then, climate must not
     prepare the node, because it may go off at any moment. Raises ClaimLost, Stopped,
     ApiUnavailable.

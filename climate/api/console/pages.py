@@ -1,6 +1,7 @@
-"""The routes of ``/console``: the page of the web console and its files.
+"""The routes of ``/console``: the page of the web console, and its files.
 
-All paths of the console return the same page. Its script shows what the path names.
+All paths of the console return the same page. A script in the page reads the path, and shows the
+view for it, such as a lease.
 """
 
 from collections.abc import Iterator
@@ -47,7 +48,7 @@ def home(api: Api) -> Answer:
 
 
 def page(_api: Api, **_path: str) -> Answer:
-    """Return the page of the console."""
+    """Return the HTML page of the web console, which is the same for each path."""
     html = (_STATIC / _PAGE).read_text(encoding="utf-8")
     root = escape(request.root_path, quote=True)
     html = html.replace("{{root}}", root).replace("{{version}}", _files().version)
@@ -55,7 +56,10 @@ def page(_api: Api, **_path: str) -> Answer:
 
 
 def file(_api: Api, version: str, name: str, folder: str = "", inner: str = "") -> Answer:
-    """Return a static file of the console, such as a script; raise NotFound if there is none."""
+    """Return a static file of the web console, such as a script; raise NotFound if there is none.
+
+    ``version`` is the version in the URL of the file, which decides how long browsers may cache it.
+    """
     path = "/".join(part for part in (folder, inner, name) if part)
     body, status, headers = _files().answer(path, version)
     return body, status, {"Cross-Origin-Resource-Policy": "same-origin", **headers}

@@ -1,10 +1,11 @@
 """Connections of the built-in server: waitress, with limits for slow and hostile clients.
 
-- A connection without progress is closed, also if its client does not read the response.
-- At the limit of connections, the one that is idle for the longest time is closed for a new one.
-- waitress rejects a malformed or too large request before its body arrives; the application then
-  renders the error.
-- ``/healthz`` has a thread of its own, so it answers although all others are busy.
+- The server closes a connection whose client neither sends nor reads for too long.
+- At the limit of connections, it closes the one that is idle for the longest time, to accept a new
+  one.
+- It rejects a malformed or too large request before the body arrives. The Flask application then
+  renders the error response.
+- ``/healthz`` has a thread of its own, so it answers even if all other threads are busy.
 """
 
 import socket
@@ -31,7 +32,10 @@ _LINGER = 5.0
 
 
 class _Request(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
-    """A request while it arrives. If it is rejected, its headers and body are dropped."""
+    """Parser of a request that is arriving.
+
+    If the request is rejected, it drops headers and body.
+    """
 
     def __init__(self, adj: Adjustments) -> None:
         super().__init__(adj)
@@ -59,9 +63,10 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
 
     @staticmethod
     def error_task_class(channel: "_Connection", request: HTTPRequestParser) -> Task:
-        """Return the task that lets the application answer a rejected request, then closes.
+        """Return the task with which waitress answers ``request`` after an error.
 
-        If the application itself failed, return waitress's own error task.
+        For a rejected request, the task lets the Flask application render the error, then closes
+        the connection. If the application itself failed, it is waitress's own error task.
         """
         if not isinstance(request, _Request) or not hasattr(request, "path"):
             return ErrorTask(channel, request)  # the application failed
@@ -88,10 +93,10 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         return True
 
     def handle_close(self) -> None:
-        """Close the connection. After a rejection, first discard what the client still sends.
+        """Close the connection; after a rejection, first discard the rest of the request.
 
-        Otherwise the kernel would reset the connection, and the client would miss the response (RFC
-        9112, section 9.6).
+        Without this, the kernel would reset the connection, and the client would not receive the
+        response (RFC 9112, section 9.6).
         """
         if not self.is_rejected or self._discards_until is not None:
             super().handle_close()
@@ -102,9 +107,10 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
             self.socket.shutdown(socket.SHUT_WR)
 
     def is_stuck(self, cutoff: float) -> bool:
-        """Return whether the client sends or reads too slowly, so the connection must be closed.
+        """Return whether the server must close the connection, because its client is too slow.
 
-        ``cutoff`` is a wall-clock time: a client that was not active since then is silent.
+        A client is too slow if it has sent or read nothing since ``cutoff`` (wall-clock time in
+        seconds), or if its request takes too long to arrive.
         """
         with self.outbuf_lock:  # a response that is being written counts as activity
             is_silent = self.last_activity < cutoff
@@ -116,11 +122,11 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         return bool(time.monotonic() - max(self.request.began, self._busy_at) > _ARRIVAL)
 
     def abort(self) -> None:
-        """Make waitress's loop close the connection.
+        """Shut the socket down, so that waitress's event loop closes the connection.
 
-        ``will_close`` alone would wait until the client has read the response. To close the socket
-        here would free its file descriptor while waitress collects descriptors to poll. A new
-        connection with the same descriptor would then receive the events of this one.
+        The flag ``will_close`` alone would wait until the client has read the response. Closing the
+        socket here would free its file descriptor while waitress still polls it. A new connection
+        could get the same descriptor, and would then receive the events of this connection.
         """
         self.is_rejected = False
         with suppress(OSError):
@@ -157,9 +163,9 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]  # waitress is untyped
             min(idle, key=lambda channel: channel.last_activity).abort()
 
     def pull_trigger(self) -> None:
-        """Wake the loop, unless the listener is closed.
+        """Wake waitress's event loop; do nothing if the listener is closed.
 
-        After that, another file may have the file descriptor that wakes the loop.
+        After the listener has closed, its wake-up file descriptor may belong to another file.
         """
         with self._trigger_lock:
             if not self.trigger._closed:  # noqa: SLF001 - waitress has no public name for it
@@ -171,12 +177,12 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]  # waitress is untyped
 
 
 class Server:
-    """Listens on each address of a host, and serves the application with worker threads."""
+    """The built-in HTTP server, which runs the application in worker threads."""
 
     def __init__(self, app: Flask, adjustments: Adjustments) -> None:
-        """Listen on the addresses in ``adjustments``; requests queue until ``run``.
+        """Listen on the addresses in ``adjustments``. Raises OSError if that is not possible.
 
-        Raises OSError.
+        Requests that arrive before ``run`` is called wait in a queue.
         """
         self.workers = ThreadedTaskDispatcher()
         self._health = ThreadedTaskDispatcher()
@@ -201,7 +207,10 @@ class Server:
         return int(self._listeners[0].effective_port)
 
     def run(self) -> None:
-        """Serve until ``close`` is called. It may then raise OSError or ValueError."""
+        """Serve requests until another thread calls ``close``.
+
+        At that time, this function may raise OSError or ValueError, which the caller can ignore.
+        """
         self._listeners[0].run()  # all listeners share one map of sockets
 
     def close(self) -> None:

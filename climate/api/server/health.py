@@ -24,11 +24,10 @@ def healthz(_api: Api) -> tuple[Any, int]:
 def readyz(api: Api) -> tuple[Any, int]:
     """Return 200 if the process can serve requests that read and write; otherwise 503.
 
-    It is ready if the database answers and accepts writes, and its schema is suitable. If a manager
-    runs in this process, it must also have queried for due events recently.
-
-    ``warnings`` in the answer names managers that are absent and periodic tasks that have stalled.
-    They do not make this process unready: others can be at fault, and this one still admits leases.
+    The database must answer and accept writes, and its schema must match this release. If a manager
+    runs in this process, it must also have queried for due events recently. ``warnings`` in the
+    answer names absent managers and stalled periodic tasks. Warnings do not change the status,
+    because the cause can be another process, and this process still admits leases.
     """
     checks = {"database": "ok", "schema": "ok"}
     warnings: list[str] = []

@@ -37,9 +37,10 @@ def url(host: str, port: int) -> str:
 
 
 def check_address(conf: ConfigOpts) -> None:
-    """Raise Misconfigured if the API would listen beyond loopback without authentication.
+    """Raise Misconfigured if the API would serve other machines without authentication.
 
-    The option ``[api] serve_unauthenticated_to_the_network`` permits it.
+    This is the case if ``conf.host`` is not a loopback address. An operator can permit it with the
+    option ``[api] serve_unauthenticated_to_the_network``.
     """
     open_to_all = conf.api.serve_unauthenticated_to_the_network
     if conf.api.auth_strategy == "noauth" and not open_to_all and not is_loopback(conf.host):
@@ -52,9 +53,10 @@ def check_address(conf: ConfigOpts) -> None:
 
 @contextmanager
 def bound(conf: ConfigOpts, app: Flask) -> Iterator[Server]:
-    """Listen on the configured port, and yield the server. Close it after the block.
+    """Listen on the configured port, and yield the server. Close the server after the block.
 
-    Requests queue until ``serve`` is called. Raises Misconfigured if it cannot listen.
+    Requests that arrive before ``serve`` is called wait in a queue. Raises Misconfigured if the
+    process cannot listen on the port.
     """
     try:
         server = Server(app, _adjustments(conf))
@@ -66,7 +68,10 @@ def bound(conf: ConfigOpts, app: Flask) -> Iterator[Server]:
 
 
 def deletion_waits(conf: ConfigOpts) -> int:
-    """Return how many requests of this process may wait at once until a lease is deleted."""
+    """Return how many requests of this process may wait at once for the deletion of a lease.
+
+    The number is a quarter of the worker threads, so that such requests cannot occupy all of them.
+    """
     threads: int = conf.api.threads
     return max(1, threads // 4)
 
@@ -89,10 +94,10 @@ def _adjustments(conf: ConfigOpts) -> Adjustments:
 
 
 def _possible_connections(limit: int) -> int:
-    """Raise the process's limit of open files; return how many connections are possible.
+    """Return how many connections the process can have open, at most ``limit``.
 
-    The result is at most ``limit``. Without a free file descriptor, the server would accept nothing
-    and use a whole processor.
+    First raises the process's limit of open files as far as ``limit`` connections need. Without a
+    free file descriptor, the server would accept no connection and use a whole processor.
     """
     needed = limit * _FILES_PER_CONNECTION + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -117,7 +122,8 @@ def serve(
 ) -> None:
     """Serve requests until ``stopping`` is set, then finish the requests in progress.
 
-    ``stop_waiting`` must end the requests that wait for notifications; it is called at that time.
+    When ``stopping`` is set, this function calls ``stop_waiting``, which must end all requests that
+    wait for notifications.
     """
     threading.Thread(target=_run, args=(server, stopping), name="http", daemon=True).start()
     sys.stdout.write(f"climate is ready at {url(conf.host, server.port)}\n")
@@ -130,9 +136,9 @@ def serve(
 
 
 def _run(server: Server, stopping: threading.Event) -> None:
-    """Serve until the sockets are closed.
+    """Run the server until its sockets are closed.
 
-    Ignore the errors that ``select`` may raise at that time.
+    When the process stops, waitress may use a closed socket; the resulting errors are ignored.
     """
     try:
         server.run()

@@ -1,4 +1,7 @@
-"""Static files of web pages, with entity tags. Each is read and compressed once."""
+"""Static files of web pages, with entity tags.
+
+Each file is read and compressed once, then cached.
+"""
 
 import gzip
 import hashlib
@@ -25,7 +28,10 @@ class _File(NamedTuple):
 
 
 class StaticFiles:
-    """A set of static files: the name in the URL of each, its place and its media type."""
+    """A set of static files.
+
+    ``places`` maps the name of each file in the URL to its path and its media type.
+    """
 
     def __init__(self, places: Mapping[str, tuple[Traversable, str]]) -> None:
         self._places = places
@@ -40,10 +46,11 @@ class StaticFiles:
         return digest.hexdigest()[:16]
 
     def answer(self, name: str, version: str | None = None) -> tuple[bytes, int, Mapping[str, str]]:
-        """Return the body, the status and the headers for the file ``name``. Raises NotFound.
+        """Return the body, the status and the headers of the response for the file ``name``.
 
-        ``version`` is the digest in the URL. If it is that of the present files, browsers keep the
-        file without asking again.
+        ``version`` is the version in the requested URL. If it equals the version of the present
+        files, browsers may cache the file forever. Otherwise they must revalidate it before each
+        use. Raises NotFound if there is no such file.
         """
         if name not in self._places:
             raise NotFound("The requested URL was not found on the server.")

@@ -1,6 +1,6 @@
-"""Limits how many sign-ins may fail: for a user at one address, for a user, and for an address.
+"""Limits how many sign-ins may fail: per user and address, per user, and per address.
 
-The counts are those of one process. Keystone can lock users out for all processes.
+Each process counts for itself. Keystone can also lock users out, which holds for all processes.
 """
 
 import ipaddress
@@ -24,20 +24,21 @@ _Key = tuple[str, str]
 
 
 class Attempts:
-    """The failed sign-ins of the last five minutes, in memory."""
+    """Counts the failed sign-ins of the last five minutes, in memory."""
 
     def __init__(self, at_once: int) -> None:
-        """Allow ``at_once`` sign-ins at the same time, because each of them occupies a thread."""
+        """Allow at most ``at_once`` sign-ins at the same time, because each occupies a thread."""
         self._failures: OrderedDict[_Key, deque[float]] = OrderedDict()
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(at_once)
 
     @contextmanager
     def attempt(self, address: str, user: str, now: float) -> Iterator[None]:
-        """Guard a sign-in: the block signs in, and counts as failed if it raises SignInFailed.
+        """Context manager around one sign-in by ``user`` from ``address``; counts it if it fails.
 
-        Raises TooManySignIns if a limit is reached. A sign-in under way counts as failed until it
-        ends, so that simultaneous requests do not exceed a limit. ``now`` is in monotonic seconds.
+        It fails if the block raises SignInFailed. Until the block ends, the sign-in also counts as
+        failed, so that simultaneous requests cannot exceed a limit. ``now`` is in monotonic
+        seconds. Raises TooManySignIns if too many sign-ins have failed or are in progress.
         """
         if not self._places.acquire(blocking=False):
             raise TooManySignIns("Too many sign-ins are under way", {"retry_after": 1})
@@ -90,7 +91,10 @@ def _limits(address: str, user: str) -> dict[_Key, int]:
 
 
 def _network(address: str) -> str:
-    """Return the address; if it is an IPv6 address, its /64 network, which one client can own."""
+    """Return ``address`` if it is IPv4. If it is IPv6, return its /64 network instead.
+
+    One client can own all addresses of a /64 network, so they count as one address.
+    """
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

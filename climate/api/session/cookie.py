@@ -1,7 +1,7 @@
 """The session cookie: its name, its attributes, and its encrypted and authenticated content.
 
-The server stores no session. To read a cookie that another process made, a process needs only the
-same keys.
+The session is stored only in the cookie, not on the server. Any process that has the same keys can
+read it.
 """
 
 import secrets
@@ -28,13 +28,13 @@ class UnreadableCookie(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Who is signed in until ``expires_at`` (UTC), as the cookie stores it.
+    """A signed-in user's session, as the cookie stores it. It ends at ``expires_at`` (UTC).
 
-    ``csrf`` is the secret that requests must carry if they change something.
-
-    With Keystone, ``token`` is the user's token for a project; it identifies the caller. It was
-    made from ``root``, a token without a project. Keystone makes tokens for other projects from
-    ``root`` only. Without authentication, ``user``, ``project`` and ``roles`` identify the caller.
+    ``csrf`` is a secret that each request that changes something must repeat in a header. With
+    Keystone, ``token`` is the user's token for the chosen project; it identifies the caller.
+    ``root`` is the token without a project from which ``token`` was made. When the user changes to
+    another project, Keystone makes a new token from ``root``. Without authentication, ``user``,
+    ``project`` and ``roles`` identify the caller.
     """
 
     csrf: str = field(repr=False)
@@ -47,7 +47,10 @@ class Session:
 
     @property
     def is_choosing(self) -> bool:
-        """Whether the user has not chosen a project yet; the session then permits only that."""
+        """Whether the user must still choose a project.
+
+        Until then, the session permits nothing else.
+        """
         return self.root is not None and self.token is None
 
     @property
@@ -62,7 +65,10 @@ def new_secret() -> str:
 
 
 def encrypt(session: Session, fernet: MultiFernet, now: datetime) -> str:
-    """Return the session as the value of a cookie; raise SessionTooLarge if it is too long."""
+    """Return the session, encrypted with ``fernet``, as the value of a cookie.
+
+    Raises SessionTooLarge if the value is too long for a cookie.
+    """
     content = msgspec.json.encode(session)
     value = fernet.encrypt_at_time(content, int(now.timestamp())).decode()
     if len(value) > _MAX_BYTES:
@@ -76,7 +82,10 @@ def encrypt(session: Session, fernet: MultiFernet, now: datetime) -> str:
 
 
 def decrypt(value: str, fernet: MultiFernet) -> Session:
-    """Return the session in the value of a cookie, even if expired; raise UnreadableCookie."""
+    """Return the session that is encrypted in ``value``, the value of a cookie.
+
+    Raises UnreadableCookie. Does not check whether the session has expired: the caller must do so.
+    """
     try:
         content = fernet.decrypt(value.encode())
         return msgspec.json.decode(content, type=Session)
@@ -85,21 +94,25 @@ def decrypt(value: str, fernet: MultiFernet) -> Session:
 
 
 def is_secure(scheme: str, host: str) -> bool:
-    """Return whether browsers may send the cookie over https only.
+    """Return whether the cookie must have the attribute Secure (browsers send it over https only).
 
-    This is so except on loopback over http. ``scheme`` is the scheme of the connection to this
-    server; a proxy may speak https to the browser and http to this server.
+    True except for plain http on a loopback host. ``scheme`` is that of the connection to this
+    server: behind a proxy, it can be http although the browser uses https. ``host`` is the Host
+    header.
     """
     return scheme == "https" or not names_this_machine(host)
 
 
 def name(scheme: str, host: str) -> str:
-    """Return the name of the cookie, which depends on whether it is for https only."""
+    """Return the name of the session cookie, which depends on the connection.
+
+    It is ``climate`` with plain http on loopback, otherwise ``__Host-climate``.
+    """
     return f"{_PREFIX}{_NAME}" if is_secure(scheme, host) else _NAME
 
 
 def header(value: str, scheme: str, host: str) -> str:
-    """Return the Set-Cookie header; an empty ``value`` deletes the cookie."""
+    """Return the Set-Cookie header that stores ``value``; if it is empty, delete the cookie."""
     return dump_cookie(
         name(scheme, host),
         value,
@@ -112,6 +125,9 @@ def header(value: str, scheme: str, host: str) -> str:
 
 
 def is_plain_http(origin: str) -> bool:
-    """Return whether browsers reject the cookie on pages of ``origin``: http, not on loopback."""
+    """Return whether ``origin`` is an http URL of another machine.
+
+    Browsers then reject the cookie.
+    """
     parts = urlsplit(origin)
     return parts.scheme == "http" and not names_this_machine(parts.netloc)

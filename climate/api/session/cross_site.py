@@ -1,9 +1,7 @@
 """Decides whether a request may come from a page of another site (CSRF).
 
-Browsers send the header ``Origin`` with each request except GET and HEAD, and no page can forge it.
-Neither can a page add a header of its own to a request to another site without that site's
-permission.
-
+Browsers send the header ``Origin`` with each request except GET and HEAD, and a page cannot forge
+it. A page can also not add a header to a request to another site without that site's permission.
 https://cheatsheetseries.owasp.org/cheatsheets/Cross-Site_Request_Forgery_Prevention_Cheat_Sheet.html
 """
 
@@ -32,9 +30,10 @@ def check_origin(environ: Mapping[str, Any]) -> None:
 
 
 def check(environ: Mapping[str, Any], secret: str) -> None:
-    """Raise CrossSiteRequest if a request with a session cookie may come from another site.
+    """Raise CrossSiteRequest if another site may have sent a request with a session cookie.
 
-    The request must carry ``secret``, the ``csrf`` of the session, in a header. GET and HEAD pass.
+    The request must repeat ``secret``, the ``csrf`` value of the session, in the header
+    X-Climate-Csrf. GET and HEAD requests are allowed without it.
     """
     if environ["REQUEST_METHOD"] in READ_METHODS:
         return
@@ -46,7 +45,11 @@ def check(environ: Mapping[str, Any], secret: str) -> None:
 
 
 def _is_own(origin: str, host: str, scheme: str) -> bool:
-    """Return whether ``origin`` has the host ``host``, and https if this connection has it."""
+    """Return whether ``origin`` is this site: its host is ``host``, and its scheme is plausible.
+
+    ``scheme`` is that of the connection to this server. If it is https, ``origin`` must be https,
+    too. If it is http, ``origin`` may be https, because a proxy can end the TLS connection.
+    """
     try:
         parts = urlsplit(origin)
     except ValueError:

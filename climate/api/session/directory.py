@@ -1,4 +1,4 @@
-"""Where users who sign in come from: an interface, and its form without authentication."""
+"""The interface through which users sign in, and its implementation without authentication."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,8 @@ class Project:
 class Outcome:
     """The result of a sign-in: a session, and the caller that it identifies.
 
-    If ``caller`` is None, the user must first choose one of ``projects``.
+    If ``caller`` is None, the user must first choose a project; ``projects`` lists the possible
+    ones.
     """
 
     session: Session
@@ -38,32 +39,37 @@ class Outcome:
 
 
 class Directory(Protocol):
-    """Interface of a source of users: signs users in and out.
+    """Interface of user directories, such as Keystone: they sign users in and out.
 
-    ``now`` is a request's arrival, in UTC.
+    ``now`` in the methods is when the request arrived (UTC).
     """
 
     def start(self, body: Mapping[str, Any], address: str, now: datetime) -> Outcome:
-        """Sign a user in with ``body``, the body of a request that came from ``address``.
+        """Sign a user in.
 
-        Raises InvalidInput, SignInFailed, TooManySignIns, Forbidden, IdentityUnavailable.
+        ``body`` is the body of the request, such as a user name and a password. ``address`` is the
+        IP address from which the request came. Raises InvalidInput, SignInFailed, TooManySignIns,
+        Forbidden, IdentityUnavailable.
         """
 
     def change(self, session: Session, project_id: str, now: datetime) -> Outcome:
-        """Return a session in another project.
+        """Return a session of the same user in the project ``project_id``.
 
         Raises Conflict, Forbidden, Unauthenticated, IdentityUnavailable.
         """
 
     def projects(self, session: Session) -> Sequence[Project]:
-        """Return the projects to which the session can change; none if there is no list."""
+        """Return the projects to which the user can change.
+
+        Empty if the directory has no list of projects.
+        """
 
     def end(self, session: Session) -> None:
-        """End the session as far as possible, for instance by revoking its tokens."""
+        """End the session; for instance, revoke its tokens. Errors do not stop the sign-out."""
 
 
 def short_text(**kwargs: Any) -> fields.String:
-    """Return a field for a text of 1 to 255 characters, at least one of them visible."""
+    """Return a schema field for a text of 1 to 255 characters that is not only white space."""
     rule = validate.Regexp(r"(?=.*\S).{1,255}\Z", error="This must have 1 to 255 characters.")
     return fields.String(validate=rule, **kwargs)
 
@@ -82,13 +88,13 @@ _CHOICE = _Choice()
 
 
 class UncheckedDirectory:
-    """The directory without authentication: each user states its name, project and roles."""
+    """The directory without authentication, which believes any user name, project and roles."""
 
     def __init__(self, lifetime: timedelta) -> None:
         self._lifetime = lifetime
 
     def start(self, body: Mapping[str, Any], address: str, now: datetime) -> Outcome:  # noqa: ARG002 - as in Directory
-        """Begin a session of the user, project and roles in the body."""
+        """Begin a session for the user, project and roles that the body names."""
         data = validation.load(_CHOICE, body)
         session = Session(
             csrf=new_secret(),
@@ -100,16 +106,16 @@ class UncheckedDirectory:
         return Outcome(session, caller_of(session))
 
     def change(self, session: Session, project_id: str, now: datetime) -> Outcome:  # noqa: ARG002 - as in Directory
-        """Continue the session in another project."""
+        """Return the same session for another project; any project is allowed."""
         changed = replace(session, project=project_id)
         return Outcome(changed, caller_of(changed))
 
     def projects(self, session: Session) -> Sequence[Project]:  # noqa: ARG002 - as in Directory
-        """Return an empty list: the user can choose any project."""
+        """Return an empty list, because the user can choose any project."""
         return ()
 
     def end(self, session: Session) -> None:
-        """Do nothing: the cookie is the whole session."""
+        """Do nothing: the session is stored only in the cookie, which the caller deletes."""
 
 
 def caller_of(session: Session) -> Caller:

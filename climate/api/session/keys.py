@@ -25,7 +25,7 @@ _Stamp = tuple[int, int, int, int]
 
 
 class Keys(Protocol):
-    """Interface of a source of the keys for session cookies."""
+    """Interface of a source of the keys that encrypt session cookies, such as a file."""
 
     def fernet(self) -> MultiFernet:
         """Return the current keys, as an object that encrypts and decrypts."""
@@ -34,10 +34,10 @@ class Keys(Protocol):
 def for_config(conf: ConfigOpts) -> Keys | None:
     """Return the source of the keys that the configuration selects. Raises Misconfigured.
 
-    - With ``[console] session_key_file``: that file.
-    - Otherwise with SQLite, which only one machine uses: a file beside the database.
-    - Otherwise without authentication: a random key in each process.
-    - Otherwise None, and nobody can sign in: processes that check passwords must share keys.
+    - If the option ``[console] session_key_file`` is set, the source is that file.
+    - Otherwise, with SQLite (a database of one machine), it is a file beside the database.
+    - Otherwise, without authentication, it is a random key in each process.
+    - Otherwise it is None, and no user can sign in, because several processes would need one key.
     """
     if conf.console.session_key_file:
         keys = KeyFile(Path(conf.console.session_key_file))
@@ -57,7 +57,7 @@ def _is_of_one_machine(url: sa.URL) -> bool:
 
 
 class RandomKey:
-    """A random key that exists only in this process, until it ends."""
+    """A random key in the memory of this process; sessions end when the process ends."""
 
     def __init__(self) -> None:
         self._fernet = MultiFernet([Fernet(Fernet.generate_key())])
@@ -68,9 +68,9 @@ class RandomKey:
 
 
 class KeyFile:
-    """A file with one key per line.
+    """A file with session keys, one per line.
 
-    If it changes, it is read again: keys rotate without restart.
+    When an operator changes the file, the process reads it again without a restart (key rotation).
     """
 
     def __init__(self, path: Path) -> None:
@@ -79,7 +79,11 @@ class KeyFile:
         self._fernet: MultiFernet | None = None
 
     def load(self) -> MultiFernet:
-        """Read the file. Raises Misconfigured, with a message that shows no key."""
+        """Read the keys from the file, and return them as an object that encrypts and decrypts.
+
+        Raises Misconfigured if the file is unreadable or a key is malformed. The error message
+        never contains a key.
+        """
         try:
             stamp, text = _stamp(self._path), self._path.read_text(encoding="ascii")
             mode = self._path.stat().st_mode
@@ -93,7 +97,10 @@ class KeyFile:
         return fernet
 
     def fernet(self) -> MultiFernet:
-        """Return the keys in the file; if it cannot be read now, those read before."""
+        """Return the current keys in the file.
+
+        If the file is unreadable now, return the keys read before.
+        """
         if self._fernet is None:
             return self.load()
         try:
@@ -105,10 +112,13 @@ class KeyFile:
 
 
 class CreatedKeyFile(KeyFile):
-    """A key file that the first process creates that needs it."""
+    """A session key file that a process creates with a random key if it does not exist yet."""
 
     def load(self) -> MultiFernet:
-        """Read the file; if it is absent, create it first. Raises Misconfigured."""
+        """Return the keys in the file, as ``KeyFile.load``.
+
+        Create the file first if it does not exist.
+        """
         try:
             self._create()
         except OSError as error:
@@ -116,7 +126,7 @@ class CreatedKeyFile(KeyFile):
         return super().load()
 
     def _create(self) -> None:
-        """Create the file and its content in one step, so that no process reads a part of it."""
+        """Create the file in one step, so that no other process reads a half-written file."""
         if self._path.exists():
             return
         draft = self._path.with_name(f"{self._path.name}.{secrets.token_hex(8)}")
@@ -132,10 +142,11 @@ class CreatedKeyFile(KeyFile):
 
 
 def parse(text: str, name: str) -> MultiFernet:
-    """Return the keys in ``text``, one per line; ``name`` is the name of the file.
+    """Return the keys in ``text``, which has one key per line.
 
-    Empty lines and lines that begin with ``#`` are ignored. Raises Misconfigured with the number of
-    the malformed line.
+    ``name`` is the file name for errors. Ignores empty lines and lines that begin with ``#``.
+    Raises Misconfigured if there is no key, or if a line is malformed; the message has the line
+    number, not the key.
     """
     lines = [(n, line.strip()) for n, line in enumerate(text.splitlines(), 1)]
     found: Sequence[tuple[int, str]] = [(n, line) for n, line in lines if line and line[0] != "#"]

@@ -1,4 +1,4 @@
-"""Requests to Keystone for sessions: get a token, list the projects, revoke the token.
+"""Client of Keystone for sessions: gets a token, lists a user's projects, revokes a token.
 
 The address and the TLS options are those of ``[keystone_authtoken]``. Passwords are neither stored
 nor logged: keystoneauth does not log the requests for tokens.
@@ -61,10 +61,10 @@ class Keystone:
         self._certificate = (options.certfile, options.keyfile) if both else options.certfile
 
     def by_password(self, user: str, domain: str | None, password: str) -> Token:
-        """Return a token without a project for a user with a password.
+        """Return a token without a project for the user with this name and password.
 
-        If ``domain`` is None, the user is in Keystone's default domain. Raises SignInFailed,
-        IdentityUnavailable.
+        ``domain`` is the name of the user's domain; None means Keystone's default domain. Raises
+        SignInFailed, IdentityUnavailable.
         """
         return self._token(
             v3.Password(
@@ -89,12 +89,11 @@ class Keystone:
         )
 
     def by_token(self, token: str, project_id: str) -> Token:
-        """Return a token for a project, made from ``token``, which has no project.
+        """Return a token for the project ``project_id``, made from ``token``, which has no project.
 
-        Newer releases of Keystone make tokens from tokens without a project only. The new token
-        expires with ``token``, and Keystone revokes both together.
-
-        Raises SignInFailed, IdentityUnavailable.
+        Recent releases of Keystone make new tokens only from a token without a project. The new
+        token expires together with ``token``; to revoke one of them revokes both. Raises
+        SignInFailed, IdentityUnavailable.
         """
         return self._token(v3.Token(self._url, token, project_id=project_id))
 
@@ -119,7 +118,8 @@ class Keystone:
     def revoke(self, token: str) -> None:
         """Revoke a token.
 
-        Raises Unauthenticated if it is not valid any more, IdentityUnavailable.
+        Raises Unauthenticated if the token is not valid any more, and IdentityUnavailable if
+        Keystone does not answer.
         """
         headers = {"X-Auth-Token": token, "X-Subject-Token": token}
         with (
@@ -135,7 +135,7 @@ class Keystone:
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
-        """Yield a new HTTP session, so that users share neither connections nor cookies."""
+        """Yield a new HTTP session, so that two users never share a connection or cookies."""
         session = Session(
             verify=self._verify,
             cert=self._certificate,
@@ -150,7 +150,10 @@ class Keystone:
 
 
 def _read(access: AccessInfoV3) -> Token:
-    """Return the token in Keystone's answer; raise ValueError if a part is missing."""
+    """Return the token in ``access``, Keystone's answer.
+
+    Raise ValueError if the answer is incomplete.
+    """
     if not (access.auth_token and access.expires and access.user_id):
         raise ValueError("incomplete token")
     return Token(
@@ -166,10 +169,10 @@ def _read(access: AccessInfoV3) -> Token:
 
 @contextmanager
 def _errors(rejected: Exception) -> Iterator[None]:
-    """Translate Keystone's errors in the block.
+    """Context manager: translates errors of Keystone in the block into errors of climate.
 
-    If Keystone rejects the request, raise ``rejected``. If it does not answer, or not usably, raise
-    IdentityUnavailable.
+    If Keystone rejects the request, raises ``rejected``. If Keystone does not answer, or if its
+    answer is unusable, raises IdentityUnavailable.
     """
     try:
         yield

@@ -40,7 +40,10 @@ def _secret() -> fields.String:
 
 
 class _Password(Strict):
-    """The body of a sign-in with a password; ``project`` is an optional project id."""
+    """The body of a sign-in with a password.
+
+    ``project`` is the id of the project for the session; it and ``domain`` are optional.
+    """
 
     user = short_text(required=True)
     password = _secret()
@@ -59,7 +62,7 @@ _PASSWORD, _CREDENTIALS = _Password(), _Credential()
 
 
 class KeystoneDirectory:
-    """The users of Keystone. Their sessions contain Keystone tokens, and no password."""
+    """The directory of the users in Keystone. Sessions contain Keystone tokens, but no password."""
 
     def __init__(
         self,
@@ -75,7 +78,10 @@ class KeystoneDirectory:
         self._lock = threading.Lock()
 
     def start(self, body: Mapping[str, Any], address: str, now: datetime) -> Outcome:
-        """Sign a user in: get a token from Keystone, if the limit of failed sign-ins permits."""
+        """Sign a user in with a password or an application credential, through Keystone.
+
+        Raises TooManySignIns, without a request to Keystone, after too many failed sign-ins.
+        """
         if _CREDENTIAL in body:
             data = validation.load(_CREDENTIALS, body)
             name = f"credential {data[_CREDENTIAL]}"
@@ -91,7 +97,10 @@ class KeystoneDirectory:
             raise
 
     def change(self, session: Session, project_id: str, now: datetime) -> Outcome:
-        """Get a token for the new project, and revoke the token for the previous one."""
+        """Return a session in the project ``project_id``, with a new token.
+
+        Revoke the previous token.
+        """
         if session.root is None:
             raise Conflict("An application credential belongs to one project: sign in with another")
         if project_id not in {project.id for project in self._keystone.projects(session.root)}:
@@ -105,9 +114,10 @@ class KeystoneDirectory:
         return self._outcome(token, session.root, now)
 
     def projects(self, session: Session) -> Sequence[Project]:
-        """Return the projects in which the user has a role, as of at most a minute ago.
+        """Return the projects in which the user has a role, from a cache of at most a minute.
 
-        If the session cannot change its project, as with an application credential, return none.
+        Returns an empty list for an application credential, whose session cannot change its
+        project.
         """
         if session.root is None:
             return ()
@@ -127,7 +137,7 @@ class KeystoneDirectory:
     def end(self, session: Session) -> None:
         """Revoke the session's tokens.
 
-        If Keystone does not answer, they stay valid until they expire.
+        If Keystone does not answer, log this; the tokens then stay valid until they expire.
         """
         for text in session.tokens:
             self._revoke(text)
@@ -146,8 +156,9 @@ class KeystoneDirectory:
     def _in_project(self, root: Token, project_id: str | None, now: datetime) -> Outcome:
         """Return a session in the project ``project_id``, with a token made from ``root``.
 
-        If ``project_id`` is None and the user has one project, take that. If the user has several,
-        return a session in which the user must first choose one.
+        ``root`` is the user's token without a project. If ``project_id`` is None and the user has a
+        role in one project only, use that project. If there are several, return a session without a
+        project, in which the user must first choose one.
         """
         if project_id is None:
             projects = self._keystone.projects(root.text)

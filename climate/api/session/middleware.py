@@ -1,7 +1,7 @@
-"""Reads the session cookie of a request, before the token is checked and the request is routed.
+"""WSGI middleware: reads the session cookie before the token is checked and the request is routed.
 
-The cookie counts only on routes that need an identity, and only if the request has no token header.
-So it never affects clients that send tokens.
+It ignores the cookie if the request has a token header, or if the route needs no identity. So the
+cookie does not affect clients that send tokens.
 """
 
 import re
@@ -38,9 +38,9 @@ _CHOOSE = "Your session has no project yet: choose one in the console"
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """The objects that all requests with sessions share.
+    """The objects that handle sessions; all requests share them.
 
-    If ``keys`` is None, nobody can sign in.
+    If ``keys`` is None, no user can sign in.
     """
 
     authentication: Literal["none", "keystone"]
@@ -51,7 +51,10 @@ class Sessions:
 
     @property
     def token_headers(self) -> tuple[str, ...]:
-        """The WSGI names of the token headers. If a request has one, its cookie is ignored."""
+        """The WSGI names of the headers with a token.
+
+        If a request has one of them, its cookie is ignored.
+        """
         if self.authentication == "none":
             return ("HTTP_X_AUTH_TOKEN",)
         return ("HTTP_X_AUTH_TOKEN", "HTTP_X_STORAGE_TOKEN")  # keystonemiddleware reads both
@@ -60,10 +63,11 @@ class Sessions:
 def install(
     app: Flask, conf: ConfigOpts, clock: Clock, identify: Identify, open_paths: Collection[str]
 ) -> Identify:
-    """Make ``app`` accept session cookies; return the function that identifies the caller.
+    """Make ``app`` accept session cookies.
 
-    ``identify`` identifies callers without a session. ``open_paths`` are the routes that need no
-    identity. Raises Misconfigured.
+    Return a function that identifies the caller of a request. The returned function uses the
+    session, if the request has one; otherwise it calls ``identify``. ``open_paths`` are the routes
+    that need no identity. Raises Misconfigured.
     """
     sessions = Sessions(
         "none" if conf.api.auth_strategy == "noauth" else "keystone",
@@ -102,7 +106,7 @@ def current_session() -> Session | None:
 
 
 def has_unreadable_cookie() -> bool:
-    """Return whether the current request has a cookie that is expired or not a session."""
+    """Return whether the cookie of the current request is expired or does not contain a session."""
     return SESSION_ERROR in request.environ
 
 

@@ -34,7 +34,7 @@ from climate.core.errors import (
 
 
 class _Change(Strict):
-    """The body of a change of project: the id of the new project."""
+    """The body of a request to change the project of the session: the id of the new project."""
 
     project = short_text(required=True)
 
@@ -43,7 +43,7 @@ _CHANGE = _Change()
 
 
 def show(api: Api) -> Answer:
-    """Return who is signed in. If nobody is, return how to sign in."""
+    """Return the signed-in user and project. If no user is signed in, return how to sign in."""
     sessions = current_sessions()
     sessions.check_reach(request)
     validation.no_query()
@@ -61,7 +61,7 @@ def show(api: Api) -> Answer:
 
 
 def create(api: Api) -> Answer:
-    """Sign in. The body of the answer is that of ``show``."""
+    """Sign in. The answer has the same body as ``GET /console/session``, and sets the cookie."""
     sessions = _for_change()
     if cookie.is_plain_http(request.headers["Origin"]):
         raise Forbidden("Sign in over https: browsers keep no session of this site over http")
@@ -71,7 +71,10 @@ def create(api: Api) -> Answer:
 
 
 def update(api: Api) -> Answer:
-    """Change the project of the session. The body of the answer is that of ``show``."""
+    """Change the project of the session.
+
+    The answer has the same body as ``GET /console/session``.
+    """
     sessions = _for_change()
     session = current_session()
     if session is None:
@@ -93,9 +96,10 @@ def delete(_api: Api) -> Answer:
 
 
 def _for_change() -> Sessions:
-    """Check that a request may change a session; return what all requests share.
+    """Check that the current request may change a session; return the shared ``Sessions``.
 
-    Raises CrossSiteRequest, ForeignOrigin, Forbidden.
+    Raises CrossSiteRequest if another site's page sent the request. Without authentication, raises
+    ForeignOrigin or Forbidden if another machine sent it.
     """
     sessions = current_sessions()
     cross_site.check_origin(request.environ)
@@ -112,7 +116,7 @@ def _keys(sessions: Sessions) -> Keys:
 
 
 def _begin(api: Api, sessions: Sessions, outcome: Outcome) -> Answer:
-    """Answer a sign-in with the cookie of the new session.
+    """Return the answer to a sign-in or a change of project, with the cookie of the new session.
 
     If the session is too large for a cookie, end it and raise SessionTooLarge.
     """
@@ -130,7 +134,7 @@ def _begin(api: Api, sessions: Sessions, outcome: Outcome) -> Answer:
 
 
 def _known_projects(sessions: Sessions, session: Session) -> Sequence[Project]:
-    """Return the projects to which the user can change; none if Keystone does not answer."""
+    """Return the projects to which the user can change; empty if Keystone does not answer."""
     try:
         return sessions.directory.projects(session)
     except (IdentityUnavailable, Unauthenticated):

@@ -19,7 +19,10 @@ _FALSE = {"", "0", "false", "no", "off", "none", "null"}
 
 
 def index(call: Call) -> tuple[Any, int]:
-    """List the hosts. Without the parameter ``limit``, list all of them."""
+    """List the reservable hosts.
+
+    Without the query parameter ``limit``, the list has all of them.
+    """
     page = NUMBERED_PAGE.load(request.args.to_dict())
     found = resources.find_all(call.runtime, HOST, page["limit"], page["marker"])
     return {"hosts": [_body(host) for host in found]}, 200
@@ -39,12 +42,15 @@ def create(call: Call) -> tuple[Any, int]:
 
 
 def show(call: Call, host_id: str) -> tuple[Any, int]:
-    """Show a host."""
+    """Show a reservable host."""
     return {"host": _body(resources.get(call.runtime, HOST, number("host", host_id)))}, 200
 
 
 def update(call: Call, host_id: str) -> tuple[Any, int]:
-    """Add or change extra capabilities of a host: properties that an operator sets."""
+    """Add or change properties of a host that an operator sets (extra capabilities).
+
+    Example of a body: ``{"rack": "r2"}``.
+    """
     data = call.body()
     if not data:
         raise InvalidInput("No data to update")
@@ -56,27 +62,32 @@ def update(call: Call, host_id: str) -> tuple[Any, int]:
 
 
 def delete(call: Call, host_id: str) -> tuple[Any, int]:
-    """Remove a host that no lease uses or will use."""
+    """Make a host not reservable any more; fails if a present or future lease has it."""
     resources.delete(call.runtime, HOST, number("host", host_id))
     return None, 204
 
 
 def allocations(call: Call) -> tuple[Any, int]:
-    """List all hosts with their allocations, including hosts without allocations."""
+    """List the allocations of all hosts: which reservation has a host, from when to when.
+
+    A host without allocations has an empty list.
+    """
     by_host = _find_allocations(call)
     return {"allocations": [_allocations(*item) for item in by_host.items()]}, 200
 
 
 def allocation(call: Call, host_id: str) -> tuple[Any, int]:
-    """Show the allocations of a host."""
+    """Show the allocations of a host: the reservations that have it, and from when to when."""
     id_ = number("host", host_id)
     return {"allocation": _allocations(id_, _find_allocations(call, id_)[id_])}, 200
 
 
 def properties(call: Call) -> tuple[Any, int]:
-    """List extra capabilities: the properties of hosts that operators have set.
+    """List the extra capabilities of hosts: properties that operators have set, such as a rack.
 
-    Private ones are listed only with the parameter ``all``, and only if the caller may hide them.
+    An operator can make an extra capability private, which hides it from this list. A private one
+    is listed only if the query has the parameter ``all`` and the caller may make capabilities
+    private.
     """
     extra, values = hosts.find_properties(call.runtime)
     with_private = _flag("all") and call.may("oshosts:update_resource_properties")
@@ -91,7 +102,7 @@ def properties(call: Call) -> tuple[Any, int]:
 
 
 def update_property(call: Call, name: str) -> tuple[Any, int]:
-    """Make an extra capability of hosts private or public."""
+    """Make an extra capability of hosts, such as a rack, private (hidden in lists) or public."""
     private = PropertyUpdate().load(call.body())["private"]
     prop = hosts.set_property_private(call.runtime, name, private=private)
     body = {

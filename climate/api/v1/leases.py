@@ -29,12 +29,10 @@ from climate.manager.leases.update import update_lease
 
 
 def index(call: Call) -> tuple[Any, int]:
-    """List the leases of the caller's project.
+    """List the leases of the caller's project, or those of all projects if the caller is an admin.
 
-    If the caller is an admin, list those of all projects.
-
-    Without the parameter ``limit``, the list is complete, because Blazar's clients request no
-    pages.
+    Without the query parameter ``limit``, the list has all leases, because Blazar's clients do not
+    request pages.
     """
     project_id = None if call.may("leases:get_all") else call.caller.project_id
     page = PAGE.load(request.args.to_dict())
@@ -92,7 +90,7 @@ def delete(call: Call, lease_id: str) -> tuple[Any, int]:
 
 
 def plugins(call: Call) -> tuple[Any, int]:
-    """List the resource types that can be reserved."""
+    """List the names of the resource types that can be reserved, such as ``physical:host``."""
     return {"plugins": sorted(call.runtime.plugins)}, 200
 
 
@@ -103,7 +101,7 @@ def _visible(call: Call, lease_id: str) -> Lease:
 
 
 def _moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
-    """Return ``date``; if it is ``now``, return the minute in which the request arrived."""
+    """Return ``date``; if it is ``now``, return the start of the minute of the request."""
     return minute_of(call.asked_at) if date == NOW else date
 
 
@@ -125,9 +123,10 @@ def _instance(schema: type[Schema]) -> Schema:
 
 
 def _load(schema: Schema, body: dict[str, Any], number: int) -> Any:  # noqa: ANN401
-    """Validate a reservation of a request; ``number`` is its index in the list.
+    """Validate one reservation of a request; ``number`` is its index in the list of reservations.
 
-    The error for any reservation but the first names the index. Raises ValidationError.
+    Raises ValidationError. The error for a reservation other than the first contains the index,
+    such as ``reservations[1]``.
     """
     try:
         return schema.load(body)

@@ -1,4 +1,4 @@
-"""The microversion header of v1. The only microversion is 1.0."""
+"""The microversion header of v1, ``OpenStack-API-Version``. The only microversion is 1.0."""
 
 import re
 
@@ -12,10 +12,10 @@ _VERSION = "1.0"
 
 
 def check(header: str | None) -> None:
-    """Check the microversion that a request asks for.
+    """Check ``header``, the microversion that a client requests, such as ``"reservation 1.0"``.
 
-    Raises UnsupportedVersion (status 406) if it is not 1.0, and InvalidVersion (400) if it is
-    malformed. Ignores an absent header, and parts of the header for other services.
+    Raises UnsupportedVersion (status 406) if the microversion is not 1.0, and InvalidVersion (400)
+    if it is malformed. Accepts an absent header (None), and ignores the parts for other services.
     """
     for part in (header or "").split(","):
         service, _, version = part.strip().partition(" ")
@@ -42,6 +42,6 @@ class InvalidVersion(UnsupportedVersion):
 
 
 def add_headers(response: Response) -> None:
-    """Add the headers to the response that name its microversion."""
+    """Add the response headers that tell the client which microversion answered."""
     response.headers[HEADER] = f"{_SERVICE} {_VERSION}"
     response.headers["Vary"] = HEADER

@@ -14,13 +14,13 @@ _OWN_KEYS = frozenset({"id", "reservable", "created_at", "updated_at"})
 
 
 def index(call: Call) -> tuple[Any, int]:
-    """List all segments."""
+    """List all network segments that can be reserved."""
     segments = resources.find_all(call.runtime, NETWORK)
     return {"networks": [_body(segment) for segment in segments]}, 200
 
 
 def create(call: Call) -> tuple[Any, int]:
-    """Make a segment reservable."""
+    """Make a network segment of the cloud, such as a VLAN, reservable."""
     body = call.body()
     data = NetworkCreate().load(body)
     extra = {key: body[key] for key in body if key not in _OWN_KEYS and key not in data}
@@ -30,13 +30,13 @@ def create(call: Call) -> tuple[Any, int]:
 
 
 def show(call: Call, network_id: str) -> tuple[Any, int]:
-    """Show a segment."""
+    """Show a reservable network segment."""
     segment = resources.get(call.runtime, NETWORK, number("network", network_id))
     return {"network": _body(segment)}, 200
 
 
 def delete(call: Call, network_id: str) -> tuple[Any, int]:
-    """Remove a segment that no lease uses or will use."""
+    """Make a network segment not reservable any more; fails if a present or future lease has it."""
     resources.delete(call.runtime, NETWORK, number("network", network_id))
     return None, 204
 

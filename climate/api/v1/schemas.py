@@ -28,7 +28,10 @@ _RESERVED_KINDS = {START, END, UPDATE, f"{BEFORE_END}.stop", RELEASE, TELL_END, 
 
 
 class Date(fields.Field[Any]):
-    """A field for a UTC date to the minute. If ``now`` is set, it also accepts the word ``now``."""
+    """A field for a UTC date to the minute, such as ``2030-01-15 12:00``.
+
+    If the argument ``now`` is true, the field also accepts the text ``now``.
+    """
 
     def __init__(self, *, now: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -47,7 +50,10 @@ class OptionalDate(Date):
     """A field for a date that may be null or empty, which means the same as an absent key."""
 
     def deserialize(self, value: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        """Load null and the empty text as None, and anything else as a date."""
+        """Load null and the empty text as None.
+
+        Load any other value as a date, as ``Date`` does.
+        """
         return None if value in _EMPTY else super().deserialize(value, *args, **kwargs)
 
 
@@ -57,7 +63,11 @@ class _Lenient(Schema):
 
 
 def check_event_kind(kind: str) -> None:
-    """Raise ValidationError if ``kind`` is malformed, or only climate creates such events."""
+    """Raise ValidationError if ``kind``, the type of a custom event of a lease, is not allowed.
+
+    It must have up to 64 characters, such as ``backup.start``. It must not be a type whose events
+    only climate itself creates, such as ``start_lease``.
+    """
     if not _KIND.fullmatch(kind):
         raise ValidationError(
             "1 to 64 lower case letters, digits, _ and . only, the first of them a letter"
@@ -67,7 +77,10 @@ def check_event_kind(kind: str) -> None:
 
 
 class EventSchema(_Lenient):
-    """A custom event. Its date is in ``event_date`` (command line) or in ``time`` (Heat)."""
+    """A custom event of a lease: its type, and its date in ``event_date`` or ``time``.
+
+    The ``openstack`` command sends ``event_date``; Heat sends ``time``.
+    """
 
     event_type = fields.String(required=True, validate=check_event_kind)
     event_date = OptionalDate(now=False, load_default=None)
@@ -82,7 +95,11 @@ class EventSchema(_Lenient):
 
 
 class LeaseCreate(_Lenient):
-    """A request to create a lease. The plug-in of its type then validates each reservation."""
+    """The body of a request to create a lease.
+
+    The reservations are not validated here: the plug-in of the resource type validates each of
+    them.
+    """
 
     start_date = Date(required=True)
     name = fields.String(required=True, validate=validate.Length(1, 80))
@@ -93,7 +110,7 @@ class LeaseCreate(_Lenient):
 
 
 class LeaseUpdate(_Lenient):
-    """A change of a lease. What the request leaves out does not change."""
+    """The body of a request to change a lease. A field that the request omits keeps its value."""
 
     name = fields.String(validate=validate.Length(1, 80))
     start_date = OptionalDate(load_default=None)
@@ -107,13 +124,16 @@ class _Limit(_Lenient):
 
 
 class PageQuery(_Limit):
-    """The query of a page: at most ``limit`` items that follow the item with the id ``marker``."""
+    """The query parameters for a page of a list.
+
+    The page has at most ``limit`` items, those after the item with the id ``marker``.
+    """
 
     marker = fields.String(load_default=None)
 
 
 class NumberedPageQuery(_Limit):
-    """The query of a page in a list whose ids are numbers."""
+    """The query parameters of ``PageQuery``, for lists in which the ids are numbers."""
 
     marker = fields.Integer(load_default=0, validate=validate.Range(0, 2**63 - 1))
 
@@ -125,7 +145,7 @@ class ReservationType(_Lenient):
 
 
 class ReservationId(_Lenient):
-    """The id of the reservation that an update of a lease changes."""
+    """The id of the reservation to change, in a request to change a lease."""
 
     id = fields.String(required=True)
     resource_type = fields.String(load_default=None, allow_none=True)
@@ -147,7 +167,7 @@ class NetworkCreate(_Lenient):
 
 
 class PropertyUpdate(_Lenient):
-    """Whether a property is private: listings leave out private properties."""
+    """The body of a request to make a property of hosts private (hidden in lists) or public."""
 
     private = fields.Boolean(required=True, truthy={True}, falsy={False})
 
@@ -158,10 +178,11 @@ PAGE, NUMBERED_PAGE = PageQuery(), NumberedPageQuery()
 
 
 def capabilities(data: dict[str, Any]) -> dict[str, str]:
-    """Return the extra capabilities in ``data``, properties that an operator sets, as texts.
+    """Return ``data``, the extra capabilities in a request, with each value converted to a text.
 
-    Raises InvalidInput if there are too many keys, if a key is empty or too long, or if a value is
-    too long or no text, number or boolean.
+    Extra capabilities are properties that an operator sets, such as ``{"rack": "r2"}``. Raises
+    InvalidInput if there are too many of them, if a key is empty or too long, or if a value is too
+    long or not a text, number or boolean.
     """
     if len(data) > _MAX_CAPABILITIES:
         raise InvalidInput(f"More than {_MAX_CAPABILITIES} extra capabilities in one request")
@@ -181,7 +202,11 @@ def capabilities(data: dict[str, Any]) -> dict[str, str]:
 
 
 def number(noun: str, text: str) -> int:
-    """Return ``text``, a resource id in the path, as a number. Raises NotFound if it is none."""
+    """Return ``text``, a resource id from the URL, as a number.
+
+    ``noun`` names the kind of resource in the error, such as ``host``. Raises NotFound if ``text``
+    is not a number, because no resource has such an id.
+    """
     if text.isascii() and text.isdecimal() and len(text) < len(str(2**63)):
         return int(text)
     raise NotFound(f"Object with {{'{noun}_id': '{text}'}} not found")

@@ -50,7 +50,7 @@ def show(call: Call) -> Answer:
 
 
 def body(call: Call) -> dict[str, Any]:
-    """Return the body that ``show`` answers with."""
+    """Return the caller, its rights and the features of the service, as a dict for JSON."""
     caller, settings, conf = call.caller, call.runtime.settings, call.api.conf
     answer = {
         "user": {"id": caller.user_id, "name": caller.user_name or caller.user_id},

@@ -1,9 +1,10 @@
-"""JSON forms of a lease in Blazar's v1 API, notifications, and enforcement protocol.
+"""A lease as JSON: in Blazar's v1 API, in notifications, and for the enforcement service.
 
-Several parts of climate need these forms, so the module belongs to core. A lease's dates have
-microseconds and no zone, because clients parse exactly that format. The times ``created_at`` and
-``updated_at`` have a space instead of the ``T``. The enforcement protocol uses ISO 8601 in UTC
-without a zone. There, each reservation lists the ``allocations`` that it has or would get.
+The enforcement service is an operator's program that may reject leases. Dates of a lease have the
+form ``2030-01-15T12:00:00.000000``, without a zone, because Blazar's clients parse exactly this.
+``created_at`` and ``updated_at`` have the form ``2030-01-15 12:00:00``. For the enforcement
+service, dates are ISO 8601 in UTC without a zone, and each reservation lists the resources
+(``allocations``) that it has or would get.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,23 +23,26 @@ _cached = lru_cache(maxsize=1024)
 
 @_cached
 def date(moment: datetime) -> str:
-    """Return a date of a lease in the format that Blazar's clients parse.
+    """Return a date of a lease as text, such as ``2030-01-15T12:00:00.000000``.
 
-    (``strftime`` would not pad years below 1000.)
+    Blazar's clients parse this format. (``strftime`` would not pad years below 1000.)
     """
     return moment.replace(tzinfo=None).isoformat(timespec="microseconds")
 
 
 @_cached
 def stamp(moment: datetime | None) -> str | None:
-    """Return ``created_at`` or ``updated_at`` of a record as text; None if it is not set."""
+    """Return the time of a record's creation or change as text, such as ``2030-01-15 12:00:00``.
+
+    Returns None if ``moment`` is None.
+    """
     return moment.replace(tzinfo=None).isoformat(sep=" ", timespec="seconds") if moment else None
 
 
 def lease_body(lease: Lease) -> dict[str, Any]:
-    """Return a lease in the form of v1 answers.
+    """Return a lease as a dict, in the form of v1 answers.
 
-    ``trust_id`` is always null, because trusts are internal.
+    ``trust_id`` is always null, because clients may not see trusts.
     """
     return {
         "id": lease.id,
@@ -58,7 +62,10 @@ def lease_body(lease: Lease) -> dict[str, Any]:
 
 
 def reservation_body(reservation: Reservation) -> dict[str, Any]:
-    """Return a reservation in the form of v1 answers, with the keys of its resource type."""
+    """Return a reservation as a dict, in the form of v1 answers.
+
+    It has some common keys, and the parameters and details of its resource type.
+    """
     return {
         **reservation.shown_params,
         **{key: value for key, value in reservation.details.items() if key not in NOT_SHOWN},
@@ -75,7 +82,7 @@ def reservation_body(reservation: Reservation) -> dict[str, Any]:
 
 
 def event_body(event: Event) -> dict[str, Any]:
-    """Return an event in the form of v1 answers."""
+    """Return an event of a lease, such as its start, as a dict in the form of v1 answers."""
     return {
         "id": event.id,
         "lease_id": event.lease_id,
@@ -88,9 +95,9 @@ def event_body(event: Event) -> dict[str, Any]:
 
 
 def _shown(lease: Lease, event: Event) -> Event:
-    """Return the event with the status that v1 answers show.
+    """Return the event with the status that v1 clients must see.
 
-    If a lease has failed, its event has the status ERROR until the next retry.
+    If the lease is in ERROR and the event waits for a retry, this is ERROR, not UNDONE.
     """
     waits = event.status is EventStatus.UNDONE and event.last_error is not None
     if waits and lease.status is LeaseStatus.ERROR:
@@ -99,7 +106,7 @@ def _shown(lease: Lease, event: Event) -> Event:
 
 
 def floatingip_body(resource: Resource) -> dict[str, Any]:
-    """Return a reservable floating IP in the form of v1 answers."""
+    """Return a reservable floating IP address as a dict, in the form of v1 answers."""
     return {
         "id": str(resource.id),
         "floating_network_id": resource.properties["network_id"],
@@ -114,8 +121,8 @@ def floatingip_body(resource: Resource) -> dict[str, Any]:
 def payload(lease: Lease, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the payload of a notification about a lease, with the additional keys ``extra``.
 
-    It is the lease as in v1 answers, but its id has the key ``lease_id``, and parameters that may
-    be secret are left out.
+    It is the lease as in v1 answers, with two differences: the id of the lease has the key
+    ``lease_id``, and parameters that may be secret are left out.
     """
     body = lease_body(lease)
     for reservation in body["reservations"]:
@@ -125,9 +132,9 @@ def payload(lease: Lease, extra: Mapping[str, Any] | None = None) -> dict[str, A
 
 
 def window(payload: Mapping[str, Any]) -> Window | None:
-    """Return the window of the lease that is the payload of a notification, or None.
+    """Return the window of the lease in ``payload``, the payload of a notification.
 
-    None means that the notification is about something other than a lease.
+    Returns None if the notification is not about a lease.
     """
     if "start_date" not in payload:
         return None
@@ -140,9 +147,9 @@ def _moment(text: str) -> datetime:
 
 
 def enforcement_body(lease: Lease, resources: Mapping[str, Sequence[Resource]]) -> dict[str, Any]:
-    """Return a lease in the form that the enforcement service receives.
+    """Return a lease as a dict, in the form that the enforcement service receives.
 
-    ``resources`` has the resources of the lease by reservation id.
+    ``resources`` maps the id of each reservation to its resources.
     """
     return {
         "id": lease.id,

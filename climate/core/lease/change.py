@@ -1,7 +1,7 @@
-"""Rules for changes of a lease: its new window, reminders and start condition. Pure.
+"""Rules for changes of a lease: which new dates and start condition are allowed. Pure.
 
-A lease that has started keeps its start date. If its new end date is in the past but in the current
-minute, the lease ends now. An earlier end date is an error.
+A lease that has started keeps its start date. If the new end date is in the current minute, the
+lease ends now. An earlier end date is an error.
 """
 
 from dataclasses import dataclass, field, replace
@@ -16,10 +16,9 @@ from climate.core.window import Window, minute_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """New dates for a lease. If a date is None, the present one stays.
+    """New dates for a lease. A date that is None does not change.
 
-    ``asked_at`` is when the request arrived (None: now). Dates count as past if they are before
-    that time.
+    ``asked_at`` is when the request arrived (None: now). A date before it counts as past.
     """
 
     start: datetime | None = None
@@ -29,9 +28,9 @@ class Change:
 
 
 def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False) -> None:
-    """Raise LeaseBusy, Conflict or InvalidDate if the status of the lease does not allow a change.
+    """Raise LeaseBusy, Conflict or InvalidDate if the lease's status does not allow the change.
 
-    ``only_name``: the request changes neither dates nor reservations. ``wants_more``: the request
+    ``only_name`` means that the request changes only the name. ``wants_more`` means that it adds or
     changes reservations.
     """
     if lease.status not in STABLE_LEASE:
@@ -59,7 +58,10 @@ def has_started(lease: Lease, now: datetime) -> bool:
 
 
 def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
-    """Return the window of the lease after ``change``; raises InvalidDate if it is impossible."""
+    """Return the window of the lease with the dates in ``change``.
+
+    Raises InvalidDate if these dates are not allowed.
+    """
     asked_at = change.asked_at or now
     if lease.window.end < minute_of(now):
         raise InvalidDate(f"Lease {lease.id} has ended: only its name can be changed")
@@ -86,9 +88,10 @@ def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
 
 
 def changed_notices(lease: Lease, change: Change, window: Window) -> tuple[Notice, ...]:
-    """Return the reminders and other timed events (notices) of the lease after ``change``.
+    """Return the notices of the lease after ``change``: its reminders and custom events.
 
-    Only ``change.before_end`` changes them.
+    Of all the notices, ``change`` can only move the reminder before the end
+    (``change.before_end``).
     """
     if change.before_end is None:
         return lease.notices
@@ -97,9 +100,9 @@ def changed_notices(lease: Lease, change: Change, window: Window) -> tuple[Notic
 
 
 def changed_start(lease: Lease, when: StartWhen | None) -> Start:
-    """Return the start of the lease with the condition ``when`` (scheduled or ready).
+    """Return the start of the lease with the start condition ``when``; None: unchanged.
 
-    Raises Conflict if the condition changes after the start.
+    Raises Conflict if the condition would change after the lease has started.
     """
     if when is None or when is lease.start.when:
         return lease.start
@@ -109,15 +112,18 @@ def changed_start(lease: Lease, when: StartWhen | None) -> Start:
 
 
 def check_resource_type(present: str, wanted: str | None) -> None:
-    """Raise Conflict if a request would change the resource type of a reservation."""
+    """Raise Conflict if ``wanted`` differs from ``present``, a reservation's resource type.
+
+    ``wanted`` is the type in a request to change the reservation (None: the request names no type).
+    """
     if wanted is not None and wanted != present:
         raise Conflict(f"Cannot change the resource type of a reservation from {present}")
 
 
 def moved(lease: Lease, window: Window, notices: tuple[Notice, ...], now: datetime) -> Lease:
-    """Return the lease with these dates and reminders.
+    """Return the lease with a new window and new notices (reminders and custom events).
 
-    If its start date changed, its hosts do not count as ready any more.
+    If the start date changes, the hosts no longer count as ready: they must be prepared again.
     """
     start = lease.start
     if window.start != lease.window.start:

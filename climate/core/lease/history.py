@@ -1,4 +1,4 @@
-"""The history of leases: records of removed leases that had started."""
+"""The history: records of leases that had started and were then removed."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -12,10 +12,10 @@ from climate.core.record import record
 
 @record(frozen=True, slots=True, kw_only=True)
 class PastLease:
-    """A removed lease in the history: its planned and actual times, and its last resources.
+    """A removed lease in the history, with its planned and actual times and its last resources.
 
-    If the lease was deleted before its end, ``status`` is DELETING, else TERMINATED. ``started_at``
-    is None if its resources were never handed over. ``reservations`` are JSON objects.
+    ``status`` is DELETING if the lease was deleted before its end, else TERMINATED. ``started_at``
+    is None if climate never handed its resources over. ``reservations`` are JSON objects.
     """
 
     id: str
@@ -33,9 +33,9 @@ class PastLease:
 
 
 def past(lease: Lease, granted: Mapping[str, Sequence[Granted]], now: datetime) -> PastLease:
-    """Return the record of a lease for the history.
+    """Return the record of ``lease`` for the history.
 
-    ``granted`` has the resources of the lease by reservation id.
+    ``granted`` maps the id of each reservation to its resources.
     """
     end = lease.event(END)
     ended_at = end.updated_at if end and end.status is EventStatus.DONE else None
@@ -64,9 +64,10 @@ def past(lease: Lease, granted: Mapping[str, Sequence[Granted]], now: datetime) 
 
 
 def _shown(resource: Granted) -> dict[str, Any]:
-    """Return a resource with the reserved amount of each resource class, as a JSON object.
+    """Return a resource as a JSON object.
 
-    If the whole resource was reserved, it has no amounts.
+    ``amounts`` is what the reservation had of it, such as ``{"VCPU": 4}``; empty: the whole
+    resource.
     """
     id_, amounts = str(resource.id), dict(resource.amounts)
     return {"id": id_, "name": resource.external_id, "amounts": amounts}

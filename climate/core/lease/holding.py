@@ -1,4 +1,4 @@
-"""Records of the resources of a lease, and of the bookings of a resource."""
+"""Records that say which lease has which resource, and when."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from climate.core.provisioning.host_state import HostState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldResource:
-    """A resource that a reservation has, now or later, in ``[start, busy_until)``.
+    """A resource that a reservation has, now or later, from ``start`` to ``busy_until``.
 
-    The window includes cleaning time. ``amounts`` is by resource class. It is empty if the
-    reservation has the whole resource.
+    This time includes the cleaning after the lease. ``amounts`` is what the reservation has of the
+    resource, such as ``{"VCPU": 4}``; empty: the whole resource.
     """
 
     reservation_id: str
@@ -27,10 +27,10 @@ class HeldResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseResource:
-    """A resource of a lease, as the owner of the lease sees it.
+    """A resource of a lease, with the information that the owner of the lease may see.
 
-    ``state`` is its state in view of this lease. ``ready_at`` is when a provisioner had prepared
-    the host for it (None: not yet). ``end`` is the end of the lease.
+    ``state`` is the state of the resource for this lease. ``ready_at`` is when a provisioner
+    finished preparing the host for this lease (None: not yet). ``end`` is the end of the lease.
     """
 
     held: HeldResource
@@ -47,16 +47,16 @@ class LeaseResource:
 
     @property
     def id(self) -> str:
-        """The id of the reservation, which decides the order of resources with the same name."""
+        """The id of the reservation; it orders resources that have the same name."""
         return self.held.reservation_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booking:
-    """A booking of a resource by a reservation, with the lease of the reservation.
+    """A booking of a resource by a reservation, with its lease. Only operators may see it.
 
-    Only operators see it. The lease has the resource from ``start`` to ``end``. Cleaning lasts
-    until ``busy_until``.
+    The lease has the resource from ``start`` to ``end``. Then the resource is cleaned until
+    ``busy_until``.
     """
 
     lease_id: str
@@ -73,5 +73,5 @@ class Booking:
 
     @property
     def id(self) -> str:
-        """The id of the reservation, which decides the order of bookings with the same start."""
+        """The id of the reservation; it orders bookings that have the same start."""
         return self.reservation_id

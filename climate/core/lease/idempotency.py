@@ -7,7 +7,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotencyKey:
-    """The key by which a client identifies a request, and a fingerprint of its content."""
+    """The key that a client chose for a request, and a fingerprint of the request's body.
+
+    Two requests with the same key and fingerprint are the same request, sent twice.
+    """
 
     project_id: str
     user_id: str

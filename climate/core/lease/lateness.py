@@ -1,12 +1,9 @@
-"""Which late events managers still run, for example after downtime. Pure.
+"""Which late events of a lease managers still run, for example after downtime. Pure.
 
-| Event | If it is late |
-|---|---|
-| ``end_lease`` | always runs: resources must be reclaimed |
-| ``start_lease``, ``update_lease`` | run unless the lease is over |
-| ``before_end_lease`` | runs if the lease is active or starts now: images are still wanted |
-| ``before_start_lease`` | is sent if the lease has not started; of several only the last |
-| a user's event | is sent |
+| Event | If it is late | |---|---| | ``end_lease`` | always runs: resources must be reclaimed | |
+``start_lease``, ``update_lease`` | run unless the lease is over | | ``before_end_lease`` | runs if
+the lease is active or starts now, to take snapshots | | ``before_start_lease`` | is sent if the
+lease has not started; of several only the last | | a user's event | is sent |
 
 Late events run in the order of their due times; a lease never runs two events at once.
 """
@@ -26,14 +23,17 @@ _INTERNAL = frozenset({RELEASE, TELL_END})
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """A late event: how many seconds it is late, and whether a manager is still running it."""
+    """A late event, with its delay in seconds.
+
+    ``runs`` is whether a manager still runs it; otherwise it is skipped.
+    """
 
     event: Event
     seconds: float
     runs: bool
 
     def body(self) -> Mapping[str, Any]:
-        """Return the body of the late event in a notification."""
+        """Return the late event as a dict for a notification."""
         return {
             "event_type": self.event.kind,
             "due": self.event.due_at.replace(tzinfo=None).isoformat(),
@@ -43,9 +43,9 @@ class Late:
 
 
 def late_events(lease: Lease, now: datetime, after: timedelta) -> tuple[Late, ...]:
-    """Return, in order, the events of a lease that are late by more than ``after``.
+    """Return the events of ``lease`` that are late by more than ``after``, in order.
 
-    Events that a manager has already attempted do not count.
+    Only events that no manager has tried to run yet count.
     """
     return tuple(
         Late(event, (now - lease.due(event, now)).total_seconds(), _still_runs(lease, event, now))
@@ -58,7 +58,7 @@ def late_events(lease: Lease, now: datetime, after: timedelta) -> tuple[Late, ..
 
 
 def is_overtaken(lease: Lease, heads_up: Event, now: datetime) -> bool:
-    """Return whether the reminder ``heads_up`` is redundant: a later one is due by now."""
+    """Return whether the reminder ``heads_up`` is redundant, because a later one is also due."""
     return any(
         other.kind == BEFORE_START
         and other.status in OPEN_EVENT

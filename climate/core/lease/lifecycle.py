@@ -1,9 +1,9 @@
-"""The statuses of leases, reservations and events, and the allowed transitions of the first two.
+"""The statuses of leases, reservations and events, and which status may follow which.
 
-Statuses and transitions are Blazar's v1 contract. climate writes a lease with its reservations in
-one transaction. So UPDATING is never visible, and CREATING is visible only in the database, while a
-held lease waits for another service. In Blazar, only a change of the lease leads from ERROR to
-ACTIVE; climate also retries a failed start.
+They are part of Blazar's v1 API. Some of them are rare here: UPDATING is never visible, because
+climate changes a lease in one transaction. A lease is CREATING only while another service decides
+about it, and clients do not see it then. Unlike Blazar, climate retries a failed start, so a lease
+can become ACTIVE after ERROR without a change by its owner.
 """
 
 from collections.abc import Mapping
@@ -76,8 +76,8 @@ Status = TypeVar("Status", LeaseStatus, ReservationStatus)
 def step(machine: Mapping[Status, frozenset[Status]], present: Status, wanted: Status) -> Status:
     """Return the status ``wanted`` if it may follow ``present``; else raise InvalidTransition.
 
-    ``machine`` is LEASE or RESERVATION, which list the allowed transitions. The same status is
-    always allowed.
+    ``machine`` is the table of allowed transitions, LEASE or RESERVATION. A status may always
+    follow itself.
     """
     if wanted == present or wanted in machine[present]:
         return wanted

@@ -1,8 +1,8 @@
 """The data model: leases, reservations, resources, allocations and events. All are immutable.
 
 The functions of ``climate.db`` return these records, and plug-ins receive them. Times are aware
-UTC. Ids of leases, reservations and events are UUIDs as text. A resource's id is a number, which
-clients receive as text.
+UTC. The ids of leases, reservations and events are UUIDs as text. The id of a resource is a number,
+which the API shows as text.
 """
 
 import math
@@ -22,7 +22,11 @@ HOST = "physical:host"
 
 
 class StartWhen(StrEnum):
-    """The condition for the start of a lease: only its date, or also that its hosts are ready."""
+    """The condition for the start of a lease: its date, or its date and ready hosts.
+
+    SCHEDULED means that the lease starts at its date. READY means that it also waits until
+    provisioners have prepared all its hosts.
+    """
 
     SCHEDULED = "scheduled"
     READY = "ready"
@@ -30,11 +34,11 @@ class StartWhen(StrEnum):
 
 @record(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The condition and the progress of the start of a lease.
+    """The start of a lease: its condition, and what has happened so far.
 
-    Each time is None until it has come. At ``ready_at``, the last host was ready. At
-    ``delayed_at``, a notification announced that the start waits for hosts. At ``started_at``, all
-    resources were handed over.
+    A time is None if the step has not happened yet. ``ready_at`` is when the last host was ready.
+    ``delayed_at`` is when a notification announced that the start waits for hosts. ``started_at``
+    is when climate had handed over all resources.
     """
 
     when: StartWhen = StartWhen.SCHEDULED
@@ -63,9 +67,10 @@ HIDDEN = frozenset({"template", "files", "parameters", "environment"})
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The inventory of a resource for one resource class, as in OpenStack Placement.
+    """How much a resource has of one resource class, such as VCPU; as in OpenStack Placement.
 
-    A single unit can take at most ``max_unit``.
+    ``reserved`` is not for leases. ``allocation_ratio`` is the overcommit. One unit can have at
+    most ``max_unit`` (None: no limit).
     """
 
     total: int
@@ -75,16 +80,17 @@ class Inventory:
 
     @property
     def capacity(self) -> int:
-        """The total amount that reservations can hold at one time."""
+        """How much of the class all reservations together can have at one time."""
         return math.floor((self.total - self.reserved) * self.allocation_ratio)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A resource that can be reserved, for example a host, as the database stores it.
+    """A reservable resource, such as a host, as the database stores it.
 
-    ``external_id`` identifies it in the cloud. Users can compare its ``properties`` in expressions.
-    The properties named in ``native`` come from the cloud, the others from an operator.
+    ``external_id`` is its name or id in the cloud. ``properties`` are texts such as ``{"vcpus":
+    "64"}``, by which users select resources. The properties named in ``native`` come from the
+    cloud; an operator has set the others.
     """
 
     id: int
@@ -99,9 +105,10 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted(Resource):
-    """A resource of a reservation, with the amounts that the reservation has of it.
+    """A resource that a reservation has, wholly or in part.
 
-    ``amounts`` is by resource class. If it is empty, the reservation has the whole resource.
+    ``amounts`` is what the reservation has of it, such as ``{"VCPU": 4}``; empty: the whole
+    resource.
     """
 
     amounts: Mapping[str, int]
@@ -115,9 +122,9 @@ class Granted(Resource):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """The booking of a resource for a reservation of a lease.
+    """An allocation: a resource is booked for a reservation of a lease.
 
-    ``window`` is the window of the lease. ``busy_until`` is its end plus the cleaning time.
+    ``window`` is the window of the lease. The cleaning after it ends at ``busy_until``.
     """
 
     resource_id: int
@@ -129,10 +136,10 @@ class Allocation:
 
 @record(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A step in the life of a lease that a manager runs when it is due: start, end, reminder, ...
+    """A step of a lease, such as its start or a reminder, which a manager runs when it is due.
 
-    ``owner`` is the manager process that has claimed the event. If a change of the lease moves the
-    event, it counts as new: ``created_at`` is when it was moved.
+    ``owner`` is the manager process that has claimed the event. If a change of the lease moves an
+    event, it counts as a new event, and ``created_at`` is when it was moved.
     """
 
     id: str
@@ -148,16 +155,16 @@ class Event:
 
     @classmethod
     def planned(cls, planned: Planned, lease_id: str, id_: str, now: datetime) -> Self:
-        """Return a new event, created at ``now``, for an item of a lease's event plan."""
+        """Return a new event of the lease for ``planned``, an item of the lease's event plan."""
         kind, due_at = planned.kind, planned.due_at
         return cls(id=id_, lease_id=lease_id, kind=kind, due_at=due_at, created_at=now)
 
     @property
     def is_untried(self) -> bool:
-        """Whether no attempt of the event has ended yet. One may be in progress.
+        """Whether no attempt to run the event has ended yet; one may be in progress.
 
-        ``attempt`` does not count an attempt that ended because the cloud needed more time. Only
-        ``updated_at`` shows that there was such an attempt.
+        ``attempt`` alone does not show this: an attempt that ended because the cloud needed more
+        time is not counted. It only changes ``updated_at``.
         """
         is_noted = self.updated_at is not None and self.updated_at > self.promised_at
         return self.attempt <= 1 and not is_noted
@@ -170,10 +177,11 @@ class Event:
 
 @record(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """A part of a lease: the request for resources of one type, and its state.
+    """A reservation: the part of a lease that requests resources of one type.
 
-    ``params`` are the user's parameters, which the plug-in has validated. ``details`` are what the
-    plug-in reported when it started the reservation, and internal notes such as ``HANDED_OVER``.
+    ``params`` are the user's parameters, such as ``{"min": 1, "max": 2}``, which the plug-in has
+    validated. ``details`` are what the plug-in reported at the start, and internal notes such as
+    ``HANDED_OVER``.
     """
 
     id: str
@@ -189,17 +197,20 @@ class Reservation:
 
     @property
     def stays(self) -> bool:
-        """Whether the reservation is neither DELETED nor being removed (``LEAVING``)."""
+        """Whether the lease keeps the reservation: it is not DELETED, and not being removed."""
         return self.status is not ReservationStatus.DELETED and LEAVING not in self.details
 
     @property
     def stack_id(self) -> str | None:
-        """The id of the stack's reservation; None if this reservation is not a part of a stack."""
+        """The id of the stack reservation that contains this one.
+
+        None if it is not part of a stack.
+        """
         return self.params.get(STACK)
 
     @property
     def shown_params(self) -> Mapping[str, Any]:
-        """The parameters that answers may contain: no secrets and, as in Nova, no user data."""
+        """The parameters that API answers may contain: without secrets and user data."""
         shown = {name: value for name, value in self.params.items() if name not in HIDDEN}
         if isinstance(server := self.params.get("server"), Mapping):
             shown["server"] = {key: value for key, value in server.items() if key != "user_data"}
@@ -208,12 +219,12 @@ class Reservation:
 
 @record(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A lease: resources that belong to a user for a window of time.
+    """A lease: a user has resources for a window of time.
 
-    Plug-ins can act as the lease's user with the Keystone trust ``trust_id``, which no answer
-    contains. ``trust_lost`` is the reason why the trust does not work now. ``caught_up_at`` is when
-    a manager last found events of the lease late. ``version`` grows with each change, except the
-    progress of events.
+    ``trust_id`` is the Keystone trust with which plug-ins act as the user; API answers never
+    contain it. ``trust_lost`` is the reason if the trust does not work now. ``caught_up_at`` is
+    when a manager last found that events of the lease were late. ``version`` grows with each change
+    of the lease, except when an event only makes progress.
     """
 
     id: str
@@ -236,18 +247,18 @@ class Lease:
 
     @property
     def is_degraded(self) -> bool:
-        """Whether a resource of the lease fails, or its Keystone trust does not work."""
+        """Whether a resource of the lease has failed, or its Keystone trust does not work."""
         return self.degraded or self.trust_lost is not None
 
     @property
     def has_begun(self) -> bool:
-        """Whether a plug-in may have changed the cloud for this lease."""
+        """Whether a manager tried to start the lease, so the cloud may have changed."""
         start = self.event(START)
         untouched = start is not None and start.status is EventStatus.UNDONE and start.attempt == 0
         return not (self.status is LeaseStatus.PENDING and untouched)
 
     def waits_for_hosts(self, now: datetime) -> bool:
-        """Return whether the start is due, but may still wait until the hosts are ready."""
+        """Return whether the start is due, but may wait until all hosts are prepared."""
         may_wait = self.start.when is StartWhen.READY and self.status is LeaseStatus.PENDING
         return may_wait and self.window.start <= now < self.window.end
 
@@ -256,11 +267,11 @@ class Lease:
         return next((event for event in self.events if event.kind == kind), None)
 
     def due(self, event: Event, now: datetime) -> datetime:
-        """Return the earliest time at which a manager could run ``event``, in retrospect.
+        """Return the earliest time at which a manager could have run ``event``.
 
-        It is later than the event's due time if a start had to wait for hosts to be prepared, or if
-        an end had to wait for the ``before_end_lease`` event. If a start still waits, it is
-        ``now``.
+        It is later than the due time of the event in two cases. A start may have had to wait for
+        its hosts; if it still waits, the result is ``now``. An end may have had to wait for
+        ``before_end_lease``.
         """
         due = event.promised_at
         if event.kind == END:
@@ -271,11 +282,11 @@ class Lease:
         return max(due, self.start.ready_at or now)
 
     def tried_since(self, event: Event, now: datetime) -> datetime:
-        """Return when the first attempt of an event ended, or ``now`` if no attempt has ended.
+        """Return when the first attempt to run ``event`` ended.
 
-        After several attempts, that time is not stored. Then the result is the time from which a
-        manager could run the event, or the time at which a manager found events of the lease late,
-        if that is later.
+        ``now`` if no attempt has ended yet. After several attempts, this time is not stored. Then
+        the result is the time from which a manager could run the event. If a manager found the
+        lease's events late after that, it is that later time.
         """
         if event.is_untried:
             return now
@@ -291,18 +302,18 @@ _LONGEST = 255
 
 
 def hardware(host: Resource) -> str:
-    """Return the hardware class of a host, as its properties name it.
+    """Return the hardware class of a host, such as ``r740``, from its properties.
 
-    It is the property ``hardware``, or else ``hypervisor_type``, or else an empty text.
+    This is the property ``hardware``, or else ``hypervisor_type``, or else an empty text.
     """
     values = (host.properties[name] for name in _CLASS if host.properties.get(name))
     return next(values, "")[:_LONGEST]
 
 
 def node(host: Resource) -> str:
-    """Return the name of a host for provisioners.
+    """Return the name by which provisioners know a host, from its properties.
 
-    It is the property ``node_name``, or else ``hypervisor_hostname``, or else the external id.
+    This is the property ``node_name``, or else ``hypervisor_hostname``, or else ``external_id``.
     """
     names = (host.properties.get(name) for name in ("node_name", "hypervisor_hostname"))
     return next(filter(None, names), host.external_id)[:_LONGEST]

@@ -1,4 +1,4 @@
-"""Overdue events of leases: why each has not run yet. Pure."""
+"""Overdue events of leases, and why a manager has not run them yet. Pure."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Cause(StrEnum):
 
 
 class Blocker(NamedTuple):
-    """A lease that has not ended, and a resource that it must release before an event can run."""
+    """A lease that must end before an event of another lease can run, because it has a resource."""
 
     lease_id: str
     lease_name: str
@@ -33,12 +33,12 @@ class Blocker(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverdueEvent:
-    """An unfinished event whose due time has passed, such as the start of a lease.
+    """An unfinished event of a lease, such as its start, whose due time has passed.
 
-    ``run_at`` is the earliest time of its next attempt. If ``waits_for_hosts`` is set, it is a
-    start that waits until provisioners have prepared the hosts. If another lease must end first,
-    that is ``blocked_by``. If another event of the same lease must run first, ``sibling`` is its
-    kind. An event that finishes the work of a deleted lease (finalizer) has no lease.
+    ``run_at`` is the earliest time of the next attempt. ``waits_for_hosts`` means that it is a
+    start that waits until provisioners have prepared the hosts. ``blocked_by`` is another lease
+    that must end first. ``sibling`` is the kind of another event of the same lease that must run
+    first. The event has no lease if it finishes the work of a deleted lease.
     """
 
     id: str
@@ -59,9 +59,9 @@ class OverdueEvent:
 
 
 def reason(event: OverdueEvent, alive: Collection[str], now: datetime) -> tuple[Cause, str]:
-    """Return why an event has not run yet, as a code and as a sentence.
+    """Return why ``event`` has not run yet, as a code and as an English sentence.
 
-    ``alive`` are the ids of the managers that have a recent heartbeat.
+    ``alive`` has the ids of the managers with a recent heartbeat.
     """
     if event.status is EventStatus.IN_PROGRESS:
         return _claimed(event, alive)

@@ -1,8 +1,8 @@
 """The event plan of a lease: which events it has and when they are due. Pure.
 
-A plan always has ``start_lease`` and ``end_lease``. Its other events come from *notices*:
-reminders, and events that the user defined. A lease stores its notices as offsets from its start or
-end, so they move with the lease.
+Each plan has ``start_lease`` and ``end_lease``. The other events come from *notices*: reminders,
+and custom events of the user. A notice is stored as an offset from the start or the end of the
+lease, so it moves with the lease.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ _DAWN = datetime.min.replace(tzinfo=UTC)
 
 
 class Anchor(StrEnum):
-    """The end of the lease's window to which the offset of a notice is added: start or end."""
+    """Whether the offset of a notice counts from the start or from the end of the lease."""
 
     START = "start"
     END = "end"
@@ -48,9 +48,9 @@ class Anchor(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A planned event, such as a reminder, relative to the start or end of the lease.
+    """A planned event, such as a reminder, at an offset from the start or end of the lease.
 
-    ``offset`` is in seconds; it is negative if the event is before the ``anchor``.
+    ``offset`` is in seconds, such as -3600: one hour before the ``anchor``.
     """
 
     kind: str
@@ -67,9 +67,9 @@ class Planned:
 
 
 def before_end_notice(window: Window, before_end: datetime) -> Notice:
-    """Return the notice for the reminder at ``before_end``.
+    """Return the notice for a reminder at the time ``before_end``.
 
-    Raises InvalidDate if this time is not inside ``window``.
+    Raises InvalidDate if this time is not inside ``window``, the window of the lease.
     """
     if not window.start < before_end < window.end:
         raise InvalidDate("before_end_date must be after the start and before the end of the lease")
@@ -77,15 +77,15 @@ def before_end_notice(window: Window, before_end: datetime) -> Notice:
 
 
 def rank(kind: str) -> int:
-    """Return the order of an event of this ``kind`` among events that are due at the same time."""
+    """Return a number that orders events with the same due time; ``kind`` is the event's kind."""
     return _RANKS.get(kind, _USER_RANK)
 
 
 def plan(window: Window, notices: Iterable[Notice], now: datetime) -> tuple[Planned, ...]:
-    """Return the events of a lease over ``window``, in the order of their due times.
+    """Return the events of a lease with this window and these notices, in the order of due times.
 
-    If reminders of the start (``before_start_lease``) are overdue at ``now``, they are combined
-    into one that is due now. After the start, there is none. No event is due after the end.
+    If several reminders before the start are overdue at ``now``, they become one that is due now.
+    After the start, there are no such reminders. No event is due after the end.
     """
     planned = {Planned(START, window.start), Planned(END, window.end)}
     for notice in notices:
@@ -101,7 +101,7 @@ def plan(window: Window, notices: Iterable[Notice], now: datetime) -> tuple[Plan
 
 
 def _due(window: Window, notice: Notice) -> datetime:
-    """Return the due time of ``notice``, at most the end of the lease."""
+    """Return when ``notice`` is due, but not later than the end of the lease."""
     edge = window.start if notice.anchor is Anchor.START else window.end
     try:
         due_at = edge + timedelta(seconds=notice.offset)

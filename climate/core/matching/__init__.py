@@ -1,1 +1,1 @@
-"""The choice of resources for a reservation: property queries, packing, free windows, filters."""
+"""Which resources a reservation gets: conditions on properties, free windows, and assignment."""

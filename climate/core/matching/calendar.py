@@ -1,13 +1,13 @@
-"""Free windows of a requirement, computed from the bookings of resources. Pure.
+"""Computes from the bookings of resources when a requirement can be satisfied. Pure.
 
 A lease of a given ``length`` can start at ``t`` if nothing is booked at any instant of ``[t, t +
 length)``. A booking during ``[x, y)`` rules out the starts in the open interval ``(x - length,
 y)``. So the possible starts form closed intervals.
 
-If resources are shared, the number of units that fit on a resource changes with its bookings. A
-*run* is a set of units that become free and become booked at the same times. So there are at most
-as many runs as bookings, however small a unit is. The number of units that can start at an instant
-is the sum of the units of the runs in which that instant is a possible start.
+If leases share resources, the number of units that fit on a resource changes with its bookings. A
+*run* is a set of units that become free at the same time and become booked at the same time. So
+there are at most as many runs as bookings, however small a unit is. The number of units that can
+start at an instant is the sum of the units of the runs in which that instant is a possible start.
 """
 
 import itertools
@@ -27,9 +27,10 @@ Starts = tuple[datetime, datetime]
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """A booking of a resource.
+    """A booking of a resource from ``start`` to ``end``.
 
-    If ``resource_class`` is None, the whole resource is booked, else an ``amount`` of this class.
+    It is for an ``amount`` of ``resource_class``, such as 4 VCPU. If ``resource_class`` is None, it
+    is for the whole resource.
     """
 
     start: datetime
@@ -40,7 +41,7 @@ class Booking:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The capacity of a resource by resource class, and its bookings."""
+    """A resource: its capacity, such as ``{"VCPU": 64}``, and its bookings."""
 
     capacity: Mapping[str, int]
     bookings: Sequence[Booking]
@@ -57,7 +58,7 @@ class Step:
 def starts(
     requirement: Requirement, timelines: Iterable[Timeline], length: timedelta, within: Starts
 ) -> list[Starts]:
-    """Return the times in ``within`` at which a lease of this ``length`` could start.
+    """Return when, in ``within``, a lease of this ``length`` could start.
 
     The result is a sorted list of intervals. At each time in them, the minimum number of units of
     the requirement is free, and stays free for ``length``.
@@ -77,8 +78,8 @@ def lasting(
 ) -> datetime | None:
     """Return until when the minimum number of units stays free, from ``start`` on.
 
-    Returns None if fewer units are free at ``start``. The result is at most ``horizon``, because
-    later bookings are unknown.
+    Returns None if fewer units are free at ``start``. Bookings after ``horizon`` are unknown, so
+    the result is at most ``horizon``.
     """
     present = [run for run in _runs(requirement, timelines) if run.begin <= start < run.end]
     missing = 1 if _is_together(requirement) else requirement.minimum
@@ -90,7 +91,7 @@ def lasting(
 
 
 def both(left: Sequence[Starts], right: Sequence[Starts]) -> list[Starts]:
-    """Return the intervals of start times that ``left`` and ``right`` have in common, in order."""
+    """Return the start times that are in both lists of intervals, as a sorted list of intervals."""
     overlaps = ((max(a[0], b[0]), min(a[1], b[1])) for a in left for b in right)
     return sorted(pair for pair in overlaps if pair[0] <= pair[1])
 
@@ -98,8 +99,8 @@ def both(left: Sequence[Starts], right: Sequence[Starts]) -> list[Starts]:
 def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Window) -> list[Step]:
     """Return how many units of the requirement are free during ``span``, in steps.
 
-    If the units must be TOGETHER on one resource, each step has the number on the resource with the
-    most free units.
+    If all units must be on one resource (layout TOGETHER), the number is that of the resource with
+    the most free units.
     """
     # By moment: the number of units that fit on a resource before and after it.
     changes: dict[datetime, list[tuple[int, int]]] = defaultdict(list)
@@ -132,8 +133,8 @@ def _is_together(requirement: Requirement) -> bool:
 def _units(requirement: Requirement, timeline: Timeline) -> Iterator[tuple[datetime, int]]:
     """Yield pairs (time, number of units that fit on the resource from then on), in order.
 
-    The first pair has the earliest possible datetime. Each other pair is a time at which the number
-    may change.
+    The first pair has the earliest possible datetime. At the time of each other pair, a booking
+    begins or ends, so the number may change.
     """
     taken: dict[str | None, int] = defaultdict(int)
     yield _DAWN, _room(requirement, timeline, taken)
@@ -150,9 +151,10 @@ def _units(requirement: Requirement, timeline: Timeline) -> Iterator[tuple[datet
 
 
 def _room(requirement: Requirement, timeline: Timeline, taken: Mapping[str | None, int]) -> int:
-    """Return how many units of the requirement fit on a resource in addition to what is ``taken``.
+    """Return how many more units of the requirement fit on a resource.
 
-    ``taken`` is by resource class. Bookings of the whole resource have the key None.
+    ``taken`` is what bookings use already, such as ``{"VCPU": 4}``. The key None counts bookings of
+    the whole resource.
     """
     if taken.get(None):
         return 0
@@ -168,7 +170,7 @@ def _room(requirement: Requirement, timeline: Timeline, taken: Mapping[str | Non
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Units that are free from ``begin`` to ``end``, and booked right before and right after."""
+    """A run: a number of units that are free exactly from ``begin`` to ``end``."""
 
     begin: datetime
     end: datetime
@@ -176,10 +178,10 @@ class _Run:
 
 
 def _runs(requirement: Requirement, timelines: Iterable[Timeline]) -> Iterator[_Run]:
-    """Yield the runs: units of a resource that become free and become booked at the same times.
+    """Yield the runs of all resources: units that are free from the same time to the same time.
 
-    If the units must be TOGETHER on one resource, a run has one unit, which stands for the whole
-    minimum: it is free while the minimum fits on the resource.
+    If all units must be on one resource (layout TOGETHER), a run has one unit. It then means that
+    the minimum number of units fits on the resource.
     """
     for timeline in timelines:
         levels = _units(requirement, timeline)
@@ -203,9 +205,9 @@ def _runs_of(levels: Iterable[tuple[datetime, int]]) -> Iterator[_Run]:
 
 
 def _opening(run: _Run, length: timedelta, within: Starts) -> tuple[datetime, datetime, int] | None:
-    """Return the first and last possible start in a run of free units, and the number of units.
+    """Return the first and the last possible start in a run, and its number of units.
 
-    Returns None if no start is possible.
+    Returns None if a lease of this ``length`` cannot start in the run.
     """
     first, last = max(run.begin, within[0]), within[1]
     if run.end < END_OF_TIME:
@@ -214,9 +216,9 @@ def _opening(run: _Run, length: timedelta, within: Starts) -> tuple[datetime, da
 
 
 def _covered(intervals: Sequence[tuple[datetime, datetime, int]], needed: int) -> list[Starts]:
-    """Return the spans during which the intervals together have at least ``needed`` units.
+    """Return the spans in which the intervals together have at least ``needed`` units.
 
-    Each interval is a tuple of begin, end and number of units.
+    Each interval is a tuple: begin, end, number of units.
     """
     # Intervals are closed: at the same instant, begins come before ends.
     begins = ((begin, 0, units) for begin, _, units in intervals)

@@ -8,10 +8,10 @@ from climate.core.matching.query import Query
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFilter:
-    """Which resources are the rows of a calendar, and in which order.
+    """Which resources a calendar shows as rows, and in which order.
 
-    ``part`` is a part of the name, in upper or lower case. If ``group_by`` names a property, rows
-    are sorted by its values. Resources without the property come last.
+    The name of a resource must contain ``part``, in upper or lower case. If ``group_by`` names a
+    property, rows are sorted by its value, and resources without the property come last.
     """
 
     resource_type: str
@@ -23,9 +23,10 @@ class RowFilter:
 
 @dataclass(frozen=True, slots=True)
 class ListedRow:
-    """A resource as a row of a calendar.
+    """A row of a calendar, which is a resource.
 
-    If the rows are grouped by a property, ``group`` is its value.
+    ``group`` is the value of the property by which the rows are grouped (None: the resource has no
+    such property, or rows are not grouped).
     """
 
     id: int
@@ -37,10 +38,10 @@ class ListedRow:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rows of a calendar that have the same value of a property.
+    """The rows of a calendar that have the same value (``name``) of the property to group by.
 
-    ``first`` is the offset of the first of them. ``free_now`` is the number of resources that can
-    be booked and that nothing occupies now.
+    ``first`` is the position of the first row, from 0. ``free_now`` is how many of the resources
+    can be booked and are not occupied now.
     """
 
     name: str | None
@@ -64,10 +65,11 @@ class VisibleLease:
 
 @dataclass(frozen=True, slots=True)
 class BookedSpan:
-    """An allocation of a resource that overlaps the window of a calendar.
+    """A booking of a resource in the window of a calendar.
 
-    ``lease`` is None if the viewer may not see the lease, or if it is deleted (``is_deleted``).
-    ``is_held`` means that the lease waits for the decision of a service.
+    ``lease`` is None if the viewer may not see the lease, or if it was deleted (``is_deleted``).
+    ``is_held`` means that the lease is not admitted yet: an external service still decides about
+    it.
     """
 
     resource_id: int

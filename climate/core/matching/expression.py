@@ -1,8 +1,8 @@
-"""Parser of property expressions, which returns a ``climate.core.matching.query.Query``.
+"""Parser of property expressions, by which users select resources.
 
-An expression is ``[op, "$name", value]``, or ``["in", "$name", value, ...]``. Expressions can be
-combined with ``and``, ``or`` and ``not``. If an expression is malformed, the error names the
-position.
+An expression is ``[op, "$name", value]``, such as ``[">=", "$vcpus", 16]``, or ``["in", "$name",
+value, ...]``. ``and``, ``or`` and ``not`` combine expressions. If an expression is malformed, the
+error names the position.
 """
 
 import json
@@ -41,10 +41,10 @@ class Malformed(Exception):
 
 
 def parse(source: object) -> Query:
-    """Parse an expression, which may be JSON text or decoded JSON.
+    """Return the query that an expression means. ``source`` is JSON text or decoded JSON.
 
-    None, ``""`` and ``[]`` match every resource. Raises InvalidQuery, which quotes the input and
-    names the position of the error.
+    None, ``""`` and ``[]`` match every resource. Raises InvalidQuery, which quotes the expression
+    and names the position of the error.
     """
     if source is None or source == "":
         return Everything()

@@ -1,10 +1,10 @@
-"""Parser of the extra specs of a Nova flavor, which returns a query on hosts.
+"""Parser of the extra specs of a Nova flavor; returns conditions on the properties of hosts.
 
-The keys are Nova's ("Extra Specs" in its documentation). The operators are those of its scheduler
-(nova/scheduler/filters/extra_specs_ops.py). Nova ignores some mistakes (an operator without a space
-after it or without a value, an extra word) and fails on others (a malformed number); this parser
-rejects all of them. Specs that do not concern the choice of hosts are ignored, so callers can pass
-all extra specs of a flavor.
+The keys and operators are those of Nova ("Extra Specs" in its documentation, and
+nova/scheduler/filters/extra_specs_ops.py). Example: ``{"capabilities:vcpus": ">= 16"}``. Nova
+ignores some mistakes, such as an operator without a value, and fails on others, such as a malformed
+number; this parser rejects all of them. It ignores specs that do not concern the choice of hosts,
+so callers can pass all extra specs of a flavor.
 """
 
 import difflib
@@ -73,9 +73,9 @@ _LIKE_AN_OPERATOR = re.compile(r"s?(==|!=|<|>)|=")
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A query on resources, and the required amounts of Placement's resource classes.
+    """Which hosts are allowed: a query on properties, and minimum amounts of resource classes.
 
-    Each amount is at least 1.
+    Example of amounts: ``{"VCPU": 4}``. Each amount is at least 1.
     """
 
     query: Query
@@ -83,10 +83,10 @@ class Selector:
 
 
 def read(source: object) -> Selector:
-    """Parse requirements, which may be extra specs (a JSON object) or a property expression.
+    """Parse requirements: extra specs (a JSON object) or a property expression (a list).
 
-    They may be JSON text or decoded JSON. Raises InvalidQuery, which quotes the input and names the
-    position of the error.
+    ``source`` is JSON text or decoded JSON. Raises InvalidQuery, which quotes the input and names
+    the position of the error.
     """
     specs = _object(source)
     if specs is None:
@@ -133,7 +133,7 @@ def _selector(specs: Mapping[str, object]) -> Selector:
 
 
 def _condition(key: str, value: str) -> Query | None:
-    """Return the condition that one extra spec sets on a property of hosts.
+    """Return the condition on a host's properties that one extra spec means.
 
     Returns None if the spec does not concern the choice of hosts.
     """

@@ -1,9 +1,9 @@
-"""What a calendar shows for a resource: intervals in which it is occupied, or buckets. Pure.
+"""When a resource is occupied, in the form in which a calendar shows it. Pure.
 
-A bucket is a fixed span, for which the calendar shows how much of the resource is occupied. Times
-are whole seconds from the start of the calendar's window. If the viewer may not see a lease, its
-bookings have no lease. Such bookings are merged where they touch, so that no edge between two
-leases is visible.
+A calendar shows exact intervals, or buckets: spans of equal length, with how much of each is
+occupied. Times are whole seconds from the start of the calendar's window. If the viewer may not see
+a lease, its bookings are anonymous. Anonymous bookings that touch are merged, so that the viewer
+cannot see where one lease ends and the next begins.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ _ALMOST = 1e-6
 
 
 class Kind(IntEnum):
-    """What occupies a resource during an interval. The numbers are part of the API."""
+    """Why a resource is occupied during an interval. The numbers are part of the API."""
 
     TAKEN = 0
     OWN = 1
@@ -35,11 +35,11 @@ class Kind(IntEnum):
 
 @record(frozen=True, slots=True)
 class Occupied:
-    """An allocation of a resource, from ``start`` to ``end``, including cleaning time.
+    """A booking of a resource, from ``start`` to ``end``, including the cleaning time.
 
-    If the viewer may see the lease, ``lease`` identifies it, and cleaning begins at ``lease_end``.
-    Otherwise ``kind`` is what the viewer sees. ``amount`` is that of ``resource_class``. If there
-    is no class, the allocation is of the whole resource.
+    If the viewer may see the lease, ``lease`` is its id, and the cleaning begins at ``lease_end``.
+    Otherwise ``kind`` is what the viewer sees. The booking is for an ``amount`` of
+    ``resource_class``; None: for the whole resource.
     """
 
     start: int
@@ -55,7 +55,8 @@ class Occupied:
 class Interval:
     """An interval in which a resource is occupied, or cannot be booked.
 
-    If the kind is OWN, ``lease`` is set. If it is SHARED, ``tenths`` of the resource are taken.
+    ``lease`` is set if the kind is OWN. If the kind is SHARED, ``tenths`` (1 to 10) is how much of
+    the resource is taken.
     """
 
     start: int
@@ -70,10 +71,11 @@ Span = tuple[int, int]
 
 @record(frozen=True, slots=True)
 class Row:
-    """The allocations and other facts of a resource in a window of ``length`` seconds.
+    """A resource in a calendar window of ``length`` seconds: its bookings and other facts.
 
-    ``capacity`` is by resource class. From ``unbookable_since`` on, the resource cannot be booked
-    (None: it can). During ``preparing``, a provisioner gets the host ready.
+    ``capacity`` is, for example, ``{"VCPU": 64}``. The resource cannot be booked from
+    ``unbookable_since`` on (None: it can). In the spans ``preparing``, a provisioner prepares the
+    host.
     """
 
     length: int
@@ -84,10 +86,11 @@ class Row:
 
 
 def intervals(row: Row) -> list[Interval]:
-    """Return the intervals of a resource, cut to the window and sorted by start.
+    """Return the intervals in which the resource is occupied, in the window, sorted by start.
 
-    SHARED intervals contain the OWN and CLEANING intervals of shares. No other intervals overlap.
-    NOT_BOOKABLE and PREPARING intervals fill gaps between others.
+    SHARED intervals overlap the OWN and CLEANING intervals of bookings for a part of the resource.
+    No other intervals overlap. NOT_BOOKABLE and PREPARING intervals fill the time between the
+    others.
     """
     whole = [item for item in row.occupied if item.resource_class is None]
     shares = [item for item in row.occupied if item.resource_class is not None]
@@ -111,9 +114,9 @@ def intervals(row: Row) -> list[Interval]:
 
 
 def _merged(items: Iterable[Occupied]) -> Iterator[Interval]:
-    """Yield an interval for each run of bookings that touch and whose leases are not visible.
+    """Yield anonymous bookings as intervals; bookings that touch or overlap become one interval.
 
-    If the bookings in a run have different kinds, the interval is TAKEN.
+    If such bookings have different kinds, the interval is TAKEN.
     """
     start, end, kind = 0, -1, Kind.TAKEN
     for item in sorted(items, key=lambda item: (item.start, item.end)):
@@ -129,7 +132,7 @@ def _merged(items: Iterable[Occupied]) -> Iterator[Interval]:
 
 
 def _named(items: Iterable[Occupied]) -> Iterator[Interval]:
-    """Yield the intervals of leases that the viewer may see, and of the cleaning after each."""
+    """Yield the intervals of leases that the viewer may see, and of the cleaning after them."""
     spans = {
         (item.start, item.end, item.lease_end, item.lease)
         for item in items
@@ -141,7 +144,7 @@ def _named(items: Iterable[Occupied]) -> Iterator[Interval]:
 
 
 def _shared(shares: Sequence[Occupied], capacity: Mapping[str, int]) -> Iterator[Interval]:
-    """Yield intervals that state how many tenths of a shared resource are taken."""
+    """Yield intervals that say how many tenths of a shared resource are taken."""
     changes: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for item in shares:
         name = item.resource_class or ""
@@ -164,9 +167,10 @@ def _shared(shares: Sequence[Occupied], capacity: Mapping[str, int]) -> Iterator
 
 
 def _tenths(used: Mapping[str, int], capacity: Mapping[str, int]) -> int:
-    """Return how many tenths of a resource are taken, by its fullest resource class.
+    """Return how many tenths of a resource are taken; its fullest resource class counts.
 
-    The result is 10 only if the class is full, and at least 1 if it is used.
+    ``used`` and ``capacity`` are, for example, ``{"VCPU": 4}``. The result is 10 only if the class
+    is full, and at least 1 if anything is used.
     """
     part = max((_part(amount, capacity.get(name, 0)) for name, amount in used.items()), default=0)
     if part >= 1:
@@ -181,7 +185,7 @@ def _part(amount: int, capacity: int) -> Fraction:
 
 
 def _gaps(found: Iterable[Interval], length: int) -> Iterator[Span]:
-    """Yield the parts of the window that no interval covers."""
+    """Yield the spans of the window in which there is no interval."""
     end = 0
     for interval in sorted(found, key=lambda interval: interval.start):
         if interval.start > end:
@@ -193,7 +197,7 @@ def _gaps(found: Iterable[Interval], length: int) -> Iterator[Span]:
 
 
 def _common(spans: Iterable[Span], other: Span) -> Iterator[Span]:
-    """Yield the parts of the spans that lie in the span ``other``."""
+    """Yield the parts of ``spans`` that are inside the span ``other``."""
     for start, end in spans:
         if max(start, other[0]) < min(end, other[1]):
             yield max(start, other[0]), min(end, other[1])
@@ -206,10 +210,10 @@ def _cut(interval: Interval, length: int) -> Interval:
 
 @record(frozen=True, slots=True)
 class Bucket:
-    """The changes of a running total during a bucket, a fixed span of time.
+    """How a running total, such as the number of booked hosts, changes in a span (bucket).
 
-    ``total`` is the sum of the changes. ``highest`` is the highest value of the running total after
-    a change. ``first`` is the second of the first change.
+    ``total`` is the sum of the changes. ``highest`` is the highest running total after a change.
+    ``first`` is the second of the first change.
     """
 
     number: int
@@ -219,9 +223,9 @@ class Bucket:
 
 
 def peaks(buckets: Iterable[Bucket], length: int, resolution: int) -> list[int]:
-    """Return the highest value of the running total in each bucket of ``resolution`` seconds.
+    """Return the highest running total in each bucket of ``resolution`` seconds.
 
-    The total is 0 at the beginning. The buckets cover ``length`` seconds.
+    Before the first bucket, the total is 0. The buckets cover ``length`` seconds.
     """
     by_number = {bucket.number: bucket for bucket in buckets}
     level = 0
@@ -240,12 +244,13 @@ def peaks(buckets: Iterable[Bucket], length: int, resolution: int) -> list[int]:
 
 @record(frozen=True, slots=True)
 class Sums:
-    """The changes of what is occupied during a bucket (a fixed span), for one resource class.
+    """How the occupied amount of one resource class changes in a bucket (a span of time).
 
-    They belong to one row of a calendar, or to a sum of rows called ``name``. ``delta`` is the sum
-    of the changes. ``area`` is the sum of each change times the seconds that remain in the bucket.
-    Bookings of whole resources have the class ``""`` and count as 1. ``own`` is the sum of the
-    changes by the viewer's own bookings, of which ``own_begins`` begin in the bucket.
+    ``name`` is the row of the calendar, or the group of rows, to which the bookings belong.
+    ``delta`` is the sum of the changes. ``area`` is the sum of each change times the seconds that
+    remain in the bucket. Bookings of whole resources have the class ``""`` and the amount 1.
+    ``own`` is the sum of the changes by the viewer's own bookings; ``own_begins`` of these bookings
+    begin in the bucket.
     """
 
     name: str
@@ -259,9 +264,9 @@ class Sums:
 
 @record(frozen=True, slots=True)
 class Filled:
-    """How many seconds of each bucket are occupied, and which buckets have own bookings.
+    """How many seconds of each bucket (a span of time) a resource is occupied.
 
-    A bucket is a fixed span of time.
+    ``own`` says for each bucket whether it has bookings of the viewer.
     """
 
     seconds: Sequence[float]
@@ -269,10 +274,10 @@ class Filled:
 
 
 def filled(sums: Iterable[Sums], length: int, resolution: int) -> dict[str, Filled]:
-    """Return how much of each bucket (a fixed span) is occupied, by the name of a row.
+    """Return, for each row of a calendar, how many seconds of each bucket are occupied.
 
-    Whole bookings and shares are added; of the shares, the fullest resource class counts. For a
-    single resource, the result is at most the length of the bucket.
+    Bookings of the whole resource and of parts are added. Of the parts, the fullest resource class
+    counts. For a single resource, the result is at most the length of the bucket.
     """
     by_row: dict[str, dict[str, list[Sums]]] = defaultdict(lambda: defaultdict(list))
     for item in sums:
@@ -290,9 +295,10 @@ def filled(sums: Iterable[Sums], length: int, resolution: int) -> dict[str, Fill
 
 
 def digits(seconds: Sequence[float], length: int, resolution: int, since: int | None) -> str:
-    """Return a text with a digit for each bucket: 0 is always free, 9 never free, else in between.
+    """Return a text with one digit for each bucket: 0 is always free, 9 is never free.
 
-    From ``since`` on (None: never), the resource cannot be booked, so it counts as occupied.
+    ``seconds`` is how long each bucket is occupied. From the second ``since`` on (None: never), the
+    resource cannot be booked, which counts as occupied. Example: ``"0059"``.
     """
     text = []
     for number, occupied in enumerate(seconds):
@@ -308,7 +314,7 @@ def digits(seconds: Sequence[float], length: int, resolution: int, since: int | 
 
 
 def _areas(items: Iterable[Sums], length: int, resolution: int) -> list[float]:
-    """Return, for each bucket, the integral of the running total over time."""
+    """Return, for each bucket, the occupied amount summed over time: amount times seconds."""
     by_number = {item.number: item for item in items}
     level = 0.0
     areas = []
@@ -322,7 +328,7 @@ def _areas(items: Iterable[Sums], length: int, resolution: int) -> list[float]:
 
 
 def _presence(items: Iterable[Sums], length: int, resolution: int) -> list[bool]:
-    """Return, for each bucket, whether it has own bookings of the viewer."""
+    """Return, for each bucket, whether the viewer has a booking in it."""
     changes: dict[int, list[Sums]] = defaultdict(list)
     for item in items:
         changes[item.number].append(item)

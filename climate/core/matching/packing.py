@@ -1,15 +1,15 @@
-"""Assignment of resources to the reservations of a lease, which are admitted together. Pure.
+"""Chooses which resources the reservations of a lease get, all together. Pure.
 
-``assign`` assigns whole resources, and finds a solution if there is one. A lease may request "any
-two hosts" and "one host with a GPU" at once. A greedy assignment could give the only GPU host to
-the first of these. So ``assign`` uses augmenting paths (Kuhn, 1955). All resources that can take
-the same path take it at once, so the work grows with the number of candidates and not with its
-square.
+``assign`` assigns whole resources, and finds a solution if there is one. For example, a lease may
+request "any two hosts" and "one host with a GPU". A simple assignment could give the only host with
+a GPU to the first reservation. So ``assign`` uses augmenting paths (Kuhn, 1955). It moves all
+resources that can take the same path at once, so the work grows with the number of candidates, not
+with its square.
 
-``choose`` also packs shares of resources: first-fit, largest first, then in other orders. For one
-reservation, it finds a packing if there is one. For several reservations with different shares it
-may miss a packing, because that problem is bin packing. A result never conflicts with existing
-bookings.
+``choose`` also assigns parts (shares) of resources: largest request first, then in other orders.
+For one reservation, it finds a solution if there is one. For several reservations with different
+shares it may miss a solution, because this problem is bin packing. A result never conflicts with
+existing bookings.
 """
 
 import itertools
@@ -30,12 +30,12 @@ Free = Mapping[int, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one reservation needs: from ``minimum`` to ``maximum`` units on the ``candidates``.
+    """What one reservation needs: ``minimum`` to ``maximum`` units of the ``candidates``.
 
-    ``candidates`` are resource ids, the preferred ones first. If ``amounts`` is empty, a unit is a
-    whole resource. Otherwise it is that amount of each resource class. ``kept`` are units that the
-    reservation has already. ``minimum`` and ``maximum`` do not count them, but the layouts TOGETHER
-    and APART apply to them, too.
+    ``candidates`` are ids of resources, the preferred ones first. ``amounts`` is the size of a
+    unit, such as ``{"VCPU": 4}``; empty: a unit is a whole resource. ``kept`` are units that the
+    reservation already has, as a dict from resource id to number. ``minimum`` and ``maximum`` do
+    not include them.
     """
 
     minimum: int
@@ -49,7 +49,8 @@ class Demand:
 def assign(demands: Sequence[Demand]) -> tuple[tuple[int, ...], ...] | None:
     """Return the ids of whole resources for each demand; None if there are not enough.
 
-    Each id is assigned once. Every demand gets its minimum before any gets more, up to its maximum.
+    Each id is assigned at most once. First every demand gets its minimum; then they get more, up to
+    their maximum.
     """
     search = _Search(demands)
     for index, demand in enumerate(demands):
@@ -64,9 +65,9 @@ def assign(demands: Sequence[Demand]) -> tuple[tuple[int, ...], ...] | None:
 
 
 class _Search:
-    """A partial assignment of resource ids to demands, to which ``fill`` adds.
+    """An unfinished assignment of resources to demands; ``fill`` adds resources to it.
 
-    An assigned id stays assigned, but may move to another demand.
+    A resource that is assigned stays assigned, but may move to another demand.
     """
 
     def __init__(self, demands: Sequence[Demand]) -> None:
@@ -77,7 +78,10 @@ class _Search:
         self._closed: set[int] = set()
 
     def fill(self, index: int, wanted: int) -> int:
-        """Assign up to ``wanted`` more ids to the demand number ``index``; return how many."""
+        """Assign up to ``wanted`` more resources to the demand number ``index``.
+
+        Return how many.
+        """
         got = 0
         while got < wanted:
             free = next((id_ for id_ in self._fresh[index] if id_ not in self.holder), None)
@@ -90,11 +94,11 @@ class _Search:
         return got
 
     def _augment(self, index: int, wanted: int) -> int:
-        """Assign up to ``wanted`` more ids to a demand by taking ids from other demands.
+        """Assign up to ``wanted`` more resources to a demand by moving resources of other demands.
 
-        Returns how many. The other demands get different ids instead. The demands on the path (see
-        ``_path``) pass ids on: the first demand takes free ids, and each further demand takes ids
-        from the demand before it.
+        Returns how many. The other demands get different resources instead, along the path that
+        ``_path`` finds: the first demand on the path takes free resources, and each further demand
+        takes resources from the demand before it.
         """
         path = self._path(index)
         if not path:
@@ -109,10 +113,11 @@ class _Search:
         return count
 
     def _path(self, index: int) -> list[tuple[int, int | None]]:
-        """Return the shortest augmenting path by which the demand ``index`` can get a free id.
+        """Return the shortest chain of moves by which a demand can get another resource.
 
-        The path is a list of (demand that takes an id, demand that loses it). In the first pair,
-        the id is free, and the loser is None. The list is empty if there is no path.
+        ``index`` is the number of the demand. The chain is a list of pairs (demand that takes a
+        resource, demand that loses it). In the first pair, the resource is free, and the loser is
+        None. The list is empty if there is no such chain.
         """
         if index in self._closed:
             return []
@@ -139,10 +144,10 @@ def _chain(taker: dict[int | None, int], index: int) -> list[tuple[int, int | No
 
 
 def choose(demands: Sequence[Demand], free: Free) -> tuple[Units, ...] | None:
-    """Return one mapping per demand, from resource id to number of units.
+    """Return the chosen units of each demand, as a dict from resource id to number of units.
 
-    Returns None if it finds no packing. ``free`` has the free amounts by resource id and resource
-    class. Every demand gets its minimum before any gets more.
+    Returns None if it finds no solution. ``free`` is what is free of each resource, such as ``{1:
+    {"VCPU": 8}}``. First every demand gets its minimum; then they get more.
     """
     shares = [index for index, demand in enumerate(demands) if demand.amounts]
     if not shares:
@@ -158,9 +163,10 @@ def choose(demands: Sequence[Demand], free: Free) -> tuple[Units, ...] | None:
 def _attempts(
     demands: Sequence[Demand], free: Free, shares: Sequence[int]
 ) -> Iterator[tuple[Sequence[Demand], Sequence[int], bool]]:
-    """Yield the arguments of the calls of ``_pack`` to try, the most promising first.
+    """Yield the arguments for the calls of ``_pack`` to try, the most promising first.
 
-    These are the demands, the order in which to pack demands for shares, and ``wholes_first``.
+    They are the demands, the order in which to pack demands for parts of resources, and
+    ``wholes_first``.
     """
     examined = sum(len(demands[index].candidates) for index in shares)
     orders = min(_ORDERS, max(1, _MOST_EXAMINED // max(1, examined)))
@@ -173,10 +179,10 @@ def _attempts(
 
 
 def _roomiest(demands: Sequence[Demand], free: Free) -> Sequence[Demand]:
-    """Return the demands with their candidates sorted by free room.
+    """Return the demands with their candidates sorted by free capacity.
 
-    A demand for shares tries the resources with the most room first, a demand for whole resources
-    last.
+    A demand for parts of resources tries the resources with the most free capacity first. A demand
+    for whole resources tries them last.
     """
     sizes = {tuple(demand.amounts.items()) for demand in demands if demand.amounts}
     fitting = {
@@ -189,7 +195,10 @@ def _roomiest(demands: Sequence[Demand], free: Free) -> Sequence[Demand]:
 
 
 def most(demand: Demand, free: Free) -> int:
-    """Return how many units a demand could get if it were the only one and had no maximum."""
+    """Return how many units a demand could get if there were no other demand and no maximum.
+
+    ``free`` is what is free of each resource, such as ``{1: {"VCPU": 8}}``.
+    """
     if not demand.amounts:
         return len(demand.candidates)
     fitting = [room(free[id_], demand.amounts) for id_ in demand.candidates]
@@ -199,12 +208,15 @@ def most(demand: Demand, free: Free) -> int:
 
 
 def room(free: Mapping[str, int], amounts: Mapping[str, int]) -> int:
-    """Return how many units, of ``amounts`` each, fit into the amounts ``free`` of a resource."""
+    """Return how many units of the size ``amounts`` fit into ``free``.
+
+    Example: 2, if ``free`` is ``{"VCPU": 9}`` and ``amounts`` is ``{"VCPU": 4}``.
+    """
     return max(0, min(free.get(name, 0) // amount for name, amount in amounts.items()))
 
 
 def first(units: Units, count: int) -> Units:
-    """Return the first ``count`` units of the mapping ``units`` (from resource id to number)."""
+    """Return the first ``count`` of the units, which are a dict from resource id to number."""
     kept: dict[int, int] = {}
     for id_, has in units.items():
         if count > 0:
@@ -214,10 +226,10 @@ def first(units: Units, count: int) -> Units:
 
 
 def laid_out(units: Units, layout: Layout) -> Units:
-    """Return as many of the units as the layout permits, as a mapping from resource id to number.
+    """Return as many of the units as the layout allows, as a dict from resource id to number.
 
-    If the layout is APART, there is one unit per resource. If it is TOGETHER, only the resource
-    with the most units remains.
+    With the layout APART, this is one unit of each resource. With TOGETHER, only the resource with
+    the most units remains.
     """
     if layout is Layout.APART:
         return dict.fromkeys(units, 1)
@@ -230,10 +242,11 @@ def laid_out(units: Units, layout: Layout) -> Units:
 def _pack(
     demands: Sequence[Demand], free: Free, order: Sequence[int], *, wholes_first: bool
 ) -> tuple[Units, ...] | None:
-    """Return one mapping per demand, from resource id to number of units; None if they do not fit.
+    """Return the units of each demand, as a dict from resource id to number.
 
-    Demands for shares are packed in ``order``. They take the candidates of demands for whole
-    resources last. If ``wholes_first`` is set, whole resources are set aside before that.
+    None if they do not fit. Demands for parts of resources are packed in ``order``. They avoid the
+    candidates of demands for whole resources, if possible. With ``wholes_first``, whole resources
+    are assigned before that.
     """
     wholes = [index for index in range(len(demands)) if index not in order]
     packing = _Packing(free)
@@ -267,8 +280,8 @@ def _whole(
 ) -> tuple[Units, ...] | None:
     """Assign whole resources to the demands; None if there are not enough.
 
-    Resources in ``closed`` are not assigned, and resources in ``spared`` only if no others are
-    left.
+    Resources in ``closed`` are never assigned. Resources in ``spared`` are assigned only if there
+    are no others.
     """
     usable = []
     for demand in (_last(demands[index], spared) for index in indexes):
@@ -279,7 +292,7 @@ def _whole(
 
 
 def _last(demand: Demand, spared: AbstractSet[int]) -> Demand:
-    """Return the demand with those of its candidates that are in ``spared`` moved to the end."""
+    """Return the demand with its candidates in ``spared`` moved to the end of the list."""
     return _sorted(demand, spared.__contains__) if spared else demand
 
 
@@ -289,7 +302,7 @@ def _sorted(demand: Demand, key: Callable[[int], int], *, reverse: bool = False)
 
 
 class _Packing:
-    """A partial packing of shares: the free amounts of resources, and the units of each demand."""
+    """An unfinished packing: what is still free of each resource, and the units of each demand."""
 
     def __init__(self, free: Free) -> None:
         self._left = {id_: dict(amounts) for id_, amounts in free.items()}
@@ -299,16 +312,19 @@ class _Packing:
         return self._taken.get(index, {})
 
     def used(self) -> set[int]:
-        """Return the ids of resources of which a share is packed."""
+        """Return the ids of the resources of which a demand already has a part."""
         return {id_ for units in self._taken.values() for id_ in units}
 
     def close(self, taken: Sequence[Units]) -> None:
-        """Exclude the resources in ``taken`` from the packing, as they are assigned as a whole."""
+        """Remove the resources in ``taken`` from the packing; they are assigned as a whole."""
         for id_ in itertools.chain(*taken):
             self._left.pop(id_, None)
 
     def fill(self, index: int, demand: Demand, wanted: int) -> bool:
-        """Pack units of the demand ``index`` until it has ``wanted``; return whether it has."""
+        """Add units to the demand number ``index`` until it has ``wanted``.
+
+        Return whether it has.
+        """
         has = self._taken.setdefault(index, {})
         for id_ in self._order(demand, has):
             missing = wanted - sum(has.values())
@@ -322,10 +338,10 @@ class _Packing:
         return sum(has.values()) >= wanted
 
     def _order(self, demand: Demand, has: Units) -> Sequence[int]:
-        """Return the ids of the resources on which to try to pack units of the demand.
+        """Return the ids of the resources on which to try to pack units of the demand, in order.
 
-        If the units must be TOGETHER, that is the resource that has units of the demand. If there
-        is none yet, it is the resource with the most room.
+        With the layout TOGETHER, this is only the resource that already has units of the demand, or
+        else the resource with the most free capacity.
         """
         if demand.layout is not Layout.TOGETHER:
             return demand.candidates

@@ -1,7 +1,7 @@
-"""Queries: which resources a reservation accepts, as a tree of conditions on their properties.
+"""Queries: which resources a reservation accepts, as a tree of conditions on properties.
 
-Users write them as expressions (``climate.core.matching.expression``). A query means the same here
-as in SQL (``climate.db.resources.properties``), on every database.
+Users write them as expressions (``climate.core.matching.expression``). ``matches`` and the SQL of
+``climate.db.resources.properties`` give the same result for a query, on every database.
 """
 
 import difflib
@@ -34,7 +34,7 @@ COMPARE: Mapping[Op, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """The value that a property is compared with."""
+    """The value with which a condition compares a property. The text ``null`` can mean "absent"."""
 
     text: str
 
@@ -45,7 +45,7 @@ class Operand:
 
     @property
     def is_null(self) -> bool:
-        """Whether the operand means that the property is absent."""
+        """Whether the value is ``null``, which stands for an absent property."""
         return self.text == "null"
 
 
@@ -56,11 +56,13 @@ class Everything:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A comparison of a property with a value; ``at`` is the position in the user's expression.
+    """A condition that compares a property with a value, such as ``vcpus >= 16``.
 
-    The kind "text" compares by code point, even if both values look like numbers. The kind "number"
-    requires a number in ``value``; a property that is not a number never matches. With the kind
-    "either", the value ``null`` means that the property is absent.
+    ``at`` is the position in the user's expression, for error messages. With the kind "text",
+    values are compared as text, even if both are numbers. With the kind "number", ``value`` is a
+    number, and a property that is not a number does not match. With the kind "either", values are
+    compared as numbers if both are numbers, and the value ``null`` means that the property is
+    absent.
     """
 
     op: Op
@@ -142,9 +144,9 @@ def size(query: Query) -> int:
 
 
 def written(query: Query) -> int:
-    """Return the number of conditions in the query that a user wrote.
+    """Return the number of conditions in the query that the user wrote.
 
-    Conditions that plug-ins added do not count.
+    Plug-ins may add conditions to the user's query; these do not count.
     """
     return size(And(tuple(leaf for leaf in _leaves(query) if getattr(leaf, "at", ""))))
 
@@ -165,9 +167,9 @@ def both(a: Query, b: Query) -> Query:
 
 
 def as_number(text: str) -> float | None:
-    """Return ``text`` as a number; None if it is not a finite double.
+    """Return ``text`` as a number; None if it is not a finite number.
 
-    The function is stricter than ``float``: no spaces, no underscores, no digits outside ASCII, no
+    The function accepts less than ``float``: no spaces, no underscores, no digits outside ASCII, no
     ``.5`` and no ``5.``.
     """
     if not _NUMBER.fullmatch(text):

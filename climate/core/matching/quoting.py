@@ -1,6 +1,6 @@
-"""Text from clients: whether databases can store it, and how error messages quote it.
+"""Checks whether databases can store a text from a client; quotes such texts in error messages.
 
-A quotation contains only the beginning of long input.
+A quotation of a long text contains only its beginning.
 """
 
 import itertools
@@ -15,7 +15,7 @@ def is_storable(text: str) -> bool:
 
 
 def check_storable(value: object) -> None:
-    """Raise ValueError if decoded JSON contains a text that a database cannot store."""
+    """Raise ValueError if ``value`` (decoded JSON) has a text that a database cannot store."""
     rest = [value]
     while rest:
         value = rest.pop()
@@ -26,7 +26,10 @@ def check_storable(value: object) -> None:
 
 
 def quoted(source: object) -> str:
-    """Return the beginning of ``source`` as JSON; if ``source`` is a text, it counts as JSON."""
+    """Return ``source`` as JSON text, cut to 200 characters.
+
+    A text is returned as it is, but cut.
+    """
     return cut(source) if isinstance(source, str) else show(source)
 
 

@@ -17,11 +17,11 @@ class Layout(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What a reservation needs: from ``minimum`` to ``maximum`` units.
+    """What a reservation needs: ``minimum`` to ``maximum`` units.
 
-    The units must be on resources of one type that match ``query``. If ``amounts`` is empty, a unit
-    is a whole resource. Otherwise it is a share of one resource: that amount of each resource class
-    (``VCPU``, ``MEMORY_MB``, ``DISK_GB``, ``CUSTOM_...``).
+    The units must be on resources of ``resource_type`` that match ``query``. ``amounts`` is the
+    size of a unit, such as ``{"VCPU": 4, "MEMORY_MB": 8192}``: a part of one resource. If
+    ``amounts`` is empty, a unit is a whole resource.
     """
 
     resource_type: str
@@ -37,21 +37,22 @@ class Requirement:
 
     @property
     def parts(self) -> "tuple[Requirement, ...]":
-        """The requirement and the further requirements that it links by ``besides``, as a tuple."""
+        """This requirement and all further ones of the reservation (``besides``), as a tuple."""
         if self.besides is None:
             return (self,)
         return (replace(self, besides=None), *self.besides.parts)
 
     @property
     def is_whole(self) -> bool:
-        """Whether a unit is a whole resource, which no other lease shares."""
+        """Whether a unit is a whole resource, so that no other lease shares the resource."""
         return not self.amounts
 
     def units(self, amounts: Mapping[str, int]) -> int:
-        """Return how many units an allocation of ``amounts`` has; 1 if it is of a whole resource.
+        """Return how many units an allocation of ``amounts`` has, such as 2 for ``{"VCPU": 8}``.
 
-        The allocation may have other resource classes than this requirement: a lease that ends now
-        keeps its allocations, whatever its parameters become.
+        The result is 1 if ``amounts`` is empty (a whole resource). Resource classes that this
+        requirement does not have are ignored: the parameters of a lease may have changed after the
+        allocation.
         """
         common = amounts.keys() & self.amounts.keys()
         return min((amounts[name] // self.amounts[name] for name in common), default=1)

@@ -1,7 +1,7 @@
-"""The choice among the candidates of a reservation: filters, then weighers.
+"""Filters and weighers: they decide which of the matching resources a reservation gets.
 
-Filters and weighers are plug-ins (docs/plugins.md). They are pure functions, without clock, input
-or output, because they run inside the transaction that books the resources.
+They are plug-ins (docs/plugins.md). They are pure functions, without clock, input or output,
+because they run inside the transaction that books the resources.
 """
 
 import math
@@ -14,10 +14,10 @@ from climate.core.matching.requirement import Requirement
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A resource that matches a requirement.
+    """A resource that matches a requirement, so that the reservation may get it.
 
-    ``free`` is its free capacity by resource class. It is empty if the whole resource is to be
-    reserved.
+    ``free`` is what is free of it, such as ``{"VCPU": 8}``. It is empty if the reservation needs
+    the whole resource.
     """
 
     resource: Resource
@@ -43,11 +43,11 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """Which of the possible resources a request prefers.
+    """In which order a request tries the possible resources.
 
-    The search begins at the position ``rotation`` (0..1) in the order of ids, so that parallel
+    The search begins at the position ``rotation`` (0 to 1) in the list of ids, so that simultaneous
     requests try different resources first. The filters and weighers in ``selection`` take
-    precedence over this order.
+    precedence.
     """
 
     rotation: float = 0.0
@@ -63,9 +63,9 @@ def rank(
     """Return the candidates that pass all filters, the best first.
 
     Equally good candidates keep their order. As in Nova's scheduler, the weights of each weigher
-    are scaled from 0 (its worst candidate) to 1 (its best). So only the multipliers decide how much
-    a weigher counts. A negative multiplier reverses its order. Raises ValueError if a weight is not
-    finite.
+    are scaled to the range from 0 (its worst candidate) to 1 (its best). So only the multiplier of
+    a weigher decides how much it counts. A negative multiplier reverses its order. Raises
+    ValueError if a weight is not finite.
     """
     passing = [c for c in candidates if all(passes(c, requirement) for passes in filters)]
     scores = [0.0] * len(passing)

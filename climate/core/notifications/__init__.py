@@ -1,1 +1,1 @@
-"""Notifications and filters on them, and the rules of webhook delivery and calendar feeds."""
+"""Notifications, and the rules for webhooks and calendar feeds."""

@@ -1,7 +1,7 @@
 """Calendar feeds: which leases a feed shows, and how a lease becomes a calendar entry.
 
-Calendar programs read a feed at a secret address, without a token. A feed shows what its project
-may see.
+A feed is a secret URL that a calendar program reads without a token. A feed shows only what the
+project that created it may see.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _SECOND = timedelta(seconds=1)
 
 
 class FeedScope(StrEnum):
-    """The contents of a feed: one lease, the leases of a project, or the bookings of a resource."""
+    """What a feed shows: one lease, the leases of a project, or the bookings of a resource."""
 
     LEASE = "lease"
     PROJECT = "project"
@@ -45,10 +45,10 @@ class EntryStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """A calendar feed: which leases it shows, and who created it.
+    """A calendar feed: what it shows, and which user created it.
 
-    ``target_id`` is the id of the lease, project or resource. ``sees_all`` means that the user who
-    created it may read the leases of all projects. ``last_read_at`` is exact to an hour.
+    ``target_id`` is the id of the lease, project or resource. ``sees_all`` means that the user may
+    read the leases of all projects. ``last_read_at`` is exact to an hour.
     """
 
     id: str
@@ -64,7 +64,7 @@ class Feed:
 
 @record(frozen=True, slots=True, kw_only=True)
 class ListedLease:
-    """The attributes of a lease that its calendar entry needs."""
+    """The attributes of a lease from which its calendar entry is made."""
 
     id: str
     name: str
@@ -81,9 +81,10 @@ class ListedLease:
 
 @record(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A calendar entry. ``sequence`` grows whenever the window or the status changes.
+    """An entry of a calendar feed: usually a lease.
 
-    ``lease_id`` is None if the reader may know only that a resource is booked.
+    ``sequence`` grows whenever the window or the status changes. ``lease_id`` is None for a booking
+    whose lease the reader may not see.
     """
 
     uid: str
@@ -110,16 +111,17 @@ def secret_hash(secret: str) -> str | None:
 
 
 def uid(lease_id: str, feed_scope: FeedScope, target_id: str) -> str:
-    """Return the identifier of a lease's calendar entry, which stays the same in all versions.
+    """Return the identifier of a lease's calendar entry, such as ``<lease id>@climate``.
 
-    In the feed of a resource, the entry has a different identifier than in other feeds.
+    It stays the same when the lease changes, so calendar programs update the entry. In the feed of
+    a resource, it also contains the id of the resource.
     """
     suffix = f"-{target_id}" if feed_scope is FeedScope.RESOURCE else ""
     return f"{lease_id}{suffix}@climate"
 
 
 def entry(lease: ListedLease, uid: str) -> Entry:
-    """Return the calendar entry of a stored lease."""
+    """Return the calendar entry of ``lease``; ``uid`` becomes its identifier."""
     # A delay of the start changes the status of the entry, and not ``updated_at``.
     changes = (lease.created_at, lease.updated_at, lease.start_delayed_at, lease.started_at)
     changed_at = max(moment for moment in changes if moment is not None)
@@ -144,7 +146,7 @@ def entry(lease: ListedLease, uid: str) -> Entry:
 def removed(window: Window, ended_at: datetime, *, begun: bool) -> tuple[EntryStatus, Window]:
     """Return the status and the window of the calendar entry of a deleted lease.
 
-    If the lease had begun, its entry ends at ``ended_at``. Otherwise its entry is cancelled.
+    If the lease had begun, the entry ends at ``ended_at``. Otherwise the entry is cancelled.
     """
     end = min(window.end, ended_at).replace(microsecond=0)
     if not begun or end - window.start < _SECOND:
@@ -153,10 +155,10 @@ def removed(window: Window, ended_at: datetime, *, begun: bool) -> tuple[EntrySt
 
 
 def nearest(entries: Iterable[Entry], now: datetime) -> list[Entry]:
-    """Return at most ``MOST_ENTRIES`` of the entries.
+    """Return the entries that are nearest to ``now``, at most ``MOST_ENTRIES``.
 
-    Entries that are not over at ``now`` come first, sorted by start. The others follow, the latest
-    first. The order is total, so that equal entries give equal files.
+    First come the entries that have not ended, sorted by start. Then come those that have ended,
+    the latest first. The order of equal sets of entries is always equal, so their files are equal.
     """
 
     def key(item: Entry) -> tuple[bool, float, str]:
@@ -170,9 +172,9 @@ def nearest(entries: Iterable[Entry], now: datetime) -> list[Entry]:
 def taken(feed: Feed, bookings: Iterable[tuple[Window, bool]]) -> list[Entry]:
     """Return anonymous calendar entries for bookings of other projects.
 
-    ``bookings`` has the window of each booking, and whether it is for a share of the resource. The
-    windows must be sorted by start. Bookings that touch are merged, so that a reader cannot tell
-    leases apart.
+    ``bookings`` has the window of each booking, and whether the booking is for a part of the
+    resource. The windows must be sorted by start. Bookings that touch become one entry, so that the
+    reader cannot see where one lease ends and the next begins.
     """
     merged: list[tuple[Window, bool]] = []
     for is_share in (False, True):

@@ -1,4 +1,4 @@
-"""Notifications, which are usually about a lease, and filters on notifications."""
+"""Notifications, most of which are about a lease, and filters of notifications."""
 
 import re
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ PATTERN = re.compile(r"(?:[\w.:-]{1,128}\*?|\*)\Z", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """A notification in the log; ``seq`` is its number there.
+    """A notification, such as ``lease.create``; ``seq`` is its number in the log of notifications.
 
-    If climate sends a notification twice, both have the same ``message_id``.
+    If climate sends a notification twice, both copies have the same ``message_id``.
     """
 
     seq: int
@@ -30,9 +30,9 @@ class Notification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationFilter:
-    """Conditions on notifications. If a field is None or empty, it matches any notification.
+    """Which notifications a client wants. A field that is None or empty matches all of them.
 
-    ``event_types`` has event types, or prefixes of event types that end with ``*``.
+    ``event_types`` has types, or beginnings of types with ``*`` at the end, such as ``lease.*``.
     """
 
     project_id: str | None = None
@@ -43,9 +43,9 @@ class NotificationFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matches:
-    """The notifications that a search found, oldest first.
+    """The notifications that a search found, the oldest first.
 
-    The next search must begin after the number ``after``.
+    The next search must start after the number ``after``.
     """
 
     notifications: list[Notification]
@@ -53,10 +53,10 @@ class Matches:
 
 
 def payload_when_sent(notification: Notification, now: datetime) -> dict[str, Any]:
-    """Return the payload of a notification that is sent at ``now``.
+    """Return the payload of a notification that climate sends at ``now``.
 
-    It also has ``seq`` and ``message_id``. If the notification is a reminder of the start, it has
-    ``starts_in``, the seconds until the start.
+    It is the stored payload with the keys ``seq`` and ``message_id``. A reminder of the start also
+    has ``starts_in``, the seconds until the start.
     """
     payload = {
         **notification.payload,

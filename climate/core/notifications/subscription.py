@@ -1,9 +1,9 @@
-"""Webhook subscriptions: which URLs are allowed, and what climate does after a failed delivery.
+"""Webhook subscriptions: which URLs are allowed, and what happens if a delivery fails.
 
-A subscription delivers one notification at a time, so its receiver gets them in order. climate
-retries a failed delivery with growing pauses. When all attempts have failed, the notification
-becomes a dead letter. After several dead letters in a row, the subscription is suspended until its
-owner resumes it.
+climate delivers the notifications of a subscription one at a time, so its receiver gets them in
+order. It retries a failed delivery with growing pauses. When all attempts have failed, the
+notification becomes a dead letter, which is not delivered any more. After several dead letters in a
+row, climate suspends the subscription until its owner resumes it.
 """
 
 import base64
@@ -49,7 +49,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 class SubscriptionStatus(Enum):
-    """Whether the subscription delivers notifications."""
+    """Whether climate delivers notifications to the subscription, or it is suspended."""
 
     ACTIVE = "active"
     SUSPENDED = "suspended"
@@ -59,12 +59,13 @@ class SubscriptionStatus(Enum):
 class WebhookRules:
     """The operator's rules for webhooks.
 
-    ``timeout`` is the seconds for a whole delivery. Webhooks may go to the public Internet and to
-    ``networks``. If ``plain`` is set, URLs may be http. A delivery has ``attempts`` attempts. After
-    ``given_up`` dead letters in a row, the subscription is suspended. ``largest`` is the maximum
-    size of a body in bytes. A manager serves ``parallel`` subscriptions at once. A project has at
-    most ``per_project`` subscriptions. ``secret_keys`` are Fernet keys for stored secrets: the
-    first encrypts, all decrypt.
+    ``networks`` are the networks, besides the public Internet, to which webhooks may go. ``plain``
+    allows http URLs. ``timeout`` is the maximum duration of a delivery in seconds. After
+    ``attempts`` failed attempts, a notification becomes a dead letter. After ``given_up`` dead
+    letters in a row, the subscription is suspended. ``largest`` is the maximum size of a body in
+    bytes. A manager serves ``parallel`` subscriptions at once. A project can have ``per_project``
+    subscriptions. ``secret_keys`` are Fernet keys for stored secrets: the first encrypts, all
+    decrypt.
     """
 
     networks: tuple[Network, ...] = ()
@@ -86,10 +87,10 @@ NO_WEBHOOK_RULES = WebhookRules()
 class Subscription:
     """A subscription to notifications, and the progress of its deliveries.
 
-    All notifications up to the number ``done_seq`` are processed: delivered, given up, or not
-    wanted. ``attempts`` is the number of failed attempts to deliver the next one. ``given_up`` is
-    the number of dead letters in a row. ``reason`` is why the subscription is suspended. ``slow``
-    means that its receiver was slow or failed last time.
+    All notifications up to the number ``done_seq`` are processed: delivered, a dead letter, or not
+    matched by the filter ``wanted``. ``attempts`` is the number of failed attempts to deliver the
+    next one. ``given_up`` is the number of dead letters in a row. ``reason`` is why the
+    subscription is suspended. ``slow`` means that its receiver was slow or failed last time.
     """
 
     id: str
@@ -111,9 +112,9 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A notification that climate gave up delivering to a subscription.
+    """A dead letter: a notification that climate could not deliver to a subscription.
 
-    If ``wanted`` is set, climate will try to deliver it again.
+    ``wanted`` means that its owner requested another delivery, which is still to come.
     """
 
     subscription_id: str
@@ -126,10 +127,10 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """An attempt to deliver a notification.
+    """An attempt to deliver a notification to a subscription.
 
-    ``letter`` is the dead letter that the attempt repeats, if any. ``secret`` is in its stored
-    form, which may be encrypted.
+    ``letter`` is the dead letter that is delivered again (None: a first delivery). ``secret`` is as
+    the database stores it, perhaps encrypted.
     """
 
     subscription: Subscription
@@ -141,10 +142,10 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of an attempt to deliver a notification. If ``reason`` is None, it succeeded.
+    """The result of an attempt to deliver a notification. It succeeded if ``reason`` is None.
 
     ``gone`` means that the receiver answered 410. ``retry_after`` is the pause in seconds that the
-    receiver requested.
+    receiver requested. ``slow`` means that it answered slowly or not at all.
     """
 
     reason: str | None = None
@@ -157,8 +158,8 @@ class Outcome:
 class Verdict:
     """What climate does after a failed delivery.
 
-    It retries after ``pause`` seconds. If ``give_up`` is set, it instead makes the notification a
-    dead letter. ``suspend`` is the reason to suspend the subscription (None: do not suspend it).
+    It retries after ``pause`` seconds. If ``give_up`` is set, it makes the notification a dead
+    letter instead. ``suspend`` is the reason to suspend the subscription (None: do not suspend it).
     """
 
     pause: float
@@ -167,7 +168,11 @@ class Verdict:
 
 
 def judge(failed: Subscription, outcome: Outcome, rules: WebhookRules, jitter: float) -> Verdict:
-    """Return what climate does after a failed delivery. ``jitter`` is a random number in [0, 1)."""
+    """Decide what climate does after a failed delivery to the subscription ``failed``.
+
+    ``outcome`` is the result of the delivery. ``jitter`` is a random number in [0, 1), which varies
+    the pause before the retry.
+    """
     reason = (outcome.reason or "")[:_LONGEST_REASON]
     if outcome.gone:
         return Verdict(pause=0.0, suspend=reason)
@@ -182,9 +187,9 @@ def judge(failed: Subscription, outcome: Outcome, rules: WebhookRules, jitter: f
 
 
 def key_of(secret: str) -> bytes:
-    """Return the key that the secret of a subscription encodes.
+    """Return the key in ``secret``, which is ``whsec_`` and the base64 of 24 to 64 bytes.
 
-    Raises InvalidInput if the secret has a wrong format.
+    Raises InvalidInput if ``secret`` has another form.
     """
     try:
         key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
@@ -199,9 +204,9 @@ def key_of(secret: str) -> bytes:
 
 
 def check_url(url: str, rules: WebhookRules) -> None:
-    """Raise InvalidInput if a URL is invalid, or webhooks may not go to it.
+    """Raise InvalidInput if ``url`` is invalid, or if webhooks may not go to it.
 
-    The function does not resolve the name in the URL.
+    This checks an IP address in the URL, but does not resolve a host name.
     """
     host, _ = where(url)
     scheme = url.partition(":")[0].lower()
@@ -247,7 +252,7 @@ def check_address(text: str, rules: WebhookRules) -> None:
 
 
 def _effective(address: Address) -> Address:
-    """Return the IPv4 address inside an IPv6 address; the address itself if there is none."""
+    """Return the IPv4 address that an IPv6 address contains; otherwise return ``address``."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
         if inner is None and address in _NAT64:

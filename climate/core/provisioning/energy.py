@@ -1,7 +1,8 @@
 """Power saving: which idle hosts to switch off, and how long they were off. Pure.
 
-Of each hardware class, some spare hosts stay on. climate switches a host off only if the host can
-stay off for a while and be ready again in time for its next booking.
+climate switches off a host that no lease needs for a while, if it can be ready again in time for
+its next booking. In each hardware class, a few free hosts stay on, for leases that start at once:
+the spare hosts.
 """
 
 from collections import Counter
@@ -18,7 +19,7 @@ class Policy:
     """The operator's settings of power saving.
 
     A host is switched off after ``idle_time`` seconds without a lease, if it can then stay off for
-    at least as long. ``spare`` hosts of each hardware class stay on.
+    at least this time. In each hardware class, ``spare`` free hosts stay on.
     """
 
     idle_time: float = 1800.0
@@ -27,10 +28,11 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeHost:
-    """A host that works, has power, and has had no lease and no task since ``idle_since``.
+    """A host that works, is on, and has had no lease since ``idle_since``.
 
-    A task is a preparation or a shutdown. The next booking of the host begins at ``next_start``.
-    ``lead`` is the time in seconds that a provisioner needs to get the host ready.
+    It also had no task of a provisioner (preparation or shutdown) since then. ``next_start`` is the
+    start of its next booking (None: there is none). ``lead`` is how many seconds a provisioner
+    needs to prepare it.
     """
 
     id: int
@@ -42,9 +44,9 @@ class FreeHost:
 
 @dataclass(slots=True, kw_only=True)
 class Saved:
-    """For how many host-hours the hosts of a class were off in a period.
+    """How many host-hours the hosts of a hardware class were off, in the period from ``since``.
 
-    ``shutdowns`` is how often they went off. The period begins at ``since``.
+    ``shutdowns`` is how often they were switched off.
     """
 
     hardware: str
@@ -54,16 +56,19 @@ class Saved:
 
 
 def ahead(host: FreeHost, policy: Policy) -> timedelta:
-    """Return how long before its next booking a host must be idle for climate to switch it off."""
+    """Return the minimum time until its next booking for which a host is switched off.
+
+    This is the time to prepare it plus the minimum time to stay off.
+    """
     return timedelta(seconds=host.lead + policy.idle_time)
 
 
 def to_switch_off(hosts: Iterable[FreeHost], policy: Policy, now: datetime) -> list[FreeHost]:
-    """Return the hosts to switch off. ``hosts`` are all free hosts that are on.
+    """Return which of ``hosts`` to switch off. ``hosts`` are all free hosts that are on.
 
-    Hosts without a booking come first, then hosts with the latest next booking, then hosts that
-    have been idle the longest. A host whose next booking begins within the time ``ahead`` does not
-    count as a spare.
+    Hosts without a next booking come first, then those with the latest next booking, then those
+    that have been idle the longest. Spare hosts stay on. A host whose next booking begins soon
+    (within ``ahead``) is neither switched off nor counted as a spare.
     """
     by_class: dict[str, list[FreeHost]] = {}
     for host in hosts:
@@ -79,10 +84,11 @@ def to_wake(
     policy: Policy,
     now: datetime,
 ) -> list[Shutdown]:
-    """Return the shutdowns whose hosts must be switched on as spares, the longest off first.
+    """Return the shutdowns whose hosts must be switched on again, so that there are enough spares.
 
-    ``hosts`` are free and on. ``coming`` has the hardware class of each host that is booting. The
-    function chooses among the shutdowns in ``resting``.
+    ``hosts`` are the free hosts that are on. ``coming`` has the hardware class of each host that is
+    booting. ``resting`` are the shutdowns to choose from; those whose host is off the longest come
+    first.
     """
     warm = Counter(coming)
     warm.update(host.hardware for host in hosts if _is_spare(host, policy, now))
@@ -112,10 +118,10 @@ def _order(host: FreeHost) -> tuple[bool, float, datetime, int]:
 def saved(
     shutdowns: Iterable[Shutdown], since: datetime, until: datetime, period: Period
 ) -> list[Saved]:
-    """Return for how many host-hours hosts were off from ``since`` to ``until``.
+    """Return how many host-hours hosts were off from ``since`` to ``until``.
 
-    The result is sorted by hardware class and period. A shutdown counts in the period in which the
-    host went off. Its hours count in each period during which the host was off.
+    The result has one item per hardware class and period. A shutdown counts in the period in which
+    the host was switched off. Its hours count in each period during which the host was off.
     """
     shares: dict[tuple[str, datetime | None], Saved] = {}
     for task in sorted(shutdowns, key=lambda task: (task.hardware, task.off_at or until)):
@@ -130,7 +136,7 @@ def saved(
 def _parts(
     task: Shutdown, since: datetime, until: datetime, period: Period
 ) -> Iterator[tuple[datetime, datetime]]:
-    """Yield the spans during which a host was off, divided at the borders of periods."""
+    """Yield the spans in which the host of ``task`` was off; a span never crosses two periods."""
     if task.off_at is None:
         return
     begin, end = max(task.off_at, since), min(task.over_at or until, until)

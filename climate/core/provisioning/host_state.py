@@ -30,10 +30,9 @@ class HostState(StrEnum):
 class HostFacts:
     """The facts that decide the state of a resource.
 
-    For a resource that is not a host, the defaults are right. ``preparation`` is the progress of
-    the host's earliest preparation that is not over. ``shutdown`` is that of its shutdown that is
-    not over. ``up`` is what the cloud reported last (None: nothing yet). If provisioning is
-    disabled, only ``reservable`` counts, as the other facts may be out of date.
+    ``preparation`` is the state of the host's earliest unfinished preparation. ``shutdown`` is the
+    state of its unfinished shutdown. ``up`` is what the cloud reported last (None: nothing yet). If
+    provisioning is disabled, or for a resource that is not a host, only ``reservable`` is set.
     """
 
     reservable: bool
@@ -45,11 +44,11 @@ class HostFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostReport:
-    """The facts that decide the state of a host, with their times.
+    """The facts that decide the state of a host, with the times at which they became known.
 
-    A resource that is not a host has only ``facts``. ``needed_at`` and ``ready_at`` belong to the
-    preparation in ``facts``. The cloud reported ``facts.up`` at ``seen_at``. The host has been off
-    since ``off_at``. ``set_aside`` is the reason of its quarantine.
+    ``needed_at`` and ``ready_at`` are times of the preparation. ``seen_at`` is when the cloud
+    reported ``facts.up``. ``off_at`` is since when the host is off. ``set_aside`` is the reason of
+    its quarantine. For a resource that is not a host, only ``facts`` is set.
     """
 
     facts: HostFacts
@@ -71,9 +70,9 @@ IS_OFF = (ShutdownState.ACCEPTED, ShutdownState.OFF)
 
 
 def host_state(facts: HostFacts) -> HostState:
-    """Return the state of a resource that follows from these facts.
+    """Return the state of a resource with these facts.
 
-    A preparation takes precedence over the power of the host.
+    An unfinished preparation counts more than whether the host is on.
     """
     if facts.is_quarantined:
         return HostState.SET_ASIDE

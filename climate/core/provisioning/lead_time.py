@@ -3,11 +3,10 @@
 climate learns it from the durations (in seconds) of earlier preparations. It compares logarithms,
 because a slow host is slower by a factor, and a boot sometimes takes several times as long.
 
-The usual duration of a host is the weighted median of its recent durations. While there are few of
-these, the median of its hardware class counts, too. The spread of the durations comes from the
-whole class, as a single host has too few durations to show an event of one in five hundred. It is
-the distribution of each duration divided by the duration that was predicted at that time (its
-*surprise*).
+The usual duration of a host is the weighted median of its recent durations. If there are only a few
+of them, the median of its hardware class counts, too. A single host has too few durations to show a
+rare delay. So the spread is measured over the whole class: each duration is divided by the duration
+that was predicted at that time. The logarithm of this ratio is called the *surprise*.
 """
 
 import math
@@ -32,9 +31,10 @@ _PRIOR_EXCESS, _PRIOR_COUNT = 0.35, 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The operator's settings for lead times: bounds in seconds, and a safety factor (``margin``).
+    """The operator's settings for lead times.
 
-    ``prior`` is the duration in seconds that is assumed before any is known.
+    ``prior`` is the duration in seconds that is assumed before any is known. ``margin`` is a safety
+    factor. A lead time is at least ``shortest`` and at most ``longest`` seconds.
     """
 
     prior: float = 1800.0
@@ -45,12 +45,11 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What climate has learned about the preparation of hosts of a hardware class.
+    """How long the preparation of hosts of a hardware class takes.
 
     ``usual`` is the logarithm of the usual duration in seconds. ``surprises`` are the sorted
-    logarithms of duration divided by predicted duration. They are in three groups, by the number of
-    durations that were known of the host before: 0, 1, or more. Without durations, the groups are
-    empty.
+    logarithms of (duration / predicted duration), in three groups: for hosts with 0, 1 or more
+    durations known at that time.
     """
 
     usual: float
@@ -61,9 +60,9 @@ class Profile:
 class Lead:
     """The lead time of a host in seconds, and how it was computed.
 
-    ``usual`` is the usual duration of a preparation, ``allowance`` a factor on it for slow cases.
-    ``own_times`` and ``class_times`` are the numbers of known durations of the host and its
-    hardware class.
+    ``usual`` is the usual duration of a preparation in seconds. It is multiplied by ``allowance``,
+    for slow cases. ``own_times`` and ``class_times`` are how many durations of the host and of its
+    hardware class are known.
     """
 
     seconds: float
@@ -74,9 +73,9 @@ class Lead:
 
 
 def profile(times: Iterable[Sequence[float]], policy: Policy) -> Profile:
-    """Return the profile of a hardware class, from the durations of preparations.
+    """Return the profile of a hardware class from the durations of earlier preparations.
 
-    ``times`` has the durations of each host, the oldest first.
+    ``times`` has one list for each host: its durations in seconds, the oldest first.
     """
     known = [[math.log(value) for value in own[-REMEMBERED:]] for own in times if own]
     if not known:
@@ -90,10 +89,10 @@ def profile(times: Iterable[Sequence[float]], policy: Policy) -> Profile:
 
 
 def lead(times: Sequence[float], like: Profile, quantile: float, policy: Policy) -> Lead:
-    """Return the lead time that suffices to get a host ready in the share ``quantile`` of cases.
+    """Return the lead time that is long enough in the fraction ``quantile`` of cases, such as 0.99.
 
-    ``times`` are the durations of the host, the oldest first. ``like`` is the profile of its
-    hardware class.
+    ``times`` are the earlier durations of the host in seconds, the oldest first. ``like`` is the
+    profile of its hardware class.
     """
     own = [math.log(value) for value in times[-REMEMBERED:]]
     known = like.surprises[min(len(own), 2)]
@@ -111,18 +110,19 @@ def lead(times: Sequence[float], like: Profile, quantile: float, policy: Policy)
 
 
 def of_all(share: float, hosts: int) -> float:
-    """Return how likely each host must be ready, so that all are ready in ``share`` of all cases.
+    """Return the probability with which each host must be ready, so that a whole lease is ready.
 
-    ``hosts`` is the number of hosts. The result is a probability (0..1).
+    ``share`` is the wanted probability that all hosts are ready; ``hosts`` is their number.
     """
     return float(share ** (1 / max(hosts, 1)))
 
 
 def surprise(known: Sequence[float], quantile: float) -> float:
-    """Return the logarithm of (duration / predicted duration) at a quantile; ``known`` is sorted.
+    """Return the logarithm of (duration / predicted duration) at ``quantile``, such as 0.99.
 
-    If there are too few values, assume a Pareto tail with the exponent of Hill's estimator, and
-    extrapolate the tail with Weissman's estimator (1978).
+    ``known`` has the known logarithms, sorted. If it has too few values, the function assumes a
+    Pareto tail with Hill's estimator of the exponent, and extrapolates it with Weissman's estimator
+    (1978).
     """
     count = len(known)
     if count * (1 - quantile) >= _NEEDED:
@@ -135,9 +135,10 @@ def surprise(known: Sequence[float], quantile: float) -> float:
 
 
 def _usual(own: Sequence[float], in_class: float) -> float:
-    """Return the weighted median of a host's durations and the median of its hardware class.
+    """Return the usual duration of a host, as a logarithm.
 
-    Recent durations of the host weigh more.
+    It is the weighted median of the host's durations ``own`` and the median ``in_class`` of its
+    hardware class, all as logarithms. Recent durations weigh more.
     """
     newest = len(own) - 1
     weighted = [(value, 0.5 ** ((newest - age) / _HALF_LIFE)) for age, value in enumerate(own)]
@@ -145,7 +146,10 @@ def _usual(own: Sequence[float], in_class: float) -> float:
 
 
 def _has_drifted(own: Sequence[float], like: Profile) -> bool:
-    """Return whether the last durations of a host were all far longer than predicted."""
+    """Return whether the last durations of a host were all far longer than predicted.
+
+    The host has then changed, so older durations must not count.
+    """
     before, last = own[:-_DRIFT], own[-_DRIFT:]
     if not before:
         return False
@@ -163,9 +167,10 @@ def _middle(weighted: Sequence[tuple[float, float]]) -> float:
 def profiles(
     times: Mapping[str, Sequence[float]], classes: Mapping[str, str], policy: Policy
 ) -> Mapping[str, Profile]:
-    """Return for each hardware class what is known about the durations of its preparations.
+    """Return the profile of each hardware class: how long the preparation of its hosts takes.
 
-    ``times`` has the durations of preparations by host, ``classes`` the hardware class by host.
+    ``times`` maps each host to the durations of its preparations in seconds. ``classes`` maps each
+    host to its hardware class.
     """
     by_class: dict[str, list[Sequence[float]]] = {name: [] for name in set(classes.values())}
     for host, name in classes.items():

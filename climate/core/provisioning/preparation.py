@@ -1,6 +1,6 @@
-"""Preparations: tasks for provisioners to get a host ready for a lease in time. Pure.
+"""Preparations: tasks for provisioners to make a host ready for a lease in time. Pure.
 
-The functions of this module return the changed task.
+A provisioner is a program that powers hosts on and off. Each function returns the changed task.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,11 @@ from climate.core.provisioning.task import Task
 
 
 class PreparationState(StrEnum):
-    """The state of a preparation. ``over`` means that no lease needs the host any more."""
+    """The state of a preparation.
+
+    WANTED: no provisioner has claimed it. ACCEPTED: a provisioner has claimed it. OVER: no lease
+    needs the host any more.
+    """
 
     WANTED = "wanted"
     ACCEPTED = "accepted"
@@ -29,11 +33,11 @@ OPEN = (PreparationState.WANTED, PreparationState.ACCEPTED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation(Task[PreparationState]):
-    """A task to get a host ready for a lease by ``needed_at``.
+    """A task for a provisioner: make a host ready for a lease by ``needed_at``.
 
     ``lead`` is the planned duration in seconds. If the host is not ready at ``replace_at``, climate
-    replaces it by another host. If there is no time for that, ``replace_at`` is None. ``seconds``
-    is the measured duration of each phase.
+    gives the lease another host (None: there is no time for that). ``seconds`` has the measured
+    duration of each phase, such as ``{"boot": 95.0}``.
     """
 
     noun: ClassVar = "Preparation"
@@ -52,7 +56,7 @@ class Preparation(Task[PreparationState]):
 
     @property
     def early(self) -> float | None:
-        """The seconds from ``ready_at`` to ``needed_at``; negative if the host was late."""
+        """How many seconds before ``needed_at`` the host was ready; negative if it was late."""
         return None if self.ready_at is None else (self.needed_at - self.ready_at).total_seconds()
 
     @property
@@ -64,7 +68,7 @@ class Preparation(Task[PreparationState]):
 def accept(task: Preparation, owner: str, now: datetime, until: datetime) -> Preparation:
     """Claim the task for the provisioner ``owner`` until ``until``, or extend its claim.
 
-    Raises the errors of ``check_claimable``.
+    Raises the errors of ``check_claimable``, for instance if another provisioner has a claim.
     """
     task.check_claimable(owner, now)
     return replace(
@@ -80,9 +84,10 @@ def accept(task: Preparation, owner: str, now: datetime, until: datetime) -> Pre
 def ready(
     task: Preparation, owner: str, now: datetime, seconds: Mapping[str, float]
 ) -> Preparation:
-    """Store that the host became ready at ``now``, unless an earlier report has said so.
+    """Return the task with the information that its host became ready at ``now``.
 
-    Raises the errors of ``check_owner``.
+    If an earlier report said so already, nothing changes. ``seconds`` has the duration of each
+    phase. Raises the errors of ``check_owner``, for instance if another provisioner has the claim.
     """
     task.check_owner(owner)
     if task.progress is PreparationState.READY:
@@ -92,9 +97,9 @@ def ready(
 
 
 def failed(task: Preparation, owner: str, seconds: Mapping[str, float], reason: str) -> Preparation:
-    """Store that an accepted preparation failed, and the ``reason``.
+    """Return the task as failed, with the ``reason``; nothing changes if it is not ACCEPTED.
 
-    Raises the errors of ``check_owner``.
+    Raises the errors of ``check_owner``, for instance if another provisioner has the claim.
     """
     task.check_owner(owner)
     if task.progress is not PreparationState.ACCEPTED:
@@ -104,9 +109,9 @@ def failed(task: Preparation, owner: str, seconds: Mapping[str, float], reason: 
 
 
 def released(task: Preparation, owner: str) -> Preparation:
-    """Release the claim of ``owner``, so that any provisioner can claim the task.
+    """Return the task without the claim of ``owner``, so that any provisioner can claim it.
 
-    Raises the errors of ``check_owner``.
+    Raises the errors of ``check_owner``, for instance if another provisioner has the claim.
     """
     task.check_owner(owner)
     if task.progress is not PreparationState.ACCEPTED:

@@ -1,4 +1,4 @@
-"""The readiness of a lease's hosts now, and a summary of the readiness of all leases. Pure."""
+"""Whether the hosts of a lease are ready, and statistics of this over many leases. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -29,8 +29,8 @@ class Period(StrEnum):
 class Outcome(StrEnum):
     """Whether the hosts of a lease were ready at its start.
 
-    ``short_notice`` means that the lease was created too late for that. ``never`` means that the
-    lease did not start.
+    SHORT_NOTICE means that they were not, because the lease was created too late to prepare them.
+    NEVER means that the lease did not start.
     """
 
     READY = "ready"
@@ -47,9 +47,9 @@ _SHORT_NOTICE = 0.9
 class Shown:
     """The readiness of a lease or a host, as the API shows it.
 
-    ``state`` is None if there is no preparation yet. ``early`` is how many seconds the host was
-    ready before it was needed; it is negative if the host was late. Of several hosts, the minimum
-    counts. The lease cannot start before the hosts in ``waiting_for`` are ready.
+    ``state`` is None if there is no preparation yet. ``early`` is how many seconds before they were
+    needed the hosts were ready; negative: late. For several hosts, it is the smallest value.
+    ``waiting_for`` names the hosts for which the start of the lease waits.
     """
 
     state: Readiness | None
@@ -63,10 +63,9 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Whether the cloud reports a host as up, and the time of that report.
+    """Whether the cloud reported a host as up, and the time of the report.
 
-    If the cloud relies on heartbeats, it still reports a host as up for some time after the host
-    has lost its power.
+    A cloud that uses heartbeats still reports a host as up for some time after it lost its power.
     """
 
     up: bool
@@ -75,10 +74,11 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostKnown:
-    """What climate knows about a host: durations of preparations, quarantine, and whether it is up.
+    """What climate knows about a host: earlier preparations, quarantine, and whether it is up.
 
-    ``times`` are the durations in seconds, the oldest first. ``set_aside`` is the reason of the
-    quarantine. ``up`` is what the cloud reported at ``seen_at``.
+    ``times`` are the durations of preparations in seconds, the oldest first. ``set_aside`` is the
+    reason of the quarantine (None: there is none). ``up`` is what the cloud reported at
+    ``seen_at``.
     """
 
     resource_id: int
@@ -92,7 +92,7 @@ class HostKnown:
 
 @dataclass(slots=True, kw_only=True)
 class Share:
-    """The numbers of leases and hosts of a hardware class in a period, and of the ready ones.
+    """Counts of the leases and hosts of a hardware class in a period, and of the ready ones.
 
     ``short_notice`` is the number of leases that were created too late for their hosts to be ready.
     """
@@ -108,24 +108,24 @@ class Share:
 
     @property
     def ready_share(self) -> float:
-        """The share of leases whose hosts were ready in time; 1 if no lease counts.
+        """The fraction (0 to 1) of leases whose hosts were ready in time; 1 if there were none.
 
-        Leases on short notice do not count.
+        Leases that were created too late are left out.
         """
         possible = self.leases - self.short_notice
         return self.ready_leases / possible if possible else 1.0
 
     @property
     def mean_early(self) -> float | None:
-        """How many seconds hosts were ready before they were needed, on average.
+        """How many seconds before they were needed the hosts were ready, on average.
 
-        Only hosts that were ready in time count.
+        Only hosts that were ready in time count. None if there were none.
         """
         return sum(self.early) / len(self.early) if self.early else None
 
 
 def shown(tasks: Sequence[Preparation], now: datetime) -> Shown:
-    """Return the readiness of hosts, from their preparations that are not over (``tasks``)."""
+    """Return the readiness of the hosts with the unfinished preparations ``tasks``."""
     done = [task.ready_at for task in tasks if task.ready_at is not None]
     all_ready = len(done) == len(tasks)
     earlies = [task.early for task in tasks if task.early is not None]
@@ -151,10 +151,10 @@ def _state(tasks: Sequence[Preparation], now: datetime) -> Readiness | None:
 
 
 def summary(preparations: Iterable[Preparation], period: Period) -> list[Share]:
-    """Return a ``Share`` per hardware class and period, from preparations that were due.
+    """Return how many leases had ready hosts, as a ``Share`` per hardware class and period.
 
-    A lease counts once for each class of its hosts, and once more for each further time at which it
-    needed hosts.
+    ``preparations`` must be due. A lease counts once for each hardware class of its hosts. It
+    counts again for each further time at which it needed hosts.
     """
     starts: dict[tuple[str, datetime, str], list[Preparation]] = {}
     for task in preparations:

@@ -1,9 +1,10 @@
 """Shutdowns: tasks for provisioners to switch off a host while no lease needs it. Pure.
 
 Until a provisioner claims a shutdown, climate can cancel it. After that, the provisioner may
-already be switching the host off, even if it has died since, so another provisioner must finish the
-task. climate prepares the host again only when the shutdown is over. So no process switches a host
-on while another one switches it off. The functions of this module return the changed task.
+already be switching the host off, even if it has died since. So another provisioner must finish the
+task, and climate prepares the host again only when the shutdown is over. This ensures that no
+process switches a host on while another one switches it off. Each function returns the changed
+task.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +17,12 @@ from climate.core.provisioning.task import Task
 
 
 class ShutdownState(StrEnum):
-    """The state of a shutdown. ``over`` means that climate can use or prepare the host again."""
+    """The state of a shutdown.
+
+    WANTED: no provisioner has claimed it. ACCEPTED: one is switching the host off. WAKING: the host
+    must be switched on again. KEPT: the task was given up. OVER: climate can use or prepare the
+    host again.
+    """
 
     WANTED = "wanted"
     ACCEPTED = "accepted"
@@ -33,11 +39,12 @@ OPEN = (ShutdownState.WANTED, ShutdownState.ACCEPTED, ShutdownState.WAKING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shutdown(Task[ShutdownState]):
-    """A task to switch off a host, and later perhaps to switch it on again.
+    """A task for a provisioner: switch a host off, and later perhaps on again.
 
     If a booking of the host begins in less than ``ahead`` seconds, the task must not begin. The
-    host is off since ``off_at``. In the state ``waking``, the host is to be switched on again as a
-    spare. In the state ``kept``, climate or the provisioner gave the task up, for a ``reason``.
+    host is off since ``off_at``. In the state ``waking``, the host must be switched on again as a
+    spare, a free host for leases that start at once. In the state ``kept``, climate or the
+    provisioner gave the task up; ``reason`` says why.
     """
 
     noun: ClassVar = "Shutdown"
@@ -51,7 +58,7 @@ class Shutdown(Task[ShutdownState]):
 
 
 def is_waking(task: Shutdown) -> bool:
-    """Return whether the task is to switch the host on, not off."""
+    """Return whether the task is now to switch the host on again."""
     return task.progress is ShutdownState.WAKING
 
 
@@ -63,7 +70,7 @@ def is_held(task: Shutdown, owner: str, now: datetime) -> bool:
 def accept(task: Shutdown, owner: str, now: datetime, until: datetime) -> Shutdown:
     """Claim the task for the provisioner ``owner`` until ``until``, or extend its claim.
 
-    Raises the errors of ``check_claimable``.
+    Raises the errors of ``check_claimable``, for instance if another provisioner has a claim.
     """
     task.check_claimable(owner, now)
     return replace(
@@ -77,9 +84,9 @@ def accept(task: Shutdown, owner: str, now: datetime, until: datetime) -> Shutdo
 
 
 def off(task: Shutdown, owner: str, now: datetime) -> Shutdown:
-    """Store that the host of an accepted task is off since ``now``.
+    """Return the task with the information that its host is off since ``now``.
 
-    Raises the errors of ``check_owner``.
+    Nothing changes if the task is not ACCEPTED. Raises the errors of ``check_owner``.
     """
     task.check_owner(owner)
     if task.progress is not ShutdownState.ACCEPTED:
@@ -88,12 +95,12 @@ def off(task: Shutdown, owner: str, now: datetime) -> Shutdown:
 
 
 def waking(task: Shutdown) -> Shutdown:
-    """Store that the host must be switched on again; any provisioner can claim the task."""
+    """Return the task so that the host must be switched on again; any provisioner can claim it."""
     return replace(task, progress=ShutdownState.WAKING, owner=None)
 
 
 def on(task: Shutdown, owner: str, now: datetime) -> Shutdown:
-    """Store that a host that was to be switched on again has power.
+    """Return the task with the information that its host is on again.
 
     Raises the errors of ``check_owner``. Raises InvalidTransition if the host was not to be
     switched on.
@@ -107,10 +114,10 @@ def on(task: Shutdown, owner: str, now: datetime) -> Shutdown:
 
 
 def kept(task: Shutdown, owner: str, reason: str) -> Shutdown:
-    """Store that the provisioner gave the task up, and why.
+    """Return the task as given up by the provisioner ``owner``, with the ``reason``.
 
-    If the host was to be switched off, it stays in use. If it was to be switched on again, it is
-    not usable, whether it is on or off. Raises the errors of ``check_owner``.
+    A host that was to be switched off stays in use. A host that was to be switched on again cannot
+    be used, whether it is on or off. Raises the errors of ``check_owner``.
     """
     task.check_owner(owner)
     is_begun = task.progress in {ShutdownState.ACCEPTED, ShutdownState.WAKING}
@@ -118,14 +125,14 @@ def kept(task: Shutdown, owner: str, reason: str) -> Shutdown:
 
 
 def given_up(task: Shutdown, reason: str) -> Shutdown:
-    """Store that climate or a provisioner gave the task up, and why."""
+    """Return the task as given up, by climate or a provisioner, with the ``reason``."""
     return replace(task, progress=ShutdownState.KEPT, reason=reason, claimed_until=None)
 
 
 def released(task: Shutdown, owner: str) -> Shutdown:
-    """Release the claim of ``owner``, so that any provisioner can claim the task.
+    """Return the task without the claim of ``owner``, so that any provisioner can claim it.
 
-    The task keeps its state, as the host may already be shutting down. Raises the errors of
+    The task keeps its state, because the host may already be shutting down. Raises the errors of
     ``check_owner``.
     """
     task.check_owner(owner)

@@ -1,9 +1,9 @@
 """Tasks of provisioners: what preparations and shutdowns of hosts have in common. Pure.
 
-A provisioner claims a task for a limited time, and names itself in each report. If another
-provisioner has claimed the task since, the report changes nothing. So exactly one provisioner acts
-on a host. If it dies, its claim expires, and another provisioner takes over. Reports are
-idempotent.
+A provisioner is a program that powers hosts on and off. It claims a task for a limited time, and
+names itself in each report. If another provisioner has claimed the task in the meantime, climate
+rejects the report. So only one provisioner acts on a host. If it dies, its claim expires, and
+another provisioner can claim the task. Reports are idempotent.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ S = TypeVar("S", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report(Generic[S]):
-    """A provisioner's report on a task.
+    """A provisioner's report on the progress of a task.
 
-    ``owner`` names the provisioner's process. ``claim`` is how long its claim lasts from now on.
-    Two fields are only for preparations: ``seconds`` is the duration of each phase. ``cold`` means
-    that the host had no power at the beginning, so that climate can learn from the duration.
+    ``owner`` is the name of the provisioner's process. ``claim`` is how long its claim lasts from
+    now on. Two fields are only for preparations: ``seconds`` is the duration of each phase.
+    ``cold`` means that the host was off at the beginning; climate learns only from such durations.
     """
 
     state: S
@@ -36,9 +36,10 @@ class Report(Generic[S]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(Generic[S]):
-    """A task of a provisioner on one host.
+    """A task for a provisioner on one host.
 
-    From ``over_at`` on, the task is over. ``progress`` is the last state before that.
+    The task is over, so nothing is left to do, from ``over_at`` on. ``progress`` is its last state
+    before that.
     """
 
     noun: ClassVar[str]
@@ -68,8 +69,8 @@ class Task(Generic[S]):
     def check_claimable(self, owner: str, now: datetime) -> None:
         """Raise an error unless the provisioner ``owner`` can claim the task or extend its claim.
 
-        Raises ``over_error`` if the task is over. Raises ``claimed_error`` if another provisioner
-        has a claim that has not expired. Raises InvalidTransition if the task is already finished.
+        Raises ``over_error`` if the task is over, ``claimed_error`` if another provisioner has a
+        claim that has not expired, and InvalidTransition if the task is already finished.
         """
         self.check_not_over()
         if self.progress not in self.open_states:
@@ -78,9 +79,9 @@ class Task(Generic[S]):
             raise self._claimed()
 
     def check_owner(self, owner: str) -> None:
-        """Raise an error if ``owner`` is not the provisioner that claimed the task last.
+        """Raise an error unless ``owner`` is the provisioner that claimed the task last.
 
-        That is ``claimed_error``. If the task is over, it is ``over_error``.
+        Raises ``over_error`` if the task is over, else ``claimed_error``.
         """
         self.check_not_over()
         if self.owner != owner:

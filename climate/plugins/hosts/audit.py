@@ -1,7 +1,7 @@
-"""Audit of hosts: compare the pools of hosts in a cloud with the running reservations.
+"""Audit of hosts: compares the pools in the cloud with the running reservations.
 
-A pool has the hosts of one reservation. The audit changes nothing. The Drift objects that it
-returns have functions that repair.
+A pool is the set of hosts of one reservation. The audit changes nothing. The Drift objects that it
+returns have functions that repair the differences.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ class Pool:
 
 
 class AuditedCloud(Protocol):
-    """The methods of a HostCloud (a driver for hosts) that an audit uses."""
+    """Interface of drivers for hosts, as far as an audit needs it. HostCloud has all methods."""
 
     def pools(self) -> Mapping[str, Pool]:
         """Return the pools of all reservations by reservation id."""
@@ -38,7 +38,7 @@ class AuditedCloud(Protocol):
     def enroll(self, host: str) -> None:
         """Put a host into the free pool, which no project can use.
 
-        Does nothing if the host is in a pool already.
+        Do nothing if it is in a pool already.
         """
 
     def remove_host(self, pool: str, host: str) -> None:
@@ -51,7 +51,7 @@ class AuditedCloud(Protocol):
 def find_drifts(cloud: AuditedCloud, expected: Callable[[], ExpectedState]) -> Iterator[Drift]:
     """Yield the differences between the hosts in the cloud and the running reservations.
 
-    Reservations in ``ExpectedState.changing`` are ignored.
+    Reservations that change at the moment (``ExpectedState.changing``) are ignored.
     """
     pools, free = cloud.pools(), set(cloud.free_hosts())
     state = expected()

@@ -1,6 +1,6 @@
-"""How climate closes hosts to all projects but one, with either of two filters of Nova's scheduler.
+"""How climate reserves hosts for one project: with aggregates and a filter of Nova's scheduler.
 
-The operator selects the filter. Pure.
+There are two such filters; the operator selects one. Pure.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,7 +16,7 @@ NOBODY = "nobody"
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """The metadata and zones of host aggregates that a filter of Nova's scheduler evaluates."""
+    """The metadata and zones that host aggregates must have for a filter of Nova's scheduler."""
 
     #: The metadata key of an aggregate whose value is the id of the project with access.
     owner_key: str
@@ -29,11 +29,14 @@ class Isolation:
     nodes: bool
 
     def operators_zone(self, zone: str) -> str:
-        """Return ``zone``; an empty text if climate created this zone for a reservation."""
+        """Return ``zone`` if it is a zone of the operator.
+
+        "" if climate created it for a reservation.
+        """
         return "" if self.zone_prefix and zone.startswith(self.zone_prefix) else zone
 
     def check_zones(self, host: str, zones: Collection[str | None]) -> None:
-        """Raise Conflict if a host is in a zone and a reservation needs a zone of its own.
+        """Raise Conflict if a host is in a zone although its reservation needs a zone of its own.
 
         ``zones`` are the availability zones of the host. Nova allows one zone per host.
         """

@@ -37,7 +37,10 @@ class NovaCloud(NovaPools):
         self._host_servers.evict(find, self._patience, f" on {host}")
 
     def snapshot_servers(self, host: str, occasion: str) -> None:
-        """Create an image ``reserved_<name>`` of each server, owned by the server's project."""
+        """Create an image ``reserved_<name>`` of each server; the server's project owns it.
+
+        ``occasion`` is a text. For the same text, each server gets only one image.
+        """
         with session.answers():
             for server in self._host_servers.servers(host):
                 keep_image(self._images, server, occasion)

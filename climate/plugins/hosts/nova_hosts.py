@@ -36,7 +36,7 @@ NODES_MARK = "climate:nodes"
 
 
 class NovaHosts:
-    """The constructor and the reading methods of NovaCloud, the driver for hosts on Nova."""
+    """The methods of NovaCloud (the driver for hosts on Nova) that read."""
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
         self._session = session.make_session(conf)
@@ -123,7 +123,7 @@ class NovaHosts:
         return sorted([*aggregate.hosts, *nodes])
 
     def _holders(self, aggregates: Mapping[str, Any], host: str) -> list[str]:
-        """Return the names of climate's host aggregates that contain a host."""
+        """Return the names of climate's host aggregates that contain ``host``."""
         return [
             name
             for name, aggregate in aggregates.items()

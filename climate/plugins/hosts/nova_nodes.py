@@ -151,7 +151,7 @@ class NovaNodes:
         return str(providers[0]["uuid"])
 
     def _write(self, path: str, **values: Any) -> None:
-        """Write values of a resource provider at ``path``; retry after a concurrent change."""
+        """Set values of a resource provider at ``path``; retry if another process changed it."""
         for retries in reversed(range(_RACES)):
             present = self._get(path)
             if _has_names(present, values):
@@ -186,7 +186,7 @@ def _path(host: str) -> str:
 
 
 def _has_names(present: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Return whether both mappings have the same names at each key of ``values``.
+    """Return whether ``present`` has all names that ``values`` has, at each key.
 
     The values of the names may differ, because Placement adds defaults.
     """
@@ -194,8 +194,8 @@ def _has_names(present: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
 
 
 def _holder(host: str) -> str:
-    """Return the id of the Placement consumer that holds a closed node's memory.
+    """Return the id, derived from the node's name, under which climate allocates a node's memory.
 
-    It is derived from the node's name.
+    This allocation in Placement closes the node to all projects.
     """
     return str(uuid.uuid5(_SPACE, host))

@@ -55,7 +55,7 @@ class Service:
 def known_services(listed: Iterable[Any], zone: Callable[[str], str]) -> dict[str, Service]:
     """Return Nova's compute services by host name.
 
-    ``zone`` is a function that replaces zones of reservations by an empty text.
+    ``zone`` is a function that returns the operator's zone; "" for zones that climate created.
     """
     return {
         service.host: Service(zone(service.zone), _reported(service.updated_at))
@@ -133,7 +133,10 @@ def _node(node: Node, capabilities: Mapping[str, Mapping[str, str]]) -> dict[str
 
 
 def _value_at(node: Node, name: str) -> Any:  # noqa: ANN401 - JSON
-    """Return the value at the path ``a:b:c`` of nested mappings; None if there is none."""
+    """Return the value at the path ``name``, such as ``a:b:c``, in a node's nested data.
+
+    Returns None if there is none.
+    """
     value: Any = node
     for key in name.split(":"):
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -141,9 +144,9 @@ def _value_at(node: Node, name: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def _summed(service: str, nodes: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the properties of a service with several nodes.
+    """Return the properties of a service with several nodes, from the properties of the nodes.
 
-    Amounts are the sums over the nodes. Other properties are kept if all nodes have the same value.
+    Amounts are the sums over the nodes. Another property is kept if all nodes have the same value.
     """
     shared = {
         name: value

@@ -51,7 +51,10 @@ class ProviderInventory:
     def __init__(
         self, placement: Adapter, traits: Sequence[str], resource_classes: Sequence[str]
     ) -> None:
-        """Set patterns of the traits and classes that become properties of hosts: ``HW_CPU_*``."""
+        """Set which traits and resource classes become properties of hosts.
+
+        They are patterns such as ``HW_CPU_*``.
+        """
         self._placement = placement
         self._traits = traits
         self._classes = resource_classes
@@ -60,10 +63,10 @@ class ProviderInventory:
     def describe(
         self, hosts: Sequence[DiscoveredResource], names: Collection[str]
     ) -> list[DiscoveredResource]:
-        """Return all hosts; add the data from Placement to the hosts in ``names``.
+        """Return all hosts; those in ``names`` get their traits and inventories from Placement.
 
-        The other hosts are returned with ``complete=False``. So are hosts whose data could not be
-        read, or were not read in this call because of the limit.
+        Other hosts have ``complete=False``. So have hosts that Placement did not answer for, or
+        that were not read in this call because of a limit.
         """
         nodes = {node for host in hosts if host.external_id in names for node in _nodes(host)}
         try:
@@ -74,9 +77,9 @@ class ProviderInventory:
         return [_with_facts(host, known) for host in hosts]
 
     def _read(self, names: Sequence[str]) -> dict[str, Facts]:
-        """Return the data of nodes by name, as far as they are up to date.
+        """Return what Placement has about the nodes ``names``, if it is known and up to date.
 
-        A limit bounds how many resource providers one call reads.
+        One call reads a limited number of resource providers.
         """
         if not names:
             return {}
@@ -143,7 +146,10 @@ def _nodes(host: DiscoveredResource) -> list[str]:
 
 
 def _with_facts(host: DiscoveredResource, known: Mapping[str, Facts]) -> DiscoveredResource:
-    """Return a host with the traits that all its nodes have, and the sums of their amounts."""
+    """Return ``host`` with the traits that all its nodes have, and the sums of their amounts.
+
+    ``known`` has the data of each node.
+    """
     nodes = _nodes(host)
     if any(node not in known for node in nodes):
         return replace(host, complete=False)
@@ -161,9 +167,9 @@ def _with_facts(host: DiscoveredResource, known: Mapping[str, Facts]) -> Discove
 
 
 def _sum(first: Inventory | None, second: Inventory) -> Inventory:
-    """Return the sum of the inventories of two providers, with the smaller allocation ratio.
+    """Return the sum of two inventories, with the smaller allocation ratio.
 
-    An allocation is on only one of the providers, so ``max_unit`` is the larger of both.
+    An allocation is on only one of the two providers, so ``max_unit`` is the larger of both.
     """
     if first is None:
         return second

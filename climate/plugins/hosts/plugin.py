@@ -175,7 +175,10 @@ class HostPlugin(ResourcePlugin):
         self._before_end: str = settings.before_end
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Return a requirement for ``min`` to ``max`` hosts that match both expressions."""
+        """Return a requirement for ``min`` to ``max`` hosts that match both expressions.
+
+        These are ``hypervisor_properties`` and ``resource_properties``.
+        """
         sources = (params["hypervisor_properties"], params["resource_properties"])
         everything: Query = Everything()
         query = reduce(both, (_query(source) for source in sources if source), everything)
@@ -264,9 +267,9 @@ class HostPlugin(ResourcePlugin):
 
 
 def _query(source: str) -> Query:
-    """Return the query for an expression or extra specs.
+    """Return the query that a property expression, or extra specs of a flavor, mean.
 
-    An amount in extra specs becomes a lower bound of the host's total amount.
+    Amounts in extra specs, such as ``resources:VCPU``, become minimum amounts of the whole host.
     """
     selector = read(source)
     totals = (_at_least(name, amount) for name, amount in selector.amounts.items())

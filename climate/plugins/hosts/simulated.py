@@ -93,7 +93,7 @@ class SimulatedCloud(Journal):
         self.append({"effect": "rouse", "host": host})
 
     def close_pool(self, pool: str) -> None:
-        """Do nothing: only ``boot_server`` starts servers in this cloud."""
+        """Do nothing, because in this cloud only ``boot_server`` starts servers."""
 
     def ensure_pool(self, pool: str, project_id: str) -> None:
         with self.locked() as state:

@@ -1,9 +1,8 @@
-"""InstanceCloud, the interface of drivers for clouds in which climate reserves instances.
+"""InstanceCloud: the interface of drivers for clouds in which climate reserves instances.
 
-A slot is reserved capacity on a host for one instance (server) of a reservation. The plug-ins open
-the slots of a reservation to a project, set their number per host, remove them from hosts, close
-them (no new instances) and delete them. The InstanceCloud of Nova, or the simulated one, carries
-this out.
+A slot is reserved capacity on a host for one instance (server). The plug-ins open the slots of a
+reservation to a project, set their number on each host, close them (no new instances) and delete
+them. The drivers are for Nova, or simulated.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,9 +14,9 @@ from climate.plugins.base import Requester
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The size of one instance: its amounts by resource class.
+    """The size of one instance: its amounts, such as ``{"VCPU": 2, "MEMORY_MB": 4096}``.
 
-    If a flavor was reserved, also the flavor's extra specs and columns.
+    If a flavor was reserved, also the extra specs and columns of the flavor.
     """
 
     #: The amounts that the instance allocates, by resource class of Placement.
@@ -57,7 +56,7 @@ class Flavor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boot:
-    """The servers that climate must start in the slots of a reservation."""
+    """Which servers climate must start in the slots of a reservation."""
 
     reservation_id: str
     #: The default of the servers' name.
@@ -104,10 +103,10 @@ class InstanceCloud(Protocol):
         """
 
     def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
-        """Start the servers number ``boot.known`` + 1 to ``boot.amount`` as the trust's user.
+        """Start missing servers as the user of the trust; return their ids.
 
-        Returns their ids. Raises NotYet while the cloud builds them, and another error if it cannot
-        build one.
+        These are the servers with the numbers ``boot.known`` + 1 to ``boot.amount``. Raises NotYet
+        while the cloud builds them, and another error if it cannot build one.
         """
 
     def keep_images(self, reservation_id: str) -> None:
@@ -126,13 +125,13 @@ class InstanceCloud(Protocol):
         """Prevent new instances in the slots of a reservation; succeed if they are closed."""
 
     def delete_slots(self, reservation_id: str) -> None:
-        """Delete the instances of a reservation that are on no host, and all its other objects.
+        """Delete everything that the cloud still has for a reservation, such as its flavor.
 
-        Raises NotYet while instances are being deleted.
+        Also deletes instances that are on no host. Raises NotYet while instances are being deleted.
         """
 
     def slots(self) -> Mapping[str, Slots]:
-        """Return the slots of all reservations by reservation id, including incomplete slots."""
+        """Return the slots of all reservations by reservation id, also of incomplete ones."""
 
     def slot_servers(self, reservation_id: str, host: str | None = None) -> Sequence[str]:
         """Return the ids of a reservation's instances: on this ``host``, or on all hosts (None)."""

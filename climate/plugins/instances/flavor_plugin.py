@@ -83,7 +83,7 @@ class FlavorPlugin(InstancePlugin):
     )
 
     def look_up(self, params: Mapping[str, Any], requester: Requester) -> Mapping[str, Any]:
-        """Return ``params`` with the data of the flavor, as JSON in ``resource_properties``."""
+        """Return ``params`` with the flavor's data, stored as JSON in ``resource_properties``."""
         flavor = self.cloud.find_flavor(params["flavor_id"], requester.project_id)
         if flavor is None:
             raise InvalidInput(f"Flavor {params['flavor_id']} could not be found")
@@ -146,9 +146,9 @@ def _size(flavor: Flavor) -> Size:
 
 
 def _has_scope(scope: str, key: str) -> bool:
-    """Return whether the key of an extra spec begins with ``scope``, even if a number follows.
+    """Return whether the key of an extra spec has the scope ``scope``.
 
-    For example, ``trait1:NAME`` has the scope ``trait``.
+    A number may follow the scope: ``trait:NAME`` and ``trait1:NAME`` have the scope ``trait``.
     """
     name, scoped, _ = key.partition(":")
     return bool(scoped) and name.startswith(scope)

@@ -60,9 +60,10 @@ class NovaInstances:
             return self._flavors.find(flavor_id, project_id)
 
     def check_image(self, image_id: str, requester: Requester) -> None:
-        """Request the image with the requester's token, because climate's user sees other images.
+        """Raise InvalidInput if the requester cannot use the image.
 
-        If the requester has no token, accept any image.
+        The request has the requester's token, because climate's user sees other images. If the
+        requester has no token, accept any image.
         """
         if requester.token is None:
             return

@@ -119,7 +119,7 @@ class ReservedFlavors:
 
 
 def flavor_shape(size: Size) -> dict[str, int]:
-    """Return the columns of a reservation's flavor (``vcpus`` and so on). Pure.
+    """Return the columns of a reservation's flavor, such as ``{"vcpus": 2, "ram": 4096}``. Pure.
 
     They are arguments of novaclient. Nova requires at least one virtual CPU and one MiB, even if
     the size has less. The extra specs then have the correct amounts.
@@ -160,10 +160,11 @@ def extra_specs(reservation_id: str, size: Size) -> dict[str, str]:
 def _corrections(
     amounts: Mapping[str, int], taken: Mapping[str, int], overridden: set[str]
 ) -> dict[str, str]:
-    """Return extra specs for the amounts that differ from those of the flavor's columns.
+    """Return extra specs for the amounts that the flavor's columns do not give correctly.
 
-    Resource classes in ``overridden`` are left out, because other extra specs already set them:
-    Nova rejects a flavor that sets PCPU twice.
+    ``amounts`` are the correct ones, ``taken`` those of the columns. Resource classes in
+    ``overridden`` are left out, because other extra specs set them: Nova rejects a flavor that sets
+    PCPU twice.
     """
     return {
         f"{RESOURCES}{name}": str(amounts.get(name, 0))

@@ -35,7 +35,7 @@ class NovaServers:
         self._trusts = Trusts(conf)
 
     def boot(self, trust_id: str | None, boot: Boot) -> list[str]:
-        """Start the servers number ``boot.known`` + 1 to ``boot.amount``.
+        """Start the servers with the numbers ``boot.known`` + 1 to ``boot.amount``.
 
         Returns their ids in this order. Raises NotYet while Nova builds them. Raises BootFailed,
         DeadTrust, BackendUnavailable.
@@ -86,9 +86,9 @@ def _by_number(nova: Adapter, reservation_id: str) -> dict[int, list[Server]]:
 
 
 def _select(nova: Adapter, servers: Sequence[Server]) -> Server | None:
-    """Return the best of the servers with the same number, and delete the others.
+    """Return the best of several servers with the same number; delete the others.
 
-    Returns None if there is no server.
+    Nova may have created duplicates. Returns None if there is no server.
     """
     ordered = sorted(servers, key=_rank)
     for other in ordered[1:]:
@@ -105,7 +105,10 @@ def _rank(server: Server) -> tuple[bool, bool, bool, str]:
 
 
 def _was_built(server: Server | None) -> bool:
-    """Return whether a server was ever built. After that, the user is responsible for its state."""
+    """Return whether Nova ever finished building a server.
+
+    After that, its state is up to the user.
+    """
     return server is not None and server.get("OS-SRV-USG:launched_at") is not None
 
 

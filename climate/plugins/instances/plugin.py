@@ -45,7 +45,10 @@ _LAYOUTS: Mapping[bool | None, Layout] = {
 
 
 class Affinity(fields.Field[bool]):
-    """A field: instances on one host (True), on different hosts (False), or anywhere (None)."""
+    """A field that says where instances must be.
+
+    True: all on one host. False: each on a different host. None: anywhere.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         form = titled(
@@ -207,9 +210,10 @@ class InstancePlugin(ResourcePlugin):
         self.cloud.delete_slots(id_)
 
     def _counts(self, reservation: Reservation, resources: Sequence[Granted]) -> dict[str, int]:
-        """Return how many slots (rooms for one instance) a reservation has on each host.
+        """Return how many slots a reservation has on each host.
 
-        Hosts that are not reservable now are left out.
+        A slot is reserved capacity for one instance. Hosts that are not reservable now are left
+        out.
         """
         needs = self.requirement(reservation.params)
         return {

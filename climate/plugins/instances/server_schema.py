@@ -142,7 +142,7 @@ def _on_end(word: str) -> None:
 
 
 class LifeCycleSchema(DefaultingSchema):
-    """What climate does at the start and at the end of a reservation of instances."""
+    """Parameters that say what climate does at the start and end of a reservation of instances."""
 
     on_start = fields.String(
         load_default=NOTHING,

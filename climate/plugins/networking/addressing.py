@@ -21,11 +21,11 @@ class Subnet:
     pools: Sequence[Pool]
 
     def spare(self) -> Iterator[IPv4Address]:
-        """Yield the addresses of the subnet that climate can reserve."""
+        """Yield the addresses that climate can reserve: Neutron never assigns them itself."""
         return (address for address in self.cidr.hosts() if self.refusal(address) is None)
 
     def refusal(self, address: IPv4Address) -> str | None:
-        """Return the reason why an address of the subnet cannot be reserved; None if it can."""
+        """Return why ``address`` cannot be reserved, as a text; None if it can."""
         edges = {self.cidr.network_address, self.cidr.broadcast_address}
         if self.cidr.num_addresses > len(edges) and address in edges:
             return f"{address} is the first or the last of subnet {self.id}"

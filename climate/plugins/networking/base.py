@@ -1,11 +1,10 @@
-"""The base of the plug-ins for floating IPs and networks, with their audit.
+"""The common part of the plug-ins for floating IPs and networks, and their audit.
 
-Both reserve endpoints. An endpoint is an address or a segment, registered as a resource. Its name
-is the external id of the resource. The cloud allows one occupant per endpoint: a floating IP at an
-address, or a network on a segment. climate marks the occupants that it creates with their
-reservation. The project that owns an occupant can remove the mark, so climate also stores the ids
-of its occupants. The audit ignores endpoints that are not registered, because they may belong to
-another reservation service.
+Both reserve *endpoints*: an endpoint is an IP address or a network segment. The cloud allows one
+*occupant* per endpoint: a floating IP at the address, or a network on the segment. climate marks
+the occupants that it creates with the id of the reservation. The project that owns an occupant can
+remove the mark, so climate also stores the ids of its occupants. The audit ignores endpoints that
+are not registered, because they may belong to another reservation service.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,12 +32,12 @@ from climate.plugins.request_fields import titled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupant:
-    """A floating IP at an address, or a network on a segment. Address and segment are endpoints.
+    """A floating IP at an address, or a network on a segment.
 
-    ``what`` is its kind, for messages. If climate created it, ``reservation_id`` is the id of the
-    reservation. ``is_marked`` means that its owner can see this reservation, too. If it is
-    connected to a server, ``port_id`` is the port. ``network_id`` distinguishes endpoints of the
-    same name in several networks; None means unknown.
+    ``what`` is its kind, for messages. ``reservation_id`` is the reservation for which climate
+    created it (None: others did). ``is_marked`` means that its owner can see the reservation's id,
+    too. ``port_id`` is the port of the server to which it is connected. ``network_id`` is the
+    network of the address (None: unknown), because several networks can have equal addresses.
     """
 
     what: str
@@ -56,9 +55,9 @@ class Occupant:
     def is_at_any(self, resources: Iterable[Resource]) -> bool:
         """Return whether this floating IP or network uses one of the ``resources``.
 
-        A resource is an address or a segment. Different networks may have an address with the same
-        name. So the networks must be equal, too, unless that of the floating IP is unknown. If no
-        resource has the name, the result is also True.
+        The resources are addresses or segments with names of their own. If none of them has the
+        name of this occupant, the result is also True. Equal addresses in different networks are
+        different.
         """
         same = [resource for resource in resources if resource.external_id == self.endpoint]
         networks = {resource.properties.get("network_id") for resource in same}
@@ -66,7 +65,10 @@ class Occupant:
 
 
 class EndpointTaken(RuntimeError):
-    """Raised if a floating IP or network of another owner uses a reserved address or segment."""
+    """Raised if the floating IP or network of another owner uses a reserved endpoint.
+
+    An endpoint is an address or a segment.
+    """
 
 
 class EndpointCloud(Protocol):
@@ -160,7 +162,7 @@ def _drifts_of_running(
 
 
 class EndpointSchema(DefaultingSchema):
-    """The parameters of a reservation that state what climate does at its start and end."""
+    """The common parameters: what climate does at the start and at the end of a reservation."""
 
     on_start = fields.String(
         load_default=CREATE,
@@ -251,9 +253,10 @@ class EndpointPlugin(ResourcePlugin):
         return [occupant for occupant in present if occupant.is_at_any(resources)]
 
     def _ids(self, reservation: Reservation) -> Mapping[str, str]:
-        """Return the ids of the floating IPs or networks of a reservation, by address or segment.
+        """Return the ids of the floating IPs or networks that climate created for a reservation.
 
-        climate has stored them when it created these objects.
+        The keys are their addresses or segments. climate has stored the ids in the reservation's
+        details.
         """
         ids: Mapping[str, str] = reservation.details.get(self.details_key, {})
         return ids

@@ -112,11 +112,10 @@ class FloatingipPlugin(EndpointPlugin):
     def find(
         self, *, name: str | None = None, external_number: str | None = None
     ) -> DiscoveredResource:
-        """Return the address with the name ``address`` or ``network_id/address``.
+        """Return the address with this name, which is ``address`` or ``network_id/address``.
 
-        Raises Conflict if a floating IP has the address, and InvalidInput if the address cannot be
-        reserved. If it does not exist, raises InvalidInput if the name contains a network, else
-        NotFound.
+        Raises Conflict if a floating IP has the address, and InvalidInput if it cannot be reserved.
+        If it does not exist, raises InvalidInput if the name contains a network, else NotFound.
         """
         if not name:
             raise NotFound(f"Floating IP {external_number} not found.")

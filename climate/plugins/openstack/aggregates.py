@@ -1,10 +1,10 @@
-"""Changes Nova's host aggregates, safely against concurrent changes.
+"""Changes Nova's host aggregates; safe if several processes change them at the same time.
 
-climate changes an aggregate only while it holds the aggregate's advisory lock. Without the lock,
-each of two concurrent changes would send the scheduler only the hosts that it has read (Nova 34).
-The scheduler would then permanently miss a host of the aggregate. If that is the free pool, the
-host would be open to all projects. If another process has already made the same change, for
-instance created the free pool, the change succeeds.
+climate changes an aggregate only while it holds a lock for it in the database (advisory lock).
+Without the lock, each of two simultaneous changes would send the scheduler only the hosts that it
+has read (Nova 34), and the scheduler would permanently miss a host. If the aggregate is the free
+pool, this host would be open to all projects. If another process has already made the same change,
+the change succeeds.
 """
 
 from collections.abc import Mapping

@@ -124,11 +124,10 @@ class Neutron:
 
 
 def marks(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return which reservation a Neutron object is marked with, as the keys of an occupant.
+    """Return with which reservation a Neutron object is marked, as arguments for an Occupant.
 
-    ``reservation_id`` is the id in its tags. If no tag has one, it is the id in its description, or
-    None. ``is_marked`` is true if the object has both climate's tag and a tag with a reservation
-    id.
+    ``reservation_id`` is the id in its tags, or else in its description, or else None.
+    ``is_marked`` is true if the object has both climate's tag and a tag with a reservation id.
     """
     tags: Iterable[str] = record.get("tags", ())
     tagged = [tag.removeprefix(_RESERVATION) for tag in tags if tag.startswith(_RESERVATION)]

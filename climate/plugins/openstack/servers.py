@@ -68,9 +68,9 @@ class HostServers:
         return sorted(ids)
 
     def remaining_after(self, seconds: float, host: str) -> list[str]:
-        """Wait up to ``seconds`` until nothing uses the host any more; return what still does.
+        """Wait up to ``seconds`` until nothing uses the host.
 
-        The result is that of ``on``.
+        Return the ids of what still uses it.
         """
         until = time.monotonic() + seconds
         while (remaining := self.on(host)) and time.monotonic() < until:
@@ -78,7 +78,7 @@ class HostServers:
         return remaining
 
     def evict(self, find: Callable[[], list[str]], seconds: float, where: str = "") -> None:
-        """Delete the servers that ``find`` returns, until it returns none.
+        """Delete servers until ``find``, which returns the ids of those that remain, returns none.
 
         Raises NotYet if servers remain after ``seconds``. ``where`` is a text for its message.
         """
@@ -131,7 +131,7 @@ _PATCH = {"Content-Type": "application/openstack-images-v2.1-json-patch"}
 
 
 def can_be_imaged(server: Any) -> bool:  # noqa: ANN401 - novaclient's
-    """Return whether Nova can create an image of a server now, or may be able to after its task."""
+    """Return whether Nova can create an image of a server, now or when its current task is done."""
     return is_busy(server) or getattr(server, "OS-EXT-STS:vm_state") in _SNAPSHOT_STATES
 
 

@@ -163,9 +163,9 @@ def nova_client(conf: ConfigOpts, session: Session) -> Any:  # noqa: ANN401 - no
 
 @contextmanager
 def answers(service: str = "Nova") -> Iterator[None]:
-    """Return a context that converts a client's errors to BackendUnavailable.
+    """Context manager: convert errors of an OpenStack client to BackendUnavailable.
 
-    The message has the name of the service and its reason.
+    The message has the name ``service`` and the reason that it gave.
     """
     try:
         yield
@@ -200,9 +200,9 @@ def send(
 
 
 def _reason(error: Exception) -> str:
-    """Return the message in a service's error answer.
+    """Return the message in an error answer of a service, such as Nova.
 
-    keystoneauth cannot read it from Nova's answers.
+    It is read here because keystoneauth does not find it in Nova's answers.
     """
     response: Any = getattr(error, "response", None)
     try:

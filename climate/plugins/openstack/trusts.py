@@ -1,8 +1,8 @@
-"""Keystone trusts: a trust lets climate act as a user in one project after the user's request.
+"""Keystone trusts: with a trust, climate acts as a user after the user's request is over.
 
-climate creates the trust with the token of the request that creates or changes the lease. The trust
-is valid while the user is enabled and has the roles that the trust delegates. climate's trusts have
-a mark, because other services may use the same service user.
+climate creates the trust with the token of the request that creates or changes the lease. It is for
+one project, and valid while the user is enabled and has the roles that the trust delegates.
+climate's trusts have a mark, because other services may use the same service user.
 """
 
 import hashlib
@@ -34,14 +34,14 @@ _DELEGATED = {
 
 
 class DeadTrust(RuntimeError):
-    """Raised if climate cannot act as the lease's user, because the trust is invalid or gone."""
+    """Raised if climate cannot act as the lease's user, because the trust is gone or invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """A trust of this deployment of climate, as Keystone stores it.
+    """A trust that this installation of climate created, as Keystone stores it.
 
-    ``user_id`` is the user who created it.
+    ``user_id`` is the user as whom climate can act.
     """
 
     id: str

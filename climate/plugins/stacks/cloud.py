@@ -48,9 +48,9 @@ class Stack:
 
     @property
     def plan(self) -> str | None:
-        """The plan in the stack's tags: it identifies the source deployed last.
+        """An id, from the stack's tags, of the template that climate deployed last.
 
-        None without one.
+        None if climate has deployed no template.
         """
         return _tagged(self.tags, _PLAN)
 
@@ -62,8 +62,8 @@ class Stack:
     def tags_for(self, reservation_id: str | None, plan: str | None) -> list[str]:
         """Return the tags to set on the stack.
 
-        These are the present tags of the stack's user, and climate's tags for this reservation and
-        plan.
+        They are the tags of its user, and climate's tags for this reservation and plan. The plan is
+        an id of the template that climate deploys.
         """
         others = [tag for tag in self.tags if tag != MARK and not tag.startswith(f"{MARK}-")]
         return [*others, *tags(reservation_id, plan)]
@@ -127,7 +127,7 @@ class StackCloud(Protocol):
         """Return the stack that is marked with a reservation; None if there is none."""
 
     def update(self, lease: Lease, stack: Stack, source: Source, tags: Sequence[str]) -> None:
-        """Begin to update the stack to a source; its tags are replaced."""
+        """Begin to update ``stack`` to the template in ``source``; ``tags`` replace its tags."""
 
     def resume(self, stack: Stack) -> None:
         """Begin to resume the stack."""

@@ -51,7 +51,7 @@ class Flavors:
 
     @property
     def respelled(self) -> Mapping[str, str]:
-        """A mapping from each flavor's id to its name, and from its name to its id."""
+        """A dict that maps each flavor's id to its name, and each name to its id."""
         return {**{id_: name for name, id_ in self.ids.items()}, **self.ids}
 
     def id_of(self, spelling: str) -> str | None:

@@ -83,7 +83,7 @@ class StackFailed(RuntimeError):
 
 
 class StackPlugin(ResourcePlugin):
-    """Reserves the contents of Heat stacks, and deploys the stacks at the start."""
+    """The plug-in for stacks, which reserves capacity for them and deploys them at the start."""
 
     resource_type: ClassVar[str] = "virtual:stack"
     title: ClassVar[str] = "Stacks"
@@ -252,10 +252,11 @@ class StackPlugin(ResourcePlugin):
         self._retry(stack, lambda: self.cloud.delete(stack), "deleted")
 
     def _retry(self, stack: Stack, act: Callable[[], None], participle: str) -> None:
-        """Begin an action on the stack; always raises, as the action takes time.
+        """Begin an action on the stack by calling ``act``.
 
-        If the stack's last action failed, raises StackFailed with the reason of that failure.
-        Otherwise raises NotYet.
+        Always raise, because the action takes time. If the stack's last action failed, raises
+        StackFailed with its reason. Otherwise raises NotYet. ``participle`` names the action in
+        messages.
         """
         act()
         if stack.has_failed:

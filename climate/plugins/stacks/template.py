@@ -92,7 +92,10 @@ def edited(source: Source, edit: Edit) -> Source:
 
 
 def at_maximum(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: FBT001 - an Edit
-    """Set the minimum and desired size of a group to its maximum size; an Edit."""
+    """Set the minimum and desired size of a group to its maximum size.
+
+    Used as an ``Edit``: a function that changes one resource of a template.
+    """
     if kind in _SIZES:
         largest, present = _SIZES[kind]
         for name in present:
@@ -100,7 +103,10 @@ def at_maximum(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: 
 
 
 def with_flavors(flavors: Mapping[str, str]) -> Edit:
-    """Return an Edit that replaces the flavors of servers. ``flavors`` maps old to new ones."""
+    """Return an Edit (a function that changes a resource) that replaces the flavors of servers.
+
+    ``flavors`` maps old flavors to new ones.
+    """
 
     def edit(kind: str, properties: Properties, cfn: bool) -> None:  # noqa: FBT001
         name = FLAVORS.get(kind)
@@ -111,9 +117,9 @@ def with_flavors(flavors: Mapping[str, str]) -> Edit:
 
 
 def with_volume_types(types: Mapping[str, str], default: str | None) -> Edit:
-    """Return an Edit that replaces the types of volumes; ``types`` has the new by the old.
+    """Return an Edit (a function that changes a resource) that replaces the types of volumes.
 
-    If a volume has no type, it gets the type ``default``.
+    ``types`` maps old types to new ones. A volume without a type gets the type ``default``.
     """
 
     def edit(kind: str, properties: Properties, cfn: bool) -> None:  # noqa: FBT001
@@ -127,15 +133,19 @@ def with_volume_types(types: Mapping[str, str], default: str | None) -> Edit:
 
 
 def noting_volume_types(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: FBT001
-    """Move a volume's type into its metadata, which a preview shows but does not check; an Edit."""
+    """Copy the type of a volume into its metadata, and remove it.
+
+    Heat's preview shows metadata, but does not check them. Used as an ``Edit``: a function that
+    changes one resource of a template.
+    """
     if kind == VOLUME and properties.get("volume_type") is not None:
         properties["metadata"] = {NOTED: properties.pop("volume_type")}
 
 
 def _volumes(kind: str, properties: Properties) -> Iterator[Properties]:
-    """Yield the objects in a resource that can have a volume type.
+    """Yield the parts of a resource that can have a volume type.
 
-    These are the properties of a volume, or the disks of a server.
+    For a volume, these are its properties; for a server, its disks.
     """
     if kind == VOLUME:
         yield properties
@@ -153,8 +163,8 @@ def makes_volume(disk: Mapping[str, Any]) -> bool:
 def replaced(value: Any, by: Mapping[str, str], *, cfn: bool) -> Any:  # noqa: ANN401 - any JSON
     """Return an expression of Heat that evaluates ``value`` and replaces the result.
 
-    ``by`` has the replacements. A result that is not among its keys gets angle brackets, so that no
-    object has that name.
+    ``by`` maps results to replacements. Any other result gets angle brackets, such as ``<name>``,
+    so that it names no existing object.
     """
     exactly = {f"<{name}>": other for name, other in by.items()}
     if cfn:
@@ -240,7 +250,7 @@ def _edit_resource(
     edit: Edit,
     aliases: Mapping[str, str],
 ) -> None:
-    """Edit a resource, and the resources that are defined in its properties."""
+    """Apply ``edit`` to a resource, and to resources that are defined in its properties."""
     if not isinstance(resource, dict):
         return
     kind, properties = resource.get(keys[0]), resource.get(keys[1])

@@ -38,10 +38,9 @@ class VolumeServers:
         self._nova: Adapter = openstack_session.adapter(conf, session, "nova", _NOVA_VERSION)
 
     def detach(self, server_id: str, volume_id: str) -> bool:
-        """Begin to detach a volume from a server; return whether it was attached.
+        """Begin to detach a volume from a server; return False if it was not attached to it.
 
-        If the server boots from the volume, the server is deleted instead. Returns False if Nova
-        knows no such server or attachment.
+        If the server boots from the volume, the server is deleted instead.
         """
         server = self._send("GET", f"/servers/{server_id}")
         if server.status_code == _GONE:
@@ -102,11 +101,10 @@ def parse_type(record: Mapping[str, Any]) -> VolumeType:
 
 
 def capacity_of(pools: Sequence[Mapping[str, Any]]) -> Inventory | None:
-    """Return the total GiB of storage pools; None if the size of a pool is unknown.
+    """Return how many GiB the storage pools have together; None if this is unknown.
 
-    Also None if there are no pools. The sum is that of Cinder's CapacityFilter, with the
-    over-subscription of thin pools. A volume cannot span pools, so its size is limited by the
-    largest pool.
+    It is computed as in Cinder's CapacityFilter, with the over-subscription of thin pools. A volume
+    cannot span pools, so its size is limited by the largest pool.
     """
     sizes = [_size(pool) for pool in pools]
     known = [size for size in sizes if size is not None]
@@ -155,7 +153,7 @@ class Cinder:
     def act(self, path: str, action: str, allowed: int | None = None, **values: Any) -> None:
         """Run an action on the object at ``path``.
 
-        The status 404, and the status ``allowed``, are no errors.
+        The statuses 404 and ``allowed`` are no errors.
         """
         self.send("POST", f"{path}/action", {action: values}, allowed=(_GONE, allowed or _GONE))
 

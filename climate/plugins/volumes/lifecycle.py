@@ -66,11 +66,11 @@ def _own(volumes: Sequence[Volume], reserved_type: ReservedType) -> list[Volume]
 
 
 def drain_volumes(cloud: VolumeCloud, reserved_type: ReservedType, *, keep: bool) -> None:
-    """Remove all volumes from a reserved type, by deleting them.
+    """Delete all volumes of a reserved volume type (the private type of a reservation).
 
-    If ``keep`` is set, change their type to the base type instead; but volumes with the status
-    ``error`` are deleted. A volume that cannot be removed does not block the others. Raises NotYet
-    while the type has volumes.
+    With ``keep``, change the type of the volumes to the base type instead; but volumes with the
+    status ``error`` are deleted. A volume that cannot be removed does not block the others. Raises
+    NotYet while the type has volumes.
     """
     volumes = cloud.volumes(reserved_type.id)
     run_all(*(partial(_drain, cloud, reserved_type, each, keep=keep) for each in volumes))

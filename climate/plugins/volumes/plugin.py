@@ -190,7 +190,10 @@ class VolumePlugin(ResourcePlugin):
         return next((each for each in present if each.reservation_id == reservation.id), None)
 
     def _type(self, name: str) -> VolumeType | None:
-        """Return the volume type with this id; if there is none, the type with this name."""
+        """Return the volume type whose id, or else whose name, is ``name``.
+
+        None if there is none.
+        """
         types = self.cloud.types()
         by_name = next((each for each in types if each.name == name), None)
         return next((each for each in types if each.id == name), by_name)

@@ -33,9 +33,9 @@ _GIGABYTES = {"sim-gold": Inventory(1000, max_unit=400)}
 
 @dataclass(slots=True)
 class _Present:
-    """The present state of the simulated volumes.
+    """The present simulated volumes and their types.
 
-    ``volumes`` has a pair of volume type id and volume, by volume id.
+    ``volumes`` maps the id of a volume to a pair: the id of its type, and the volume.
     """
 
     reserved_types: dict[str, ReservedType] = field(default_factory=dict)

@@ -26,7 +26,7 @@ _LONGEST_REASON = 300
 
 
 class Command:
-    """Controls nodes with the program in ``options.program`` (a list of words).
+    """Power driver that runs the program in ``options.program``, a list of words.
 
     The program receives the other options of the node.
     """

@@ -78,10 +78,10 @@ def switch(
     patience: float,
     pause: Callable[[float], object] = time.sleep,
 ) -> bool:
-    """Power a node on or off, and wait for the result; return whether a change was necessary.
+    """Power a node on or off, and wait until it is; return False if it was so already.
 
     Raises PowerUnchanged if the power has not changed after ``patience`` seconds, and the driver's
-    errors.
+    errors. ``pause`` is the function that waits.
     """
     if driver.power(node) is power:
         return False
@@ -98,7 +98,7 @@ def becomes(
     patience: float,
     pause: Callable[[float], object] = time.sleep,
 ) -> bool:
-    """Wait up to ``patience`` seconds until a node is on, or off; return whether it is.
+    """Wait up to ``patience`` seconds until the power of a node is ``power``; return whether it is.
 
     Raises Unreachable if the controller does not answer several times in a row. Raises Refused.
     """

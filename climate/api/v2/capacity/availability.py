@@ -20,7 +20,7 @@ _MAX_STEPS = 10_000
 
 
 def show(call: Call) -> Answer:
-    """Show how many units, such as hosts, are free at each moment of a window."""
+    """Show how many units, such as hosts, are free at each moment of a window of time."""
     query = validation.query(capacity_schemas.AVAILABILITY_QUERY)
     request = _request(call, query["resource_type"], query.get("params"))
     span = Window(reservations.moment(call, query.get("start", NOW)), query["end"])
@@ -55,7 +55,11 @@ def search(call: Call) -> Answer:
 
 
 def _request(call: Call, resource_type: str, text: str | None) -> ReservationRequest:
-    """Return the request for one unit; ``text`` has its parameters as JSON. Raises InvalidInput."""
+    """Return a request for one unit, such as one host, of the resource type.
+
+    ``text`` has more parameters of the reservation as JSON, such as a filter of hosts; None: no
+    more. Raises InvalidInput.
+    """
     try:
         plugin = call.runtime.plugin(resource_type)
     except UnsupportedResourceType as error:

@@ -1,6 +1,6 @@
-"""The routes of ``/v2/calendar``: what occupies resources. Leases of other projects have no name.
+"""The routes of ``/v2/calendar``: which resources are occupied, from when to when.
 
-Operators can request the names of all leases.
+Leases of other projects are shown without a name. Operators can request the names of all leases.
 """
 
 import hashlib
@@ -160,9 +160,9 @@ def _lease(lease: VisibleLease, project_id: str) -> dict[str, Any]:
 
 
 def _tagged(body: Mapping[str, Any]) -> Answer:
-    """Return the answer with its ETag. If the client has that version already, return 304.
+    """Return the answer with its ETag, or the status 304 if the client already has this version.
 
-    The tag does not depend on ``version``, which grows with every notification of the service.
+    The tag ignores ``version``, because it changes with every notification of the service.
     """
     stable = json.dumps({**body, "version": ""}, sort_keys=True, separators=(",", ":"))
     tag = hashlib.sha256(stable.encode("utf-8", "surrogatepass")).hexdigest()[:32]

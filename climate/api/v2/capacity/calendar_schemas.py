@@ -11,7 +11,7 @@ _NOT_A_VERSION = "This is no version of the calendar: take it from an earlier an
 
 
 class CalendarQuery(Strict):
-    """The part of a calendar to show."""
+    """The query parameters of the calendar: which resources, which window, and in which form."""
 
     resource_type = fields.String(required=True)
     start = Moment(words=(NOW,), metadata=described("Start of the window; default: now."))
@@ -51,7 +51,10 @@ class CalendarQuery(Strict):
 
 
 class CalendarGroup(Schema):
-    """The rows whose resources have the same value of a property (null: do not have it)."""
+    """A group of rows: resources with the same value of the property ``group_by``.
+
+    ``name`` is that value; null for resources that do not have the property.
+    """
 
     name = fields.String(allow_none=True)
     first = fields.Integer(metadata=described("Offset of its first row."))
@@ -62,9 +65,10 @@ class CalendarGroup(Schema):
 
 
 class CalendarRow(Schema):
-    """A resource and what occupies it.
+    """A row of the calendar: a resource, and when it is occupied.
 
-    With intervals, the row has ``x``. With buckets of equal length, it has ``b`` and ``own``.
+    If the query has no resolution, ``x`` lists the exact intervals. Otherwise time is divided into
+    buckets of equal length: ``b`` and ``own`` have one digit for each bucket.
     """
 
     id = fields.String()
@@ -99,7 +103,7 @@ class CalendarLease(Schema):
 
 
 class Calendar(Schema):
-    """A page of the calendar: rows, and the leases to which their intervals refer."""
+    """A page of the calendar: rows of resources, and the leases that the rows refer to."""
 
     start = Moment()
     end = Moment()
@@ -115,7 +119,10 @@ class Calendar(Schema):
 
 
 class ChangesQuery(Strict):
-    """The version of the calendar since which to show changes, and the type of its resources."""
+    """The query parameters for changes of the calendar.
+
+    ``after`` is the version of the calendar that the client has.
+    """
 
     after = fields.String(
         validate=validate.Regexp(r"[0-9]{1,18}(\.[0-9a-f]{8})?\Z", error=_NOT_A_VERSION),

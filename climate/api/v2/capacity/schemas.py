@@ -19,8 +19,9 @@ class FreeStep(Schema):
 class Availability(Schema):
     """The number of free units, such as hosts, over time, in consecutive windows without gaps.
 
-    With a ``resolution``, time is divided into buckets of that length. ``free`` is then the least
-    number in each bucket, and consecutive buckets with the same number are one window.
+    If the query has a ``resolution``, time is divided into buckets of that many seconds. ``free``
+    is then the smallest number of free units in the bucket. Consecutive buckets with the same
+    number are one window.
     """
 
     steps = fields.List(fields.Nested(FreeStep))
@@ -52,8 +53,7 @@ class WindowSearch(Strict):
 class Offer(Schema):
     """A window in which climate would admit the lease now.
 
-    According to the bookings, a lease of the same length may also start later, until
-    ``latest_start``.
+    The lease may also start later than ``start``, until ``latest_start``, with the same duration.
     """
 
     start = Moment(attribute="window.start")
@@ -62,7 +62,10 @@ class Offer(Schema):
 
 
 class Offers(Schema):
-    """Windows in which climate would admit the lease now, the earliest first. None is reserved."""
+    """Windows in which climate would admit the lease now, the earliest first.
+
+    They are not reserved.
+    """
 
     windows = fields.List(fields.Nested(Offer))
 
@@ -72,7 +75,10 @@ AVAILABILITY, WINDOW_SEARCH, OFFERS = Availability(), WindowSearch(), Offers()
 
 
 class AvailabilityQuery(Strict):
-    """The kind of resource, and the window in which to show how many units of it are free."""
+    """The query parameters of availability.
+
+    They select the resource type, the window, and what a unit is.
+    """
 
     resource_type = fields.String(required=True)
     params = fields.String(metadata=described("Parameters of a reservation of one unit, as JSON."))

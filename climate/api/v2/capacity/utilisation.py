@@ -1,4 +1,7 @@
-"""The route of ``/v2/utilisation``: how much of the capacity leases use over time."""
+"""The route of ``/v2/utilisation``: which part of the capacity is occupied over time.
+
+Time is divided into periods, such as days.
+"""
 
 from marshmallow import Schema, fields, validate
 
@@ -13,7 +16,10 @@ from climate.manager.resources.utilisation import By, Period, UtilisationQuery
 
 
 class Query(Strict):
-    """The resources and the window of the utilisation, and how to divide it into series."""
+    """The query parameters of the utilisation.
+
+    They select the resources and the window, and how to group the result.
+    """
 
     resource_type = fields.String(
         metadata=described("Required except with by=type, which shows all types without it.")
@@ -28,7 +34,11 @@ class Query(Strict):
 
 
 class Series(Schema):
-    """In each period, the occupied part (0 to 1) of ``capacity``, a number of resources."""
+    """The utilisation of one group, such as a project: a value from 0 to 1 for each period.
+
+    A value is the occupied part of ``capacity``, which is a number of resources. Example: 0.5 means
+    that half of the resources were occupied, or all of them for half of the period.
+    """
 
     name = fields.String()
     capacity = fields.Integer()
@@ -36,7 +46,7 @@ class Series(Schema):
 
 
 class Utilisation(Schema):
-    """Which part of the capacity is occupied over time by leases and the cleaning after them."""
+    """The part of the capacity that leases occupy, including cleaning time, in each period."""
 
     start = Moment()
     end = Moment()
@@ -48,7 +58,7 @@ _QUERY = Query()
 
 
 def index(call: Call) -> Answer:
-    """Show how much of the capacity leases use, by resource type, project or property."""
+    """Show which part of the capacity leases occupy, by resource type, project or property."""
     query = validation.query(_QUERY)
     wanted = UtilisationQuery(
         resource_type=query.get("resource_type"),

@@ -1,6 +1,7 @@
-"""Examples of request bodies, by route. Each one works on a new ``climate-standalone``.
+"""Examples of request bodies for each route, which the interactive page of the API shows.
 
-A test sends each example.
+A new ``climate-standalone``, with its simulated cloud, accepts each example unchanged. A test sends
+them all.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,10 @@ Examples = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 def examples(today: date) -> Examples:
-    """Return the example bodies of each route; their dates are a week after ``today``."""
+    """Return the example bodies of each route. Their dates are a week after ``today``.
+
+    The result maps a route, such as ``"POST /v2/leases"``, to a dict of bodies by their summaries.
+    """
     end_by = f"{today + _AHEAD}T00:00:00Z"
     return {
         route: {

@@ -1,4 +1,4 @@
-"""The routes of ``/v2/docs``: an interactive page about v2 and its files, with Swagger UI."""
+"""The routes of ``/v2/docs``: an interactive page about the v2 API (Swagger UI), and its files."""
 
 from importlib.resources import files
 
@@ -27,11 +27,11 @@ _FILES = StaticFiles(
 
 
 def page(_api: Api) -> Answer:
-    """Return a page that shows this document and sends requests."""
+    """Return an interactive page that documents this API and can send requests to it."""
     html = (_OWN / "page.html").read_text(encoding="utf-8")
     return html, 200, {"Content-Security-Policy": _POLICY}
 
 
 def file(_api: Api, name: str) -> Answer:
-    """Return a file of the page, such as a script; raise NotFound if there is none."""
+    """Return a file of the interactive page, such as a script; raise NotFound if there is none."""
     return _FILES.answer(name)

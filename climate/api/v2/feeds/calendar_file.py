@@ -56,5 +56,5 @@ def _event(entry: Entry, console_url: str | None) -> Event:
 
 
 def _line(text: str) -> str:
-    """Return the text with a space for each character that could end a line."""
+    """Return ``text`` with each line break or control character replaced by a space."""
     return "".join(" " if unicodedata.category(char) in _UNPRINTABLE else char for char in text)

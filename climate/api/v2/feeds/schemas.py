@@ -1,4 +1,4 @@
-"""Schemas of calendar feeds: secret URLs at which calendar programs read leases."""
+"""Schemas of calendar feeds: secret URLs from which calendar programs read leases."""
 
 from marshmallow import Schema, fields, validate
 
@@ -8,7 +8,7 @@ from climate.core.notifications.feed import FeedScope
 
 
 class FeedRequest(Strict):
-    """A request to create a calendar feed."""
+    """The body of a request to create a calendar feed of a lease, a project or a resource."""
 
     scope = fields.Enum(FeedScope, by_value=True, required=True)
     id = fields.String(
@@ -42,7 +42,10 @@ FeedPage = page_of("feeds", Feed)
 
 
 class FeedQuery(PageQuery):
-    """The query of a page in the list of feeds."""
+    """The query parameters of the list of calendar feeds.
+
+    They select a page, and whether to list the feeds of all projects.
+    """
 
     all_projects = flag(
         load_default=False,

@@ -1,4 +1,7 @@
-"""The routes of ``/v2/feeds``, the secret ``/feeds/<secret>.ics``, and the file of one lease."""
+"""The routes of calendar feeds, and of the calendar file of one lease.
+
+``/v2/feeds`` manages feeds. Calendar programs read a feed at ``/feeds/<secret>.ics``.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -89,9 +92,10 @@ def of_lease(call: Call, lease_id: str) -> Answer:
 
 
 def _file(api: Api, name: str, entries: Sequence[Entry]) -> Answer:
-    """Return the iCalendar file. If the client has that version already, return 304.
+    """Return the entries as an iCalendar file; if the client already has it, return 304.
 
-    It compares the entity tag before it renders the file, because rendering is most of the work.
+    The entity tag is computed from the entries and compared first, because rendering takes most
+    time.
     """
     console_url = f"{request.root_url}console" if api.conf.console.enabled else None
     content = repr((name, console_url, entries)).encode("utf-8", "surrogatepass")
@@ -103,7 +107,7 @@ def _file(api: Api, name: str, entries: Sequence[Entry]) -> Answer:
 
 
 def _target_name(call: Call, scope: FeedScope, id_: str, *, sees_all: bool) -> str:
-    """Return the name of the lease, project or resource that a new feed shows.
+    """Return the name of the lease, project or resource with the id ``id_``, for a new feed.
 
     Raises NotFound if it does not exist or the caller may not see it.
     """

@@ -46,9 +46,9 @@ class Strict(Schema):
 
 
 class Moment(fields.Field[Any]):
-    """A field for an instant to the second: ISO 8601 with a zone, rendered in UTC.
+    """A schema field for a time to the second, with a time zone: ISO 8601, rendered in UTC.
 
-    It also accepts the texts in ``words``, such as ``now``, and loads them unchanged.
+    The field also accepts the texts in ``words``, such as ``now``, and loads them unchanged.
     """
 
     def __init__(self, *, words: tuple[str, ...] = (), **kwargs: Any) -> None:
@@ -116,8 +116,8 @@ def flag(**kwargs: Any) -> fields.Boolean:
 
 
 def nullable_params(schema: Schema) -> set[str]:
-    """Return the names of the parameters in ``schema`` that are required but may be null.
+    """Return the names of the fields in ``schema`` that are required but may be null.
 
-    v2 makes them optional, with the default null.
+    v2 lets clients omit them, which means null.
     """
     return {name for name, field in schema.fields.items() if field.required and field.allow_none}

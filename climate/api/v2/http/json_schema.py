@@ -18,10 +18,11 @@ _ANCHORS = {r"\A": "^", r"\Z": "$"}
 
 @lru_cache
 def of_params(schema: type[Schema]) -> dict[str, Any]:
-    """Return a plug-in's schema of parameters as one JSON Schema without references.
+    """Return a JSON Schema, without references, of the parameters of a resource type.
 
-    Required parameters come first, and those that the class inherits last. A schema that contains
-    itself is cut off at an object. Callers must not change the result, which is cached.
+    ``schema`` is the marshmallow schema of the plug-in. Required parameters come first; those that
+    its class inherits from its base class come last. If a schema contains itself, the inner one is
+    a plain object. The result is cached, so callers must not change it.
     """
     spec = APISpec("", "2", openapi_version="3.1.0", plugins=[MarshmallowPlugin()])
     strict = schema(unknown=RAISE, partial=nullable_params(schema()))
@@ -37,9 +38,9 @@ def of_params(schema: type[Schema]) -> dict[str, Any]:
 
 
 def _inlined(node: Any, components: Mapping[str, Any], within: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
-    """Return the JSON Schema ``node``, with each reference replaced by the component it names.
+    """Return the JSON Schema ``node`` with each ``$ref`` replaced by the component that it names.
 
-    ``within`` has the names of the components that contain ``node``.
+    ``within`` has the names of the components around ``node``, to stop at a recursive reference.
     """
     if isinstance(node, list):
         return [_inlined(item, components, within) for item in node]

@@ -62,8 +62,8 @@ def document(
     """Return the OpenAPI document as a dict to render as JSON.
 
     ``params`` maps each resource type to the schema of its parameters. ``examples`` maps each
-    route, such as ``POST /v2/leases``, to a dict of example bodies, whose keys are their summaries.
-    ``root`` is the path at which the application is mounted.
+    route, such as ``POST /v2/leases``, to example bodies by their summaries. ``root`` is the path
+    at which the application is mounted.
     """
     spec = APISpec(
         title="climate",
@@ -99,9 +99,9 @@ def _add_params(spec: APISpec, resource_type: str, schema: type[Schema]) -> dict
 
 
 def _group(path: str) -> str:
-    """Return the group of operations in which the document lists a path.
+    """Return the name of the group, such as ``Leases``, in which the document lists the path.
 
-    If no group lists the first segment of the path, the segment is a group of its own.
+    If no group has the first segment of the path, such as ``leases``, return this segment.
     """
     noun = path.removeprefix("/v2").strip("/").partition("/")[0]
     return next((name for name, (_, nouns) in _GROUPS.items() if noun in nouns), noun)

@@ -1,6 +1,6 @@
-"""Pages of lists. A marker encodes the sort key of the last item on a page.
+"""Pages of lists. A marker is an opaque text that says after which item the next page starts.
 
-To get the next page, a client sends the marker.
+It encodes the sort key of the last item on a page. The client sends it to get the next page.
 """
 
 import base64
@@ -28,10 +28,10 @@ T = TypeVar("T", bound=_Item)
 
 
 def page(query: Mapping[str, Any], *, numbered: bool = False) -> Page:
-    """Return the page that a query requests: order, limit and the item after which it starts.
+    """Return the page that a query requests: order, size, and the item after which it starts.
 
     ``numbered`` means that the ids of the items are numbers, not texts. Raises InvalidInput if the
-    marker is malformed or comes from a list in another order.
+    marker in the query is malformed or comes from a list in another order.
     """
     sort: str = query["sort"]
     return Page(
@@ -43,10 +43,10 @@ def page(query: Mapping[str, Any], *, numbered: bool = False) -> Page:
 
 
 def following(page: Page, part: Part[T], sorts: Mapping[str, Callable[[T], Any]]) -> str | None:
-    """Return the link to the page that follows ``part``: the same query with another marker.
+    """Return the link to the page after ``part``: the present URL with another marker.
 
-    If ``part`` is the last page, return None. ``sorts`` maps each order to a function that returns
-    an item's sort key.
+    Returns None if ``part`` is the last page. ``sorts`` maps the name of an order, such as
+    ``start``, to a function that returns an item's sort key in this order.
     """
     if not part.more:
         return None
@@ -77,9 +77,10 @@ def _key(marker: str, sort: str, *, numbered: bool) -> tuple[Any, Any]:
 
 
 def _value(plain: Any, sort: str) -> Any:  # noqa: ANN401 - a sort key
-    """Return the sort key in a marker as the database compares it.
+    """Return ``plain``, the JSON value of a sort key in a marker, as text, number or time.
 
-    Raises ValueError or TypeError if it is malformed.
+    ``sort`` is the order of the list, which determines the type. Raises ValueError or TypeError if
+    the value is malformed.
     """
     if sort == "name" and isinstance(plain, str) and is_storable(plain):
         return plain

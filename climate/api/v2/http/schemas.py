@@ -1,4 +1,4 @@
-"""Fields that several lists share, and the schema of problem documents (RFC 9457)."""
+"""Schema fields that several lists share, and the schema of problem documents (RFC 9457)."""
 
 from typing import Any
 
@@ -8,12 +8,16 @@ from climate.api.v2.http.fields import Count, Moment, Strict
 
 
 def described(text: str) -> dict[str, str]:
-    """Return the metadata of a field that describes it in the OpenAPI document."""
+    """Return field metadata that contains ``text`` as the description for the OpenAPI document."""
     return {"description": text}
 
 
 def page_of(key: str, item: type[Schema]) -> type[Schema]:
-    """Return the schema of a page of a list: its items in ``key``, and a link to the next page."""
+    """Return the schema of a page of a list.
+
+    It has a list of ``item`` in the field ``key``, and a link to the next page in the field
+    ``next``.
+    """
     text = described("Link to the next page; null on the last page.")
     keys: dict[str, fields.Field[Any]] = {
         key: fields.List(fields.Nested(item)),
@@ -23,22 +27,25 @@ def page_of(key: str, item: type[Schema]) -> type[Schema]:
 
 
 def sorted_by(names: Any, default: str) -> fields.String:  # noqa: ANN401 - any names
-    """Return the field for the order of a list.
+    """Return the schema field for the order of a list.
 
-    Its value is one of ``names``; with ``-`` before it, the order is descending.
+    A client sends one of ``names``, such as ``start``, or ``-start`` for descending order.
     """
     orders = [prefix + name for name in names for prefix in ("", "-")]
     return fields.String(load_default=default, validate=validate.OneOf(orders))
 
 
 def wait_seconds() -> Count:
-    """Return the field for the seconds that a request may wait for a first item (long polling)."""
+    """Return the schema field for long polling.
+
+    Its value is how many seconds a request waits for a first item.
+    """
     text = described("Seconds to wait for the first item if there is none (long polling).")
     return Count(minimum=0, maximum=60, load_default=0, metadata=text)
 
 
 class PageQuery(Strict):
-    """The query of a page in a list: its size, and where it starts."""
+    """The query parameters of a page of a list: its size, and where it starts."""
 
     limit = Count(minimum=1, maximum=1000, load_default=100)
     marker = fields.String(
@@ -47,9 +54,10 @@ class PageQuery(Strict):
 
 
 class BadValue(Schema):
-    """What is wrong with a value in a request, and where the value is.
+    """An invalid value in a request: why it is invalid, and where it is.
 
-    Its place is a JSON pointer into the body, a query parameter, or a header.
+    The place is a JSON pointer into the body, such as ``#/reservations/0/params``, or the name of a
+    query parameter, or the name of a header.
     """
 
     pointer = fields.String()
@@ -59,7 +67,10 @@ class BadValue(Schema):
 
 
 class Blocker(Schema):
-    """A booking that conflicts with the request; names its lease only to the owning project."""
+    """A booking of another lease that conflicts with the request.
+
+    The lease is named only if it belongs to the caller's project.
+    """
 
     start = Moment()
     end = Moment()
@@ -68,7 +79,10 @@ class Blocker(Schema):
 
 
 class Alternative(Schema):
-    """A lease that climate would admit now, similar to the rejected one."""
+    """A lease, similar to the rejected one, that climate would admit now.
+
+    ``differs`` says in what: a later start, a shorter duration, fewer resources, or other.
+    """
 
     differs = fields.String(validate=validate.OneOf(["later", "shorter", "fewer", "other"]))
     start = Moment()
@@ -77,10 +91,13 @@ class Alternative(Schema):
 
 
 class Problem(Schema):
-    """An error (RFC 9457). The members after ``errors`` depend on its code."""
+    """The body of an error answer (RFC 9457).
+
+    Which fields after ``errors`` are present depends on ``code``.
+    """
 
     class Meta:
-        """Accept other members, which plug-ins and later releases may add."""
+        """Accept unknown fields, because plug-ins and later releases may add some."""
 
         unknown = INCLUDE
 

@@ -1,4 +1,4 @@
-"""Validation of requests. An error lists every invalid value and its place in the request."""
+"""Validation of requests. An error lists every invalid value, and where it is in the request."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ Finding = tuple[Place, str]
 
 
 def body(call: Call) -> dict[str, Any]:
-    """Return the JSON object in the body, on a route without query parameters.
+    """Return the JSON object in the request body, on a route that allows no query parameters.
 
     Raises UnsupportedMediaType. Raises InvalidInput if the body is invalid or there is a query.
     """
@@ -32,7 +32,7 @@ def body(call: Call) -> dict[str, Any]:
 
 
 def json_body(call: Call) -> dict[str, Any]:
-    """Return the JSON object in the body, on a route that has query parameters.
+    """Return the JSON object in the request body, on a route that also has query parameters.
 
     Raises UnsupportedMediaType, InvalidInput.
     """
@@ -45,7 +45,7 @@ def json_body(call: Call) -> dict[str, Any]:
 def anonymous_body() -> dict[str, Any]:
     """Return the JSON object in the body of a request whose caller is not identified.
 
-    The header Content-Type is required, because a form on another site can send a body without it.
+    The header Content-Type must say JSON, because a form on another site cannot send this header.
     Raises UnsupportedMediaType. Raises InvalidInput if the body is invalid or there is a query.
     """
     no_query()
@@ -62,16 +62,19 @@ def _require_json() -> None:
 
 
 def load(schema: Schema, data: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """Return the body as ``schema`` loads it; raise one InvalidInput that lists all errors."""
+    """Return ``data``, the request body, as ``schema`` loads it.
+
+    Raises one InvalidInput that lists all errors.
+    """
     [loaded] = load_all([(schema, data, ())])
     return loaded
 
 
 def load_all(parts: Sequence[tuple[Schema, Mapping[str, Any], Place]]) -> list[Any]:
-    """Return parts of the body, each as its schema loads it.
+    """Return several parts of the request body, each loaded with its own schema.
 
-    ``parts`` has the schema, the data and the place in the body of each part. Raises one
-    InvalidInput that lists the errors of all parts.
+    Each item of ``parts`` has the schema, the data of the part, and its place in the body, such as
+    ``("reservations", 0)``. Raises one InvalidInput that lists the errors of all parts.
     """
     checked = [check(*part) for part in parts]
     findings = [finding for part_findings, _ in checked for finding in part_findings]
@@ -81,7 +84,7 @@ def load_all(parts: Sequence[tuple[Schema, Mapping[str, Any], Place]]) -> list[A
 
 
 def no_query() -> None:
-    """Raise InvalidInput if the request has a query parameter. For routes without any."""
+    """Raise InvalidInput if the request has a query parameter; for routes that allow none."""
     query(_NO_PARAMETERS)
 
 
@@ -98,9 +101,9 @@ def query(schema: Schema) -> dict[str, Any]:
 
 
 def load_parameter(schema: Schema, data: Mapping[str, Any], at: Place) -> Any:  # noqa: ANN401
-    """Return ``data``, the JSON in a query parameter, as ``schema`` loads it.
+    """Return ``data``, the parsed JSON of a query parameter, as ``schema`` loads it.
 
-    ``at`` is the place for errors; its first step is the name of the parameter. Raises
+    ``at`` is the place that errors name; it starts with the name of the parameter. Raises
     InvalidInput.
     """
     try:
@@ -111,7 +114,7 @@ def load_parameter(schema: Schema, data: Mapping[str, Any], at: Place) -> Any:  
 
 
 def of_parameter(error: InvalidInput, name: str) -> InvalidInput:
-    """Return a copy of the error whose details name the query parameter that caused it."""
+    """Return a copy of ``error`` that names the query parameter ``name`` as its cause."""
     errors = [{"parameter": name, "detail": error.message}]
     return type(error)(error.message, {**error.details, "errors": errors})
 
@@ -124,15 +127,19 @@ def _parameters(findings: Sequence[Finding], loaded: Any) -> Any:  # noqa: ANN40
 
 
 def placed(error: InvalidInput, place: Place) -> InvalidInput:
-    """Return a copy of the error whose details name the place in the body that caused it."""
+    """Return a copy of ``error`` that names ``place`` in the request body as its cause.
+
+    Example of a place: ``("reservations", 0, "params")``.
+    """
     return type(error)(error.message, {**error.details, "errors": [_in_body(place, error.message)]})
 
 
 def check(schema: Schema, data: Mapping[str, Any], at: Place) -> tuple[list[Finding], Any]:
-    """Load ``data`` with ``schema``; return the errors and the result, None if there are errors.
+    """Load ``data`` with ``schema``.
 
-    ``at`` is the place of ``data`` in the body. If a field of a plug-in raises InvalidInput, raise
-    that error with its place.
+    Return a list of errors, and the result (None if there are errors). ``at`` is the place of
+    ``data`` in the body, such as ``("reservations", 0)``. If a field of a plug-in raises
+    InvalidInput, raise this error with the place.
     """
     try:
         return [], schema.load(data)
@@ -159,10 +166,10 @@ def _in_body(place: Place, text: str) -> dict[str, str]:
 
 
 def _error(errors: list[dict[str, str]], findings: Sequence[Finding]) -> InvalidInput:
-    """Return one error for all findings, the invalid values of a request.
+    """Return one error that reports all ``findings``, which are invalid values of a request.
 
     If all findings are of one error class, such as InvalidDate, the result is of that class.
-    Otherwise it is InvalidInput.
+    Otherwise it is an InvalidInput.
     """
     kinds = {_kind(text) for _, text in findings}
     kind = kinds.pop() if len(kinds) == 1 else InvalidInput

@@ -1,4 +1,4 @@
-"""Dry runs: what climate would answer to a request that creates or changes a lease."""
+"""Dry runs: climate checks a request to create or change a lease, but stores nothing."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from climate.manager.admission.preview import Preview
 
 
 class DryRunQuery(Strict):
-    """The query that selects a dry run, which stores no lease."""
+    """The query parameter that requests a dry run: climate only checks the request."""
 
     dry_run = flag(
         load_default=False,
@@ -50,7 +50,10 @@ class FreeCapacity(Schema):
 
 
 class DryRun(Schema):
-    """A lease that climate would admit now. Nothing is stored, and no resource is held for it."""
+    """The answer to a dry run whose lease climate would admit now.
+
+    Nothing is stored or reserved.
+    """
 
     admitted = fields.Boolean(metadata=described("Always true: a refusal is an error."))
     lease = fields.Nested(Lease, metadata=described("The ids are not those of a later lease."))
@@ -72,9 +75,10 @@ DRY_RUN_QUERY, _DRY_RUN = DryRunQuery(), DryRun()
 
 
 def answer(call: Call, preview: Preview) -> Answer:
-    """Return the answer to a dry run.
+    """Return the answer to a dry run with the result ``preview``.
 
-    If the policy ``resources:get`` forbids the caller to read resources, the answer names none.
+    If the policy ``resources:get`` does not allow the caller to read resources, the answer omits
+    them.
     """
     reservations = preview.reservations
     if not call.may("resources:get"):

@@ -1,4 +1,4 @@
-"""The route of ``/v2/past-leases``: the history of leases that had started and were removed."""
+"""The route of ``/v2/past-leases``: leases that had started, and are over or deleted."""
 
 from marshmallow import Schema, fields
 
@@ -12,9 +12,9 @@ from climate.manager.leases.read import find_past_leases
 
 
 class PastResource(Schema):
-    """A resource that a removed lease held at its end.
+    """A resource that a past lease had at its end.
 
-    If it has no amounts, the lease held the whole resource.
+    ``amounts`` is how much of it the lease had, such as ``{"VCPU": 4}``; empty: the whole resource.
     """
 
     id = fields.String()
@@ -23,7 +23,7 @@ class PastResource(Schema):
 
 
 class PastReservation(Schema):
-    """A reservation of a lease that had started and was removed."""
+    """A reservation of a past lease."""
 
     id = fields.String()
     resource_type = fields.String()
@@ -32,7 +32,10 @@ class PastReservation(Schema):
 
 
 class PastLease(Schema):
-    """A lease that had started and was removed."""
+    """A past lease, which had started, and was then ended or deleted.
+
+    It is not in the list of ``/v2/leases`` any more.
+    """
 
     id = fields.String()
     name = fields.String()
@@ -59,7 +62,7 @@ PastLeasePage = page_of("past_leases", PastLease)
 
 
 class PastLeaseQuery(PageQuery):
-    """The filter and order of the list of removed leases."""
+    """The query parameters of the list of past leases: filter, order and page."""
 
     sort = sorted_by(PAST_LEASE_SORTS, "-ended")
     user_id = fields.String()

@@ -1,6 +1,7 @@
-"""The route of ``/v2/leases/<id>/resources``: a lease's resources with their state and times.
+"""The route of ``/v2/leases/<id>/resources``: a lease's resources, their states and times.
 
-They are not part of the lease in the API: their state changes while the lease and its ETag stay.
+They are not in the body of the lease, because their states change without a change of the lease,
+and then its ETag would change, too.
 """
 
 from marshmallow import Schema, fields
@@ -51,7 +52,7 @@ LeaseResourcePage = page_of("resources", LeaseResource)
 
 
 class LeaseResourceQuery(PageQuery):
-    """The order of the list of a lease's resources."""
+    """The query parameters of the list of a lease's resources: order and page."""
 
     sort = sorted_by(LEASE_RESOURCE_SORTS, "name")
 

@@ -1,4 +1,4 @@
-"""The route of ``/v2/limits``: the limits on leases of a project and a user, and their usage."""
+"""The route of ``/v2/limits``: how much a project and a user may lease, and how much they use."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,10 +28,10 @@ class LimitValues(Schema):
 
 
 class Used(Schema):
-    """What counts against the limits of a project or a user.
+    """How much of its limits a project or a user has used.
 
-    It is the number of current leases, the most hosts and vcpus at any time, and the host-hours in
-    a period.
+    ``leases`` is the number of current leases. ``hosts`` and ``vcpus`` are the most at any one
+    time. ``host_hours`` is the sum in a period of time.
     """
 
     leases = fields.Integer()
@@ -41,7 +41,7 @@ class Used(Schema):
 
 
 class LimitedParty(Schema):
-    """A project or a user, with its limits and its usage."""
+    """A project or a user (``scope``), with its limits and how much of them it has used."""
 
     scope = fields.String()
     id = fields.String(attribute="owner_id")
@@ -50,10 +50,10 @@ class LimitedParty(Schema):
 
 
 class Limits(Schema):
-    """The limits of a project and a user, by default the caller's, with their usage.
+    """The limits of a project and a user, and how much of them they have used.
 
-    ``apply`` is whether limits apply to them at all. ``period`` is the length in seconds of the
-    period in which host-hours count.
+    ``apply`` is false if no limits apply to them, for instance because the user is an operator.
+    ``period`` is the length in seconds of the period in which host-hours are summed.
     """
 
     apply = fields.Boolean()
@@ -62,7 +62,7 @@ class Limits(Schema):
 
 
 class LeaseUse(Schema):
-    """How much of the limits of a project or user a lease uses."""
+    """How much one lease uses of the limits of a project or user."""
 
     lease_id = fields.String(
         allow_none=True,
@@ -77,7 +77,7 @@ class LeaseUse(Schema):
 
 
 class PartyWithLeases(LimitedParty):
-    """A project or a user, with its limits, its usage, and the leases that use most of them."""
+    """A project or a user, with its limits, its usage, and the leases that use the most."""
 
     leases = fields.List(
         fields.Nested(LeaseUse),
@@ -86,13 +86,13 @@ class PartyWithLeases(LimitedParty):
 
 
 class LimitsWithLeases(Limits):
-    """The limits of a project and a user, with the leases that count against them."""
+    """The limits of a project and a user, with the leases that use the most."""
 
     parties = fields.List(fields.Nested(PartyWithLeases))
 
 
 class LimitsQuery(Strict):
-    """The project and user whose limits to show; by default those of the caller."""
+    """The query parameters of limits: the project and the user; by default those of the caller."""
 
     leases = flag(load_default=False, metadata=described("Add the leases that use most."))
     project_id = fields.String(
@@ -109,7 +109,7 @@ LIMITS, LIMITS_WITH_LEASES, QUERY = Limits(), LimitsWithLeases(), LimitsQuery()
 
 
 def show_limits(call: Call) -> Answer:
-    """Show the limits of your project and user, and the usage that counts against them."""
+    """Show the limits on leases of your project and of you, and how much of them is used."""
     query, caller = validation.query(QUERY), call.caller
     settings, store = call.runtime.settings.limits, call.runtime.store
     project_id, user_id, roles = caller.project_id, caller.user_id, caller.roles
@@ -138,9 +138,9 @@ def show_limits(call: Call) -> Answer:
 
 
 def body(settings: Rules, accounts: Sequence[Account], *, is_limited: bool) -> dict[str, Any]:
-    """Return the limits and the usage in ``accounts`` as the data of an answer.
+    """Return the limits and the usage in ``accounts`` as a dict for the schema ``Limits``.
 
-    ``is_limited`` is whether limits apply to the project and user at all.
+    ``is_limited`` is false if no limits apply to the project and the user.
     """
     period = int(settings.period.total_seconds())
     return {"apply": is_limited, "period": period, "parties": accounts}

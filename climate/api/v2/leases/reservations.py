@@ -1,4 +1,4 @@
-"""Parses dates and reservations; the plug-in of its type validates each reservation."""
+"""Parses dates and reservations in request bodies, with the plug-ins of the resource types."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -20,9 +20,9 @@ Part = tuple[Schema, Mapping[str, Any], Place]
 def requests(
     call: Call, bodies: Sequence[Mapping[str, Any]], key: str = "reservations"
 ) -> tuple[ReservationRequest, ...]:
-    """Validate the reservations in a request body, and return them in the form of the manager.
+    """Validate the reservations in a request body; return them as ``ReservationRequest`` objects.
 
-    ``key`` is the key of their list in the body, for the places in errors. Raises InvalidInput.
+    ``key`` is the key of the list in the body; errors contain it. Raises InvalidInput.
     """
     parts = [
         params(call, body["resource_type"], body["params"], (key, number))
@@ -35,10 +35,11 @@ def requests(
 
 
 def params(call: Call, resource_type: str, params: Mapping[str, Any], at: Place) -> Part:
-    """Return the arguments with which ``validation.load_all`` validates a reservation's parameters.
+    """Return what ``validation.load_all`` needs to validate the parameters of a reservation.
 
-    They are the plug-in's schema, the parameters, and their place in the body. If a required
-    parameter may be null and is absent, it is added as null. Raises InvalidInput.
+    This is a tuple: the plug-in's schema, the parameters, and their place in the body. ``at`` is
+    the place of the reservation, such as ``("reservations", 0)``. Adds absent parameters that may
+    be null as null. Raises InvalidInput.
     """
     try:
         schema = params_schema(call.runtime.plugin(resource_type).schema)

@@ -34,14 +34,14 @@ class EventRequest(Strict):
 
 
 class ReservationRequest(Strict):
-    """A request to reserve resources of one type, which determines the keys of ``params``."""
+    """A reservation in a request; ``resource_type`` determines which keys ``params`` may have."""
 
     resource_type = fields.String(required=True, validate=validate.Length(1, 64))
     params = fields.Dict(keys=fields.String(), load_default=dict, metadata=described(_PARAMS))
 
 
 class LeaseRequest(Strict):
-    """A request to create a lease."""
+    """The body of a request to create a lease."""
 
     name = fields.String(required=True, validate=_NAME)
     start = Moment(required=True, words=(NOW, ASAP))
@@ -90,7 +90,7 @@ class ReservationChange(Strict):
 
 
 class LeaseChange(Strict):
-    """A change of a lease. What the request leaves out does not change."""
+    """The body of a request to change a lease. A field that the request omits keeps its value."""
 
     name = fields.String(validate=_NAME)
     start = Moment(words=(NOW,))
@@ -121,7 +121,7 @@ class LeaseChange(Strict):
 
 
 class Event(Schema):
-    """A step in the life of a lease, such as its start, and when it is due."""
+    """A step of a lease that happens at a certain time, such as its start."""
 
     id = fields.String()
     type = fields.String(attribute="kind")
@@ -130,7 +130,10 @@ class Event(Schema):
 
 
 class Reservation(Schema):
-    """A reservation: ``params`` as requested, and ``details`` of how to use its resources."""
+    """A reservation: ``params`` as requested, and ``details`` that users need to use the resources.
+
+    Example of details: the ids of the hosts or of the flavor.
+    """
 
     id = fields.String()
     resource_type = fields.String()
@@ -149,7 +152,7 @@ class Reservation(Schema):
 
 
 class Lease(Schema):
-    """A lease, as answers of v2 contain it."""
+    """A lease, as the answers of v2 contain it."""
 
     id = fields.String()
     name = fields.String()
@@ -192,7 +195,7 @@ LeasePage = page_of("leases", Lease)
 
 
 class LeaseQuery(PageQuery):
-    """The filter and order of the list of leases."""
+    """The query parameters of the list of leases: filter, order and page."""
 
     sort = sorted_by(LEASE_SORTS, "-start")
     status = fields.List(
@@ -219,5 +222,8 @@ LEASE, LEASE_PAGE, LEASE_QUERY = Lease(), LeasePage(), LeaseQuery()
 
 @cache
 def params(schema: type[Schema]) -> Schema:
-    """Return an instance of a plug-in's schema of parameters that rejects unknown keys."""
+    """Return an instance of ``schema`` that rejects unknown keys.
+
+    ``schema`` is a plug-in's schema of reservation parameters.
+    """
     return schema(unknown=RAISE)

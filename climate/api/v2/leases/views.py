@@ -141,7 +141,10 @@ def _created(body: Mapping[str, Any]) -> Answer:
 
 
 def _etag(body: Mapping[str, Any]) -> str:
-    """Return the entity tag of a lease's body. Bodies that differ have different tags."""
+    """Return the entity tag (ETag) of a lease, a hash of ``body``.
+
+    ``body`` is the lease as answers contain it.
+    """
     packed = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return f'"{_fingerprint(packed)[:32]}"'
 
@@ -151,13 +154,13 @@ def _fingerprint(text: str) -> str:
 
 
 def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
-    """Call ``change`` if the header ``If-Match`` is absent or has the lease's tag.
+    """Call ``change`` if the header ``If-Match`` is absent or has the lease's present tag.
 
-    Otherwise raises PreconditionFailed. The tag is computed from ``lease``, which was read before.
-    ``change`` locks the stored lease, and raises LeaseChanged if it differs from ``lease``. So no
-    lease is rendered while it is locked. Some differences do not change the tag, such as the
-    manager that works on an event. Therefore it compares the tags and tries again, and at last
-    raises Contention.
+    Otherwise raises PreconditionFailed. The tag is computed from ``lease``, which was read before,
+    so that no lease is rendered while it is locked. ``change`` locks the stored lease, and raises
+    LeaseChanged if it differs from ``lease``. Some differences, such as which manager runs an
+    event, do not change the tag. Therefore this function then compares the tags and calls
+    ``change`` again. After ten attempts it raises Contention.
     """
     if "If-Match" not in request.headers or request.if_match.star_tag:
         return change(None)
@@ -176,9 +179,10 @@ def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
 
 
 def _idempotent(call: Call, body: Mapping[str, Any]) -> IdempotentRequest | None:
-    """Return the key under which to store the answer, and the function that renders it.
+    """Return the idempotency key of the request, and the function that renders the answer.
 
-    If the client sent no Idempotency-Key, return None. Raises InvalidInput if the key is malformed.
+    If the client sent no header Idempotency-Key, return None. Raises InvalidInput if it is
+    malformed.
     """
     key = request.headers.get("Idempotency-Key")
     if key is None:
@@ -213,7 +217,7 @@ def _preview(call: Call, body: Mapping[str, Any]) -> Answer:
 
 
 def _search(call: Call, data: Mapping[str, Any]) -> tuple[LeaseRequest, timedelta]:
-    """Return the request for a lease as soon as possible, and the length of the lease."""
+    """Return a request for a lease as soon as possible, and the duration of the lease."""
     request = _request(call, {**data, "start": NOW, "end": data["end_by"]})
     return request, timedelta(seconds=data["duration"])
 
@@ -235,9 +239,9 @@ def _request(call: Call, data: Mapping[str, Any]) -> LeaseRequest:
 def _reservation_changes(
     call: Call, lease: Lease, bodies: list[dict[str, Any]]
 ) -> tuple[ReservationChange, ...]:
-    """Return the changes of the reservations of a lease, after validation.
+    """Validate the changes of a lease's reservations in the request body, and return them.
 
-    Each change is validated together with the parameters that it leaves as they are. Raises
+    A change may omit parameters; it is validated together with their stored values. Raises
     InvalidInput.
     """
     stored = {reservation.id: reservation for reservation in lease.reservations}

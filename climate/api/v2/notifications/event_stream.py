@@ -1,8 +1,7 @@
-"""Sends the log of notifications as Server-Sent Events. A client that reconnects loses nothing.
+"""Sends notifications as Server-Sent Events. A client that reconnects misses no notification.
 
 A stream occupies a thread, and counts as a waiting request. It ends at its time limit, when the
 token expires, when the process stops, or when a heartbeat finds that the client has disconnected.
-
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
@@ -34,9 +33,11 @@ _RETRY = 2000
 
 @dataclass(eq=False)
 class Stream(Iterator[bytes]):
-    """The bytes of an event stream that ends at ``ends_at``. The caller must call ``close``.
+    """An iterator of the bytes of an event stream, until ``ends_at``.
 
-    ``project_id`` is the project of the caller, for the limit of waiting requests.
+    The caller must call ``close``. It sends the notifications that match ``wanted`` and have a
+    number above ``after``. ``project_id`` is the caller's project: the number of waiting requests
+    of a project is limited.
     """
 
     runtime: Runtime
@@ -46,7 +47,10 @@ class Stream(Iterator[bytes]):
     ends_at: datetime
 
     def __post_init__(self) -> None:
-        """Count the stream as a waiting request until ``close``. Raises TooManyFollowers."""
+        """Count the stream as a waiting request until ``close`` is called.
+
+        Raises TooManyFollowers if too many requests of the project wait already.
+        """
         self._parts = self._generate()
         self.close = self.runtime.latest.place(self.project_id).close
 

@@ -47,9 +47,10 @@ def body(notification: message.Notification) -> dict[str, Any]:
 
 
 class NotificationPage(Schema):
-    """Notifications, the oldest first.
+    """A page of notifications, the oldest first.
 
-    To get the next ones, send ``after`` in the next request, even if this page is empty.
+    To get the next page, the client sends ``after`` in its next request, also if this page is
+    empty.
     """
 
     notifications = fields.List(fields.Nested(Notification))
@@ -107,7 +108,7 @@ class SubscriptionRequest(_SubscriptionSettings):
 
 
 class SubscriptionChange(_SubscriptionSettings):
-    """A change of a subscription. What the request leaves out does not change."""
+    """The body of a request to change a subscription. An omitted field keeps its value."""
 
     url = _url()
     secret = _secret()
@@ -164,7 +165,7 @@ class DeadLetterPage(Schema):
 
 
 class Redelivery(Strict):
-    """The dead letters, notifications that were not accepted, that climate must send again."""
+    """The body of a request to send dead letters again (notifications that were not delivered)."""
 
     seqs = fields.List(
         fields.Integer(strict=True, validate=validate.Range(1, _MAX_SEQ)),
@@ -174,7 +175,7 @@ class Redelivery(Strict):
 
 
 class Redelivering(Schema):
-    """The number of dead letters that climate is going to send again."""
+    """The answer to a request to send dead letters again: how many climate is going to send."""
 
     redelivering = fields.Integer()
 
@@ -184,7 +185,7 @@ SUBSCRIPTION, DEAD_LETTER_PAGE, REDELIVERY = Subscription(), DeadLetterPage(), R
 
 
 class FilterQuery(Strict):
-    """The filter of a list of notifications, and the number after which it starts."""
+    """The query parameters that filter notifications, and the number after which to start."""
 
     after = Count(
         minimum=0,
@@ -205,14 +206,17 @@ class FilterQuery(Strict):
 
 
 class NotificationQuery(FilterQuery):
-    """The filter and size of a page of notifications, and how long to wait for the first one."""
+    """The query parameters of a page of notifications.
+
+    They filter the notifications, and set the size of the page and how long to wait for the first.
+    """
 
     limit = Count(minimum=0, maximum=1000, load_default=100)
     wait = wait_seconds()
 
 
 class SubscriptionQuery(PageQuery):
-    """The query of a page in the list of subscriptions."""
+    """The query parameters of the list of subscriptions: page, and whether to list all projects."""
 
     all_projects = flag(
         load_default=False,
@@ -223,7 +227,10 @@ class SubscriptionQuery(PageQuery):
 
 
 class DeadLetterQuery(Strict):
-    """The query of a page in the list of dead letters."""
+    """The query parameters of a page of dead letters.
+
+    The page has at most ``limit`` dead letters, with numbers above ``after``.
+    """
 
     after = Count(minimum=0, maximum=_MAX_SEQ, load_default=0)
     limit = Count(minimum=1, maximum=1000, load_default=100)

@@ -33,7 +33,7 @@ def index(call: Call) -> Answer:
 
 
 def create(call: Call) -> Answer:
-    """Create a subscription: a URL that receives notifications."""
+    """Create a subscription: a URL to which climate sends notifications."""
     data = validation.load(schemas.SUBSCRIPTION_REQUEST, validation.body(call))
     _check_url(call, data["url"])
     if data["all_projects"]:
@@ -55,7 +55,7 @@ def show(call: Call, subscription_id: str) -> Answer:
 
 
 def update(call: Call, subscription_id: str) -> Answer:
-    """Change or resume a subscription."""
+    """Change a subscription, suspend it or resume it."""
     before = _changeable(call, subscription_id, "subscriptions:put")
     data = validation.load(schemas.SUBSCRIPTION_CHANGE, validation.body(call))
     if "url" in data:
@@ -89,7 +89,7 @@ def dead_letters(call: Call, subscription_id: str) -> Answer:
 
 
 def redeliver(call: Call, subscription_id: str) -> Answer:
-    """Send dead letters, notifications that the receiver did not accept, again."""
+    """Send dead letters again: notifications that the receiver did not accept."""
     subscription = _changeable(call, subscription_id, "subscriptions:put")
     data = validation.load(schemas.REDELIVERY, validation.body(call))
     count = subscriptions.redeliver(call.runtime, subscription.id, data.get("seqs"))
@@ -112,7 +112,7 @@ def _visible(call: Call, subscription_id: str) -> Subscription:
 def _changeable(call: Call, subscription_id: str, rule: str) -> Subscription:
     """Return the subscription if the policy ``rule`` allows the caller to change it.
 
-    Raises NotFound if the caller may not see it either. Otherwise raises Forbidden.
+    Raises NotFound if the caller may not even read it. Otherwise raises Forbidden.
     """
     subscription = _visible(call, subscription_id)
     call.require(rule, subscription.project_id)

@@ -1,4 +1,4 @@
-"""The routes of ``/v2/notifications``: their log, in pages, by long polling, or as a stream."""
+"""The routes of ``/v2/notifications``: read them in pages, by long polling, or as a stream."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -20,7 +20,7 @@ _MAX_DIGITS = 18
 
 
 def index(call: Call) -> Answer:
-    """List the notifications after a given one, or wait for new ones."""
+    """List the notifications after a given number; the request can wait for new ones."""
     query = validation.query(schemas.NOTIFICATION_QUERY)
     filter_ = _filter(call, query)
     limit, wait = query["limit"], query["wait"] if query["limit"] else 0
@@ -37,7 +37,7 @@ def index(call: Call) -> Answer:
 
 
 def stream(call: Call) -> Answer:
-    """Stream notifications as Server-Sent Events, after a given one or from now on."""
+    """Stream notifications as Server-Sent Events, from a given number or from now on."""
     query = validation.query(schemas.STREAM_QUERY)
     filter_ = _filter(call, query)
     after = _last_event_id()
@@ -54,9 +54,9 @@ def stream(call: Call) -> Answer:
 
 
 def _filter(call: Call, query: Mapping[str, Any]) -> NotificationFilter:
-    """Return the filter in the query, restricted to projects that the caller may see.
+    """Return the filter in the query, restricted to notifications that the caller may see.
 
-    Raises Forbidden if the query names another project.
+    Raises Forbidden if the query names a project whose notifications the caller may not see.
     """
     project_id = query.get("project_id")
     if not call.may("notifications:get_all"):

@@ -10,14 +10,17 @@ from climate.manager.audit import operations
 
 
 class Loop(Schema):
-    """The progress of a loop, a periodic task, of a manager process. Times are in seconds."""
+    """A periodic task of a manager process, and how long ago it last succeeded.
+
+    Times are in seconds.
+    """
 
     age = fields.Float(metadata=described("From its last good run to the heartbeat."))
     interval = fields.Float(metadata=described("Planned time between two runs."))
 
 
 class Manager(Schema):
-    """A manager process, and its last heartbeat."""
+    """A manager process, its last heartbeat, and its periodic tasks (loops)."""
 
     id = fields.String()
     started_at = Moment()
@@ -32,7 +35,7 @@ class Manager(Schema):
 
 
 class Lateness(Schema):
-    """The work that waits for managers: due events and unpublished notifications.
+    """How much work waits for managers: due events, and notifications that are not published yet.
 
     Counts stop at 10,000.
     """

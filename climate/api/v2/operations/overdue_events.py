@@ -1,4 +1,4 @@
-"""The route of ``/v2/overdue-events``: events that should have run by now, and why they did not."""
+"""The route of ``/v2/overdue-events``: events that should have run already, and why they wait."""
 
 from marshmallow import Schema, fields
 
@@ -12,7 +12,7 @@ from climate.manager.audit import operations
 
 
 class BlockingLease(Schema):
-    """A lease that must end before an event of another lease can run, with a resource it holds."""
+    """A lease that must end first, and the resource for which another lease's event waits."""
 
     lease_id = fields.String()
     lease_name = fields.String()
@@ -54,7 +54,7 @@ OverduePage = page_of("events", OverdueEvent)
 
 
 class OverdueQuery(PageQuery):
-    """The order of the list of overdue events."""
+    """The query parameters of the list of overdue events: order and page."""
 
     sort = sorted_by(OVERDUE_SORTS, "due")
 

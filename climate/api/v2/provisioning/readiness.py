@@ -1,7 +1,7 @@
-"""Views of whether hosts are ready for leases: by lease, by host, and as statistics.
+"""Views of readiness: whether hosts are prepared for leases, by lease, by host, and as statistics.
 
-They also quarantine hosts. Readiness is not part of the lease in the API: it changes while the
-lease and its ETag stay.
+They also quarantine hosts. Readiness is not in the body of a lease, because it changes without a
+change of the lease, and then its ETag would change, too.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ from climate.manager.provisioning import power_saving, readiness
 
 
 def of_lease(call: Call, lease_id: str) -> Answer:
-    """Show whether the hosts of a lease are ready."""
+    """Show whether the hosts of a lease are ready: powered on and prepared by provisioners."""
     shown = readiness.of_lease(call.runtime, lease_views.visible(call, lease_id))
     if not call.may("preparations:get"):
         shown = replace(shown, reasons=())
@@ -32,7 +32,7 @@ def of_host(call: Call, resource_id: str) -> Answer:
 
 
 def change_host(call: Call, resource_id: str) -> Answer:
-    """Quarantine a host, or end its quarantine."""
+    """Quarantine a host, so that no lease gets it, or end its quarantine."""
     data = validation.load(schemas.HOST_CHANGE, validation.body(call))
     id_ = resource_views.number(resource_id)
     shown = readiness.set_aside(call.runtime, id_, data["set_aside"])
@@ -40,7 +40,7 @@ def change_host(call: Call, resource_id: str) -> Answer:
 
 
 def summary(call: Call) -> Answer:
-    """Show the share of leases whose hosts were ready at their start."""
+    """Show statistics of how many leases had all their hosts ready at their start."""
     shares = readiness.summary(call.runtime, *_period())
     return schemas.SUMMARY.dump({"readiness": shares}), 200
 
@@ -51,9 +51,9 @@ def saved(call: Call) -> Answer:
 
 
 def _period() -> tuple[datetime, datetime, Period]:
-    """Return the start and the end of the statistics, and the periods into which they are divided.
+    """Return the start and end of the requested statistics, and the length of their periods.
 
-    Raises InvalidDate.
+    Raises InvalidDate if the end is not later than the start.
     """
     query = validation.query(schemas.SUMMARY_QUERY)
     if query["until"] <= query["since"]:

@@ -43,7 +43,10 @@ class _TaskQuery(PageQuery):
 
 
 class PreparationQuery(_TaskQuery):
-    """The filter and order of the list of preparations."""
+    """The query parameters of the list of preparations.
+
+    They filter and order the preparations, and set how long to wait for the first.
+    """
 
     sort = sorted_by(PREPARATION_SORTS, "needed")
     state = _states(PreparationState)
@@ -52,7 +55,10 @@ class PreparationQuery(_TaskQuery):
 
 
 class SummaryQuery(Strict):
-    """The start and end of the statistics, and the periods into which they are divided."""
+    """The query parameters of statistics.
+
+    They are the start, the end, and the periods into which the statistics are divided.
+    """
 
     since = Moment(required=True)
     until = Moment(required=True)
@@ -160,7 +166,10 @@ PreparationPage = page_of("preparations", Preparation)
 
 
 class LeaseReadiness(Schema):
-    """Whether the hosts of a lease are ready; ``state`` is null before the first preparation."""
+    """Whether the hosts of a lease are ready.
+
+    ``state`` is null if none of them has a preparation yet.
+    """
 
     state = fields.Enum(Readiness, by_value=True, allow_none=True)
     hosts = fields.Integer(metadata=described("Hosts with a preparation."))
@@ -179,9 +188,9 @@ class LeaseReadiness(Schema):
 
 
 class Lead(Schema):
-    """The lead time of a host: how long before a lease its preparation starts, and why.
+    """The lead time of a host: how long before a lease its preparation starts.
 
-    It is the time for a lease that has this host only.
+    It is the lead time for a lease with this host alone; leases with more hosts have a longer one.
     """
 
     seconds = fields.Float()
@@ -225,7 +234,10 @@ class HostReadiness(Schema):
 
 
 class Share(Schema):
-    """The share of leases whose hosts were ready at their start, by hardware class and period."""
+    """How many leases had all hosts ready at their start, for a hardware class and a period.
+
+    ``ready_share`` is the fraction of these leases, from 0 to 1.
+    """
 
     hardware = fields.String()
     since = Moment(allow_none=True)
@@ -245,13 +257,13 @@ class Share(Schema):
 
 
 class Summary(Schema):
-    """The shares of leases whose hosts were ready at their start, by hardware class and period."""
+    """How many leases had all hosts ready at their start, by hardware class and period."""
 
     readiness = fields.List(fields.Nested(Share))
 
 
 class ShutdownQuery(_TaskQuery):
-    """The filter and order of the list of shutdowns."""
+    """The query parameters of the list of shutdowns: filter, order and page."""
 
     sort = sorted_by(SHUTDOWN_SORTS, "wanted")
     state = _states(state for state in ShutdownState if state is not ShutdownState.ON)
@@ -283,7 +295,7 @@ ShutdownPage = page_of("shutdowns", Shutdown)
 
 
 class Saved(Schema):
-    """How long hosts were switched off, in one hardware class and period."""
+    """How many host-hours the hosts of a hardware class were switched off in a period."""
 
     hardware = fields.String()
     since = Moment(allow_none=True)
@@ -292,7 +304,7 @@ class Saved(Schema):
 
 
 class Energy(Schema):
-    """How long hosts were switched off, by hardware class and period."""
+    """How many host-hours hosts were switched off, by hardware class and period."""
 
     saved = fields.List(fields.Nested(Saved))
 

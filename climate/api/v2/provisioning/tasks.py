@@ -1,4 +1,7 @@
-"""The routes of ``/v2/preparations`` and ``/v2/shutdowns``: tasks of provisioners, and reports."""
+"""The routes of ``/v2/preparations`` and ``/v2/shutdowns``: tasks of provisioners.
+
+Provisioners are programs that switch hosts on and off. They list the tasks, and report progress.
+"""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -19,7 +22,10 @@ S = TypeVar("S", PreparationState, ShutdownState)
 
 
 def list_preparations(call: Call) -> Answer:
-    """List preparations: hosts that must be ready at a certain time. Can wait for the first one."""
+    """List preparations: hosts that must be ready at a certain time.
+
+    The request can wait for one.
+    """
     query = validation.query(schemas.PREPARATION_QUERY)
     page = paging.page(query)
     part = preparations.find(call.runtime, _filter(call, query), page, query["wait"])

@@ -1,4 +1,4 @@
-"""The routes of ``/v2/resource-types``: resource types, schemas of requests, and properties."""
+"""The routes of ``/v2/resource-types``: resource types, their parameters and their properties."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ class ResourceType(Schema):
 
 
 class PropertyValues(Schema):
-    """A property of resources, and some of its values."""
+    """A property of resources, such as ``vcpus``, and some of its values."""
 
     name = fields.String()
     values = fields.List(fields.String(), metadata=described("Up to 20 values, sorted."))
@@ -54,7 +54,7 @@ class PropertyValues(Schema):
 
 
 class Properties(Schema):
-    """The properties of the resources that reservations of a type book."""
+    """The properties that the resources of a type have."""
 
     properties = fields.List(fields.Nested(PropertyValues))
 
@@ -70,7 +70,10 @@ def index(call: Call) -> Answer:
 
 
 def properties(call: Call, name: str) -> Answer:
-    """List the properties that expressions for a resource type can name, with some values."""
+    """List the properties that filter expressions for a resource type can name, with some values.
+
+    Raises NotFound if there is no such resource type.
+    """
     validation.no_query()
     plugin = call.runtime.plugins.get(name)
     if plugin is None:
@@ -96,8 +99,9 @@ def _described(name: str, plugin: ResourcePlugin) -> dict[str, Any]:
 
 
 def _booked_type(plugin: ResourcePlugin) -> str:
-    """Return the type of the resources that reservations of the plug-in's type book.
+    """Return the type of the resources that reservations with this plug-in book.
 
-    If they book none themselves, as stacks do, return an empty text.
+    Reservations of instances book hosts, for example. Return an empty text if a reservation books
+    no resource itself: a stack only contains other reservations.
     """
     return plugin.resource_type if plugin.booked_type is None else plugin.booked_type

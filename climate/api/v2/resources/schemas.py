@@ -96,7 +96,7 @@ class Resource(Schema):
 
 
 class Holder(Schema):
-    """A lease that has a resource from ``start`` to ``end``."""
+    """A lease that has a resource from ``start`` to ``end``, with its project and user."""
 
     lease_id = fields.String()
     lease_name = fields.String()
@@ -107,14 +107,17 @@ class Holder(Schema):
 
 
 class BookedResource(Resource):
-    """A reservable resource, the lease that has it now, and the next one."""
+    """A reservable resource, with the lease that has it now and the next lease."""
 
     now = fields.Nested(Holder, allow_none=True)
     next = fields.Nested(Holder, allow_none=True)
 
 
 class Booking(Holder):
-    """A booking of a resource by a lease; after it, cleaning lasts until ``busy_until``."""
+    """A booking: a lease has a resource from ``start`` to ``end``.
+
+    After the end, the resource is cleaned, and stays occupied until ``busy_until``.
+    """
 
     busy_until = Moment()
     status = fields.Enum(LeaseStatus, by_value=True, metadata=described("Status of the lease."))
@@ -132,7 +135,7 @@ BookingPage = page_of("bookings", Booking)
 
 
 class ResourceQuery(PageQuery):
-    """The filter and order of the list of resources."""
+    """The query parameters of the list of resources: filter, order and page."""
 
     sort = sorted_by(RESOURCE_SORTS, "id")
     resource_type = fields.String()
@@ -159,7 +162,7 @@ class ResourceQuery(PageQuery):
 
 
 class BookingQuery(PageQuery):
-    """The window and the order of the list of a resource's bookings."""
+    """The query parameters of the list of a resource's bookings: window of time, order and page."""
 
     sort = sorted_by(BOOKING_SORTS, "start")
     start = Moment(metadata=described("Bookings that end later; the default is now."))

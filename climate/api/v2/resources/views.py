@@ -1,6 +1,6 @@
 """The routes of ``/v2/resources``: reservable resources of all types, and their bookings.
 
-Only operators see which leases have a resource.
+Only operators see which lease has a resource.
 """
 
 from collections.abc import Mapping
@@ -78,7 +78,7 @@ def create(call: Call) -> Answer:
 
 
 def delete(call: Call, resource_id: str) -> Answer:
-    """Remove a resource that no lease uses or will use."""
+    """Make a resource not reservable any more; fails if a present or future lease has it."""
     validation.no_query()
     resource = registry.get_resource(call.runtime, number(resource_id), private=True)
     _require(call, resource.type, "delete")
@@ -111,16 +111,19 @@ def _described(call: Call, resource: Resource) -> Any:  # noqa: ANN401 - a JSON 
 
 
 def _require(call: Call, resource_type: str, verb: str) -> None:
-    """Raise Forbidden if the v1 policy rule of the action, such as ``oshosts:post``, forbids it.
+    """Check the v1 policy rule for the action ``verb``, such as ``oshosts:post``; raise Forbidden.
 
-    Resource types without routes in v1 have no such rule.
+    Resource types that have no routes in v1 also have no such rule, and pass.
     """
     if noun := _V1_NOUNS.get(resource_type):
         call.require(f"{noun}:{verb}")
 
 
 def number(resource_id: str) -> int:
-    """Return a resource id in the path as a number. Raises NotFound if it is none."""
+    """Return ``resource_id``, an id from the URL, as a number.
+
+    Raise NotFound if it is not a number.
+    """
     if resource_id.isascii() and resource_id.isdecimal() and len(resource_id) < len(str(2**63)):
         return int(resource_id)
     raise NotFound(f"There is no resource {resource_id}")
