@@ -7,6 +7,7 @@ of climate, so ``--help`` and argument errors are fast.
 import argparse
 import signal
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from climate.core.limits import NAMES
 
@@ -118,6 +119,7 @@ def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> in
         "--config-file", action="append", default=[], help="configuration file (repeatable)"
     )
     parser.add_argument("--debug", action="store_true", help="log at level DEBUG")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version('climate')}")
     parsed = parser.parse_args(arguments)
 
     from climate.cmd import programs  # noqa: PLC0415 - takes seconds, not for --help

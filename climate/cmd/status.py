@@ -6,6 +6,7 @@ checks pass, 1 if there are warnings, 2 if a program would not start or not work
 
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from oslo_config import cfg
 from oslo_config.cfg import ConfigOpts
@@ -35,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     conf = ConfigOpts()
     log.register_options(conf)
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    if argv == ["--version"]:  # oslo.upgradecheck has no such option
+        sys.stdout.write(f"climate-status {version('climate')}\n")
+        return 0
     try:
         return int(upgradecheck.main(conf, "climate", Upgrade(conf), argv))
     except cfg.Error as error:

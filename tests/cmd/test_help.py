@@ -1,8 +1,11 @@
 """The programs answer ``--help`` without importing what only their work needs."""
 
+import contextlib
 import subprocess
 import sys
 from importlib import metadata
+
+import pytest
 
 PROGRAMS = {
     script.name: script.value
@@ -27,6 +30,13 @@ try:
 finally:
     sys.stderr.write(" ".join(sys.modules))
 """
+
+
+def test_each_program_prints_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    for script in metadata.distribution("climate").entry_points.select(group="console_scripts"):
+        with contextlib.suppress(SystemExit):
+            script.load()(["--version"])
+        assert capsys.readouterr().out == f"{script.name} {metadata.version('climate')}\n"
 
 
 def test_help_imports_no_heavy_module() -> None:

@@ -5,24 +5,26 @@ lease ends now. An earlier end date is an error.
 """
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from climate.core.errors import Conflict, InvalidDate, LeaseBusy
 from climate.core.lease.lifecycle import STABLE_LEASE, EventStatus, LeaseStatus
 from climate.core.lease.model import Lease, Start, StartWhen
 from climate.core.lease.schedule import BEFORE_END, END, Notice, before_end_notice
-from climate.core.window import Window, minute_of
+from climate.core.window import Window, later, minute_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """New dates for a lease. A date that is None does not change.
 
-    ``asked_at`` is when the request arrived (None: now). A date before it counts as past.
+    ``duration`` is the time from the start to the new end, in place of ``end``. ``asked_at`` is
+    when the request arrived (None: now). A date before it counts as past.
     """
 
     start: datetime | None = None
     end: datetime | None = None
+    duration: timedelta | None = None
     before_end: datetime | None = None
     asked_at: datetime | None = field(default=None, compare=False)
 
@@ -66,12 +68,12 @@ def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
     if lease.window.end < minute_of(now):
         raise InvalidDate(f"Lease {lease.id} has ended: only its name can be changed")
     start = change.start or lease.window.start
-    end = change.end or lease.window.end
     started, minute = has_started(lease, now), minute_of(asked_at)
     # The start time passed between the arrival of the request and now.
     has_come = asked_at < lease.window.start <= now
     if has_come and minute <= start < lease.window.start:
         start = lease.window.start
+    end = _changed_end(lease, change, start)
     if started and start != lease.window.start:
         raise InvalidDate("Cannot modify the start date of a lease that has started")
     if not started and start < minute:
@@ -85,6 +87,12 @@ def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
     if end <= max(start, now):
         raise InvalidDate("End date must be later than current and start date")
     return Window(start, end)
+
+
+def _changed_end(lease: Lease, change: Change, start: datetime) -> datetime:
+    if change.duration is not None:
+        return later(start, change.duration)
+    return change.end or lease.window.end
 
 
 def changed_notices(lease: Lease, change: Change, window: Window) -> tuple[Notice, ...]:

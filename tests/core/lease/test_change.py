@@ -117,6 +117,8 @@ BEFORE_START = [
     (lease(60, 120), to(end=90), span(60, 90)),
     (lease(60, 120), to(30, 45), span(30, 45)),
     (lease(60, 120), to(600, 700), span(600, 700)),
+    (lease(60, 120), Change(duration=timedelta(hours=2)), span(60, 180)),
+    (lease(60, 120), Change(start=at(30), duration=timedelta(hours=2)), span(30, 150)),
     (lease(60, 120), to(end=61), span(60, 61)),
     # The present minute is not in the past.
     (lease(60, 120), to(0), span(0, 120)),

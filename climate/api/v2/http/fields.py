@@ -10,11 +10,13 @@ from climate.core.errors import InvalidDate
 
 NOW = "now"
 ASAP = "asap"
-UNKNOWN = "This is not known here."
+UNKNOWN = "This key is unknown."
 _FORM = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(?P<fraction>[.,]\d+)?)?(?P<zone>[Zz]|[+-]\d\d:?[0-5]\d)?",
     re.ASCII,
 )
+# A query string turns the ``+`` of a zone into a space.
+_SPOILED = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d\S* \d\d:?\d\d", re.ASCII)
 _EXAMPLE = "2030-01-15T12:00:00Z or 2030-01-15T13:00:00+01:00"
 
 
@@ -67,6 +69,8 @@ class Moment(fields.Field[Any]):
 def moment(value: object) -> datetime:
     """Parse an ISO 8601 time with a zone, and return it in UTC. Raises ValidationError."""
     form = _FORM.fullmatch(value) if isinstance(value, str) else None
+    if form is None and _SPOILED.fullmatch(str(value)):
+        raise _invalid("In a query string, write the + of the zone as %2B.")
     if form is None:
         raise _invalid(f"This is not a date and time such as {_EXAMPLE}.")
     if form["zone"] is None:

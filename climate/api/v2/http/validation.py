@@ -1,5 +1,6 @@
 """Validation of requests. An error lists every invalid value, and where it is in the request."""
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,8 +12,9 @@ from climate.api.v2.http.fields import UNKNOWN, Strict
 from climate.core.errors import InvalidDate, InvalidInput, MissingParameter, UnsupportedMediaType
 
 _REQUIRED = fields.Field.default_error_messages["required"]
-# Plug-ins' schemas use marshmallow's own messages.
-_REPLACED = {"Unknown field.": UNKNOWN}
+# Plug-ins' schemas have marshmallow's own message for an unknown key.
+_UNKNOWN = {"Unknown field.", UNKNOWN}
+_BY_CODE: dict[str, type[InvalidInput]] = {e.code: e for e in (InvalidDate, MissingParameter)}
 # A client needs no longer list of errors.
 _MAX_ERRORS = 100
 
@@ -145,19 +147,41 @@ def check(schema: Schema, data: Mapping[str, Any], at: Place) -> tuple[list[Find
         return [], schema.load(data)
     except ValidationError as error:
         messages = error.normalized_messages()  # type: ignore[no-untyped-call]
-        return list(_findings(messages, at)), None
+        return list(_findings(messages, at, schema)), None
     except InvalidInput as error:
         # A plug-in's field raises an error of climate, which ends the validation at once.
         raise placed(error, at) from None
 
 
-def _findings(messages: Mapping[Any, Any], at: Place) -> Iterator[Finding]:
+def _findings(
+    messages: Mapping[Any, Any], at: Place, schema: Schema | None = None
+) -> Iterator[Finding]:
+    """Yield the place and text of each error in marshmallow's ``messages``.
+
+    ``schema`` is the schema of the object at ``at``; None if it is unknown, as for a list.
+    """
     for key, value in messages.items():
         place = at if key == "_schema" else (*at, key)
         if isinstance(value, Mapping):
-            yield from _findings(value, place)
+            yield from _findings(value, place, _schema_of(schema, key))
         else:
-            yield from ((place, _REPLACED.get(text, text)) for text in value)
+            texts = (_unknown(key, schema) if text in _UNKNOWN else text for text in value)
+            yield from ((place, text) for text in texts)
+
+
+def _schema_of(schema: Schema | None, key: Any) -> Any:  # noqa: ANN401 - a Schema or a field
+    """Return the schema of the value at ``key``; for a list, the list's field; None if unknown."""
+    if isinstance(schema, fields.List):
+        return getattr(schema.inner, "schema", None)
+    field = schema.fields.get(key) if schema is not None else None
+    return field if isinstance(field, fields.List) else getattr(field, "schema", None)
+
+
+def _unknown(key: object, schema: Schema | None) -> str:
+    """Return the error text for an unknown key, with the known key that is most like it."""
+    known = [] if schema is None else [*schema.fields]
+    similar = difflib.get_close_matches(str(key), known, n=1)
+    return f"{UNKNOWN} Did you mean {similar[0]}?" if similar else UNKNOWN
 
 
 def _in_body(place: Place, text: str) -> dict[str, str]:
@@ -183,4 +207,4 @@ def _error(errors: list[dict[str, str]], findings: Sequence[Finding]) -> Invalid
 def _kind(text: str) -> type[InvalidInput]:
     if text == _REQUIRED:
         return MissingParameter
-    return InvalidDate if getattr(text, "code", None) == InvalidDate.code else InvalidInput
+    return _BY_CODE.get(getattr(text, "code", ""), InvalidInput)

@@ -14,8 +14,9 @@ from marshmallow import (
 )
 
 from climate.api.v1.schemas import LIST_LENGTH, check_event_kind
-from climate.api.v2.http.fields import ASAP, NOW, Moment, Strict, flag
+from climate.api.v2.http.fields import ASAP, NOW, CodedMessage, Moment, Strict, flag
 from climate.api.v2.http.schemas import PageQuery, described, page_of, sorted_by
+from climate.core.errors import MissingParameter
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 from climate.core.lease.model import NOT_SHOWN, StartWhen
 from climate.core.page import LEASE_SORTS
@@ -24,6 +25,18 @@ _NAME = validate.Length(1, 80)
 _ID = validate.Length(1, 36)
 _PARAMS = "The requested resources; the parameters depend on the resource type."
 _START_WHEN = "scheduled: at the start; ready: as soon as provisioners have prepared all hosts."
+
+
+_NO_END = CodedMessage("Send an end or a duration in seconds.", MissingParameter.code)
+_TWO_ENDS = "Send the end or the duration, not both."
+
+
+def _duration() -> fields.Integer:
+    return fields.Integer(
+        strict=True,
+        validate=validate.Range(1, 366 * 86400),
+        metadata=described("Seconds from the start to the end, instead of end."),
+    )
 
 
 class EventRequest(Strict):
@@ -46,11 +59,7 @@ class LeaseRequest(Strict):
     name = fields.String(required=True, validate=_NAME)
     start = Moment(required=True, words=(NOW, ASAP))
     end = Moment(metadata=described("Send either end or duration."))
-    duration = fields.Integer(
-        strict=True,
-        validate=validate.Range(1, 366 * 86400),
-        metadata=described("Seconds, instead of end."),
-    )
+    duration = _duration()
     end_by = Moment(metadata=described("Latest end; only with the start asap."))
     before_end = Moment()
     start_when = fields.Enum(
@@ -68,9 +77,9 @@ class LeaseRequest(Strict):
         if not isinstance(sent, dict):
             return
         if not ("end" in sent or "duration" in sent):
-            raise ValidationError(fields.Field.default_error_messages["required"], "end")
+            raise ValidationError(_NO_END, "end")
         if "end" in sent and "duration" in sent:
-            raise ValidationError("Give the end or the duration, and not both.", "end")
+            raise ValidationError(_TWO_ENDS, "end")
         is_asap = data.get("start") == ASAP
         if is_asap and not ("duration" in data and "end_by" in data):
             raise ValidationError("This needs a duration and end_by.", "start")
@@ -95,6 +104,7 @@ class LeaseChange(Strict):
     name = fields.String(validate=_NAME)
     start = Moment(words=(NOW,))
     end = Moment(words=(NOW,))
+    duration = _duration()
     before_end = Moment()
     start_when = fields.Enum(StartWhen, by_value=True, metadata=described(_START_WHEN))
     reservations = fields.List(
@@ -108,6 +118,11 @@ class LeaseChange(Strict):
     remove_reservations = fields.List(
         fields.String(validate=_ID), load_default=list, validate=LIST_LENGTH
     )
+
+    @validates_schema
+    def _check_end(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        if "end" in data and "duration" in data:
+            raise ValidationError(_TWO_ENDS, "end")
 
     @validates_schema
     def _check_unique(self, data: dict[str, Any], **_kwargs: Any) -> None:

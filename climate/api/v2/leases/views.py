@@ -89,6 +89,7 @@ def update(call: Call, lease_id: str) -> Answer:
         dates=Change(
             start=moment(call, data.get("start")),
             end=moment(call, data.get("end")),
+            duration=timedelta(seconds=data["duration"]) if "duration" in data else None,
             before_end=data.get("before_end"),
             asked_at=call.asked_at,
         ),

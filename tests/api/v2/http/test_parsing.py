@@ -100,6 +100,7 @@ NOT_A_TIME = "not a date and time"
 
 def test_rejects_times_that_are_not_an_instant_to_the_second() -> None:
     for time, reason in [
+        ("2030-01-15T13:00:00 01:00", "%2B"),
         *(("2030-01-15T13:00:00", "no zone"), ("2030-01-15T13:00", "no zone")),
         *(("2030-01-15", NOT_A_TIME), ("tomorrow", NOT_A_TIME), ("", NOT_A_TIME)),
         *((None, "null"), (1894712400, NOT_A_TIME), (["2030-01-15T13:00:00Z"], NOT_A_TIME)),
@@ -129,19 +130,21 @@ def test_reads_every_form_of_an_instant() -> None:
 
 
 def test_names_every_bad_value_of_a_lease_with_its_place() -> None:
-    for fields, place in [
-        ({"nmae": "x"}, "#/nmae"),
-        ({"status": "ACTIVE"}, "#/status"),
-        ({"a/b~c": 1}, "#/a~1b~0c"),
+    for fields, place, similar in [
+        ({"nmae": "x"}, "#/nmae", "name"),
+        ({"status": "ACTIVE"}, "#/status", "start"),
+        ({"a/b~c": 1}, "#/a~1b~0c", None),
         (
-            {"reservations": [{"resource_type": "a", "params": {}, "min": 1}]},
-            "#/reservations/0/min",
+            {"reservations": [{"resource_type": "a", "parms": {}}]},
+            "#/reservations/0/parms",
+            "params",
         ),
-        ({"events": [{"type": "a", "at": "2030-01-15T13:00:00Z", "x": 1}]}, "#/events/0/x"),
+        ({"events": [{"type": "a", "at": "2030-01-15T13:00:00Z", "x": 1}]}, "#/events/0/x", None),
     ]:
+        text = f"This key is unknown.{f' Did you mean {similar}?' if similar else ''}"
         error = rejected_body(schemas.LEASE_REQUEST, lease(**fields))
         assert error.code == "invalid_input"
-        assert error.details["errors"] == [{"pointer": place, "detail": "This is not known here."}]
+        assert error.details["errors"] == [{"pointer": place, "detail": text}]
     error = rejected_body(
         schemas.LEASE_REQUEST,
         {"nmae": "x", "start": "2030", "reservations": [{"params": []}], "events": 1},

@@ -14,6 +14,9 @@ from tests.support.service import Story, hosts, problem
 LEASES = "/v2/leases"
 
 
+_UNKNOWN = "This key is unknown. Did you mean name?"
+
+
 def rejected(story: Story, **fields: Any) -> dict[str, Any]:
     return story.problem(400, "POST", LEASES, {**story.asking(), **fields})
 
@@ -25,7 +28,7 @@ def places(found: dict[str, Any]) -> set[str]:
 def test_a_malformed_request_is_a_problem_with_its_places(story: Story) -> None:
     found = rejected(story, nmae="x")
     assert found["code"] == "invalid_input"
-    assert found["errors"] == [{"pointer": "#/nmae", "detail": "This is not known here."}]
+    assert found["errors"] == [{"pointer": "#/nmae", "detail": _UNKNOWN}]
     found = rejected(story, reservations=[hosts(), hosts(mox=2)])
     assert places(found) == {"#/reservations/1/params/mox"}
     found = rejected(story, reservations=[hosts("x"), hosts(1, None), {"resource_type": "no:such"}])

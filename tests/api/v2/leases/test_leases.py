@@ -156,6 +156,7 @@ def test_a_change_names_the_changed_values_and_keeps_the_others(story: Story) ->
     shown = story.call("GET", path, token=ALICE)
     assert shown.get_data() == response.get_data()
     assert shown.headers["ETag"] == response.headers["ETag"]
+    assert story.ok("PATCH", path, {"duration": 5400})["end"] == story.moment(150)
     assert response.headers["ETag"] != create(story, 300, 360).headers["ETag"]
 
 
@@ -168,6 +169,7 @@ def test_a_rejected_change_names_the_place_and_changes_nothing(story: Story) -> 
         ({"reservations": [{"id": id_, "params": {"mox": 1}}]}, "#/reservations/0/params/mox"),
         ({"reservations": [{"id": id_, "params": {"min": "x"}}]}, "#/reservations/0/params/min"),
         ({"status": "ACTIVE"}, "#/status"),
+        ({"end": story.moment(180), "duration": 60}, "#/end"),
         (unknown_type, "#/add_reservations/1/resource_type"),
     ]:
         problem = story.problem(400, "PATCH", path, {"name": "new", **change})
