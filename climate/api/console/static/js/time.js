@@ -46,7 +46,7 @@ export function offsetName(date = serverNow()) {
   if (minutes === 0) return "UTC";
   const rest = Math.abs(minutes) % 60;
   const hours = Math.trunc(Math.abs(minutes) / 60);
-  return `UTC${minutes < 0 ? "\u2212" : "+"}${hours}${rest ? `:${String(rest).padStart(2, "0")}` : ""}`;
+  return `UTC${minutes < 0 ? "\u2212" : "+"}${hours}${rest ? ":" : ""}${rest ? two(rest) : ""}`;
 }
 
 export function setServerNow(text) {
@@ -95,7 +95,7 @@ export function clockSeconds(date) {
 export function day(date, timeZone = chosen) {
   const { weekday, day: number, monthName, year } = fields(date, timeZone);
   const present = fields(serverNow(), timeZone).year;
-  return `${weekday} ${number} ${monthName}${year === present ? "" : ` ${year}`}`;
+  return [weekday, number, monthName, ...(year === present ? [] : [year])].join(" ");
 }
 
 /** "Wed 16 Jan, 11:00" in the chosen zone. */
@@ -119,7 +119,7 @@ export function range(start, end) {
 /** "10:00 UTC", with the day if it is another one than in the chosen zone. */
 export function utc(date) {
   const other = day(date) !== day(date, "UTC");
-  return `${other ? `${fields(date, "UTC").weekday} ` : ""}${clock(date, "UTC")} UTC`;
+  return `${other ? fields(date, "UTC").weekday : ""} ${clock(date, "UTC")} UTC`.trimStart();
 }
 
 /** "20 h", "31 h 28 min", "45 s", "30 days": the two largest units. */

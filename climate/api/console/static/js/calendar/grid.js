@@ -72,7 +72,7 @@ export class GridCells {
   #group(item) {
     const { view } = this;
     const { name, rows, free_now: free } = item.group;
-    const label = `${name || "none"}, ${free === undefined ? rows : `${free} of ${rows} free now`}`;
+    const label = `${name || "none"}, ${free === undefined ? rows : [free, "of", rows, "free now"].join(" ")}`;
     const where = { area: "group", item: item.item };
     const header = this.#header(label, view.size.width, item.height, where);
     header.setAttribute("aria-expanded", String(!view.state.folded.has(name)));

@@ -136,7 +136,7 @@ function hourLabel(time, date, repeated) {
 function shortOffset(time) {
   const minutes = Math.round(offset(new Date(time)) / MINUTE);
   const rest = Math.abs(minutes) % 60;
-  return `${minutes < 0 ? "\u2212" : "+"}${Math.trunc(Math.abs(minutes) / 60)}${rest ? `:${rest}` : ""}`;
+  return `${minutes < 0 ? "\u2212" : "+"}${Math.trunc(Math.abs(minutes) / 60)}${rest ? ":" : ""}${rest || ""}`;
 }
 
 function repeatedHours(list) {

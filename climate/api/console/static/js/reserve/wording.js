@@ -165,7 +165,7 @@ export function spoken(selection, verdict, type) {
   const time = `${span(selection)}, ${spell(selection.end - selection.start)}`;
   const base = selection.place === "band" && selection.amount === 1 ? time : `${time}, ${what}`;
   if (!verdict) return `${time}, ${what}`;
-  if (verdict.kind === "fits") return `${base}, ${verdict.free === null ? "fits" : `${fraction(verdict)} free`}`;
+  if (verdict.kind === "fits") return `${base}, ${verdict.free === null ? "fits" : fraction(verdict)}`;
   if (verdict.kind === "refused") {
     const letters = verdict.alternatives.map((each) => alternativeSpoken(each, selection, type)).join(". ");
     return `${base}. ${refusalHeading(verdict, selection, type)}. ${letters}`;
@@ -174,7 +174,7 @@ export function spoken(selection, verdict, type) {
 }
 
 function fraction({ free, matching }) {
-  return matching === null ? grouped(free) : `${grouped(free)} of ${grouped(matching)}`;
+  return `${grouped(free)}${matching === null ? "" : " of "}${matching === null ? "" : grouped(matching)} free`;
 }
 
 const COUNTED = [["hosts", "hosts"], ["host_hours", "host hours"], ["vcpus", "vCPUs"], ["leases", "leases"]];

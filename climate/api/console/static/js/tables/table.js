@@ -48,7 +48,7 @@ export class PagedTable {
     this.element.setAttribute("aria-busy", String(!quiet));
     try {
       const { body } = await api("GET", this.address(), { signal: request.signal, background: quiet });
-      this.show(body);
+      this.show(body, quiet);
     } catch (error) {
       if (error.name !== "AbortError") this.failed(error, quiet);
     } finally {
@@ -90,7 +90,7 @@ export class PagedTable {
     return path + query({ ...filter(), sort: this.sort, limit, marker: this.marker });
   }
 
-  show(body) {
+  show(body, quiet) {
     this.items = body[this.options.list];
     this.next = body.next ? new URL(body.next, location.href).searchParams.get("marker") : null;
     this.loaded = true;
@@ -101,7 +101,7 @@ export class PagedTable {
     this.frame.hidden = none;
     this.nothing.hidden = !none;
     if (none) replace(this.nothing, this.before.length ? "This page is empty now." : this.options.empty());
-    if (this.options.shown) this.options.shown(this.items);
+    if (this.options.shown) this.options.shown(this.items, quiet);
   }
 
   failed(error, quiet) {
@@ -272,7 +272,7 @@ const STATES = {
   ready: ["dot", "Ready"],
   preparing: ["half", "Getting ready"],
   off: ["power", "Off, bookable"],
-  set_aside: ["warning", "Quarantined"],
+  set_aside: ["warning", "Set aside"],
   failing: ["warning", "Failing"],
 };
 
