@@ -262,7 +262,8 @@ export function problemNote(error, details = []) {
 export async function loading(element, load, what = "") {
   const old = element.firstChild;
   const late = setTimeout(() =>
-    element.replaceChildren(h("p", { class: "quiet", role: "status" }, ["Still loading", what && " ", what, "."])), 1000);
+    element.replaceChildren(h("p", { class: "quiet", role: "status" }, ["Still loading", what && " ", what, "."])),
+      1000);
   if (!old) element.replaceChildren(h("p", { class: "quiet" }, "Loading."));
   try {
     const content = await load();

@@ -137,6 +137,29 @@ function joined(large, unit, small, smallUnit) {
   return small ? `${large} ${unit} ${small} ${smallUnit}` : `${large} ${unit}`;
 }
 
+/** "20 hours", "1 hour", "90 minutes", "12 hours 30 minutes", "5 days 3 hours". */
+export function spell(milliseconds) {
+  const minutes = Math.round(milliseconds / 60_000);
+  if (minutes < 1) return plural(Math.round(milliseconds / 1000), "second");
+  if (minutes < 60 || minutes === 90) return plural(minutes, "minute");
+  if (minutes <= 96 * 60) return pair(Math.floor(minutes / 60), "hour", minutes % 60, "minute");
+  const hours = Math.round(minutes / 60);
+  return pair(Math.floor(hours / 24), "day", hours % 24, "hour");
+}
+
+function plural(number, unit) {
+  return `${number} ${unit}${number === 1 ? "" : "s"}`;
+}
+
+function pair(large, unit, small, smallUnit) {
+  return small ? `${plural(large, unit)} ${plural(small, smallUnit)}` : plural(large, unit);
+}
+
+/** "Wed 11:00 to Thu 07:00" of two moments or texts. */
+export function span({ start, end }) {
+  return range(new Date(start), new Date(end));
+}
+
 const UNITS = { s: 1, min: 60, m: 60, h: 3600, d: 86400, w: 604800 };
 
 /** Seconds of "20 h", "90 min", "2 d 4 h", "1:30" or "20" (hours). */

@@ -3,8 +3,9 @@
 import { cellsOf, cut, intervalAt } from "../chart/data.js";
 import { itemAt, itemNumber, itemOfRow } from "../chart/drawing.js";
 import { h } from "../dom.js";
+import { typeWords } from "../lease/words.js";
 import { serverNow } from "../time.js";
-import { cellWords, level, momentWords, nextZoom, rowWords, spanWords, typeWords } from "./scale.js";
+import { cellWords, level, momentWords, nextZoom, rowWords, spanWords } from "./scale.js";
 
 export class GridCells {
   constructor(view) {

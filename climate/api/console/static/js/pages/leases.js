@@ -39,7 +39,8 @@ export function showAllLeases(element, context) {
 /** Append the filters and the table of leases; returns the function that ends them. */
 function showLeases(element, { me, params, navigate }, path) {
   const isRemoved = params.get("state") === "removed";
-  const address = (changes) => path + query({ ...Object.fromEntries(new URLSearchParams(location.search)), ...changes });
+  const address = (changes) => path + query({ ...Object.fromEntries(new URLSearchParams(location.search)),
+    ...changes });
   const isOwnPage = path === "/console/leases";
   let print = "";
   const table = new PagedTable({
