@@ -10,6 +10,8 @@ from html import escape
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+import rcssmin
+import rjsmin
 from flask import request
 
 from climate.api import discovery
@@ -24,6 +26,7 @@ _MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+_MINIFIERS = {_MEDIA_TYPES[".css"]: rcssmin.cssmin, _MEDIA_TYPES[".js"]: rjsmin.jsmin}
 # Scripts come from files only, and no script can turn text into markup.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none';"
@@ -78,7 +81,7 @@ ROUTES = [
 
 @cache
 def _files() -> StaticFiles:
-    return StaticFiles(dict(_listed(_STATIC, "")))
+    return StaticFiles(dict(_listed(_STATIC, "")), _MINIFIERS)
 
 
 def _listed(folder: Traversable, prefix: str) -> Iterator[tuple[str, tuple[Traversable, str]]]:

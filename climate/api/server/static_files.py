@@ -1,11 +1,11 @@
 """Static files of web pages, with entity tags.
 
-Each file is read and compressed once, then cached.
+Each file is read, minified and compressed once, then cached.
 """
 
 import gzip
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
@@ -31,10 +31,17 @@ class StaticFiles:
     """A set of static files.
 
     ``places`` maps the name of each file in the URL to its path and its media type.
+
+    ``minifiers`` holds a function for each media type whose files are minified.
     """
 
-    def __init__(self, places: Mapping[str, tuple[Traversable, str]]) -> None:
+    def __init__(
+        self,
+        places: Mapping[str, tuple[Traversable, str]],
+        minifiers: Mapping[str, Callable[[str], str]] | None = None,
+    ) -> None:
         self._places = places
+        self._minifiers = minifiers or {}
         self._read: dict[str, _File] = {}
 
     @cached_property
@@ -68,7 +75,10 @@ class StaticFiles:
 
     def _file(self, name: str) -> _File:
         if name not in self._read:
-            content = self._places[name][0].read_bytes()
+            place, media_type = self._places[name]
+            content = place.read_bytes()
+            if minify := self._minifiers.get(media_type):
+                content = minify(content.decode()).encode()
             digest = hashlib.sha256(content).hexdigest()[:32]
             self._read[name] = _File(content, gzip.compress(content, mtime=0), digest)
         return self._read[name]

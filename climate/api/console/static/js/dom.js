@@ -38,6 +38,8 @@ function set(element, key, value) {
   if (value === null || value === undefined || value === false) return;
   if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
   else if (key === "dataset") Object.assign(element.dataset, value);
+  // Screen readers say these texts, which may hold names.
+  else if (key === "aria-label" || key === "title") element.setAttribute(key, plain(value));
   else element.setAttribute(key, value === true ? "" : String(value));
 }
 
@@ -79,7 +81,7 @@ let announcing = 0;
 let messages = [];
 let announcedAt = 0;
 
-/** Have screen readers say `text` when they are done with what they say now. */
+/** Have screen readers say `text`, in which names are plain, when they are done with what they say now. */
 export function announce(text) {
   const region = document.getElementById("announcer");
   if (!region || !text) return;
@@ -89,7 +91,7 @@ export function announce(text) {
   clearTimeout(announcing);
   region.textContent = "";
   // The region must change for the same text to be said twice.
-  announcing = setTimeout(() => { region.textContent = messages.join(". ").replaceAll("..", "."); }, 30);
+  announcing = setTimeout(() => { region.textContent = plain(messages.join(". ").replaceAll("..", ".")); }, 30);
 }
 
 let serial = 0;
@@ -260,7 +262,8 @@ export function problemNote(error, details = []) {
 export async function loading(element, load, what = "") {
   const old = element.firstChild;
   const late = setTimeout(() =>
-    element.replaceChildren(h("p", { class: "quiet", role: "status" }, `Still loading${what && ` ${what}`}.`)), 1000);
+    element.replaceChildren(h("p", { class: "quiet", role: "status" }, ["Still loading", what && " ", what, "."])),
+      1000);
   if (!old) element.replaceChildren(h("p", { class: "quiet" }, "Loading."));
   try {
     const content = await load();

@@ -46,7 +46,7 @@ export function offsetName(date = serverNow()) {
   if (minutes === 0) return "UTC";
   const rest = Math.abs(minutes) % 60;
   const hours = Math.trunc(Math.abs(minutes) / 60);
-  return `UTC${minutes < 0 ? "\u2212" : "+"}${hours}${rest ? `:${String(rest).padStart(2, "0")}` : ""}`;
+  return `UTC${minutes < 0 ? "\u2212" : "+"}${hours}${rest ? ":" : ""}${rest ? two(rest) : ""}`;
 }
 
 export function setServerNow(text) {
@@ -95,7 +95,7 @@ export function clockSeconds(date) {
 export function day(date, timeZone = chosen) {
   const { weekday, day: number, monthName, year } = fields(date, timeZone);
   const present = fields(serverNow(), timeZone).year;
-  return `${weekday} ${number} ${monthName}${year === present ? "" : ` ${year}`}`;
+  return [weekday, number, monthName, ...(year === present ? [] : [year])].join(" ");
 }
 
 /** "Wed 16 Jan, 11:00" in the chosen zone. */
@@ -119,7 +119,7 @@ export function range(start, end) {
 /** "10:00 UTC", with the day if it is another one than in the chosen zone. */
 export function utc(date) {
   const other = day(date) !== day(date, "UTC");
-  return `${other ? `${fields(date, "UTC").weekday} ` : ""}${clock(date, "UTC")} UTC`;
+  return `${other ? fields(date, "UTC").weekday : ""} ${clock(date, "UTC")} UTC`.trimStart();
 }
 
 /** "20 h", "31 h 28 min", "45 s", "30 days": the two largest units. */
@@ -135,6 +135,29 @@ export function duration(seconds) {
 
 function joined(large, unit, small, smallUnit) {
   return small ? `${large} ${unit} ${small} ${smallUnit}` : `${large} ${unit}`;
+}
+
+/** "20 hours", "1 hour", "90 minutes", "12 hours 30 minutes", "5 days 3 hours". */
+export function spell(milliseconds) {
+  const minutes = Math.round(milliseconds / 60_000);
+  if (minutes < 1) return plural(Math.round(milliseconds / 1000), "second");
+  if (minutes < 60 || minutes === 90) return plural(minutes, "minute");
+  if (minutes <= 96 * 60) return pair(Math.floor(minutes / 60), "hour", minutes % 60, "minute");
+  const hours = Math.round(minutes / 60);
+  return pair(Math.floor(hours / 24), "day", hours % 24, "hour");
+}
+
+function plural(number, unit) {
+  return `${number} ${unit}${number === 1 ? "" : "s"}`;
+}
+
+function pair(large, unit, small, smallUnit) {
+  return small ? `${plural(large, unit)} ${plural(small, smallUnit)}` : plural(large, unit);
+}
+
+/** "Wed 11:00 to Thu 07:00" of two moments or texts. */
+export function span({ start, end }) {
+  return range(new Date(start), new Date(end));
 }
 
 const UNITS = { s: 1, min: 60, m: 60, h: 3600, d: 86400, w: 604800 };

@@ -3,8 +3,9 @@
 import { cellsOf, cut, intervalAt } from "../chart/data.js";
 import { itemAt, itemNumber, itemOfRow } from "../chart/drawing.js";
 import { h } from "../dom.js";
+import { typeWords } from "../lease/words.js";
 import { serverNow } from "../time.js";
-import { cellWords, level, momentWords, nextZoom, rowWords, spanWords, typeWords } from "./scale.js";
+import { cellWords, level, momentWords, nextZoom, rowWords, spanWords } from "./scale.js";
 
 export class GridCells {
   constructor(view) {
@@ -72,7 +73,7 @@ export class GridCells {
   #group(item) {
     const { view } = this;
     const { name, rows, free_now: free } = item.group;
-    const label = `${name || "none"}, ${free === undefined ? rows : `${free} of ${rows} free now`}`;
+    const label = `${name || "none"}, ${free === undefined ? rows : [free, "of", rows, "free now"].join(" ")}`;
     const where = { area: "group", item: item.item };
     const header = this.#header(label, view.size.width, item.height, where);
     header.setAttribute("aria-expanded", String(!view.state.folded.has(name)));

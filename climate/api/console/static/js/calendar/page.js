@@ -2,9 +2,10 @@
 
 import { get, liveState, onChange, query } from "../api.js";
 import { announce, button, debounce, dialog, field, h, icon, link, plain, s } from "../dom.js";
+import { typeWords } from "../lease/words.js";
 import { Reserve } from "../reserve/controller.js";
 import { clockSeconds, fromInput, iso, serverNow, toInput } from "../time.js";
-import { cellWords, defaultFrom, queryOf, spanWords, stateOf, typeWords, ZOOMS } from "./scale.js";
+import { cellWords, defaultFrom, queryOf, spanWords, stateOf, ZOOMS } from "./scale.js";
 import { CalendarView } from "./view.js";
 
 const WITHOUT_ROWS = ["virtual:stack"];

@@ -136,7 +136,7 @@ function hourLabel(time, date, repeated) {
 function shortOffset(time) {
   const minutes = Math.round(offset(new Date(time)) / MINUTE);
   const rest = Math.abs(minutes) % 60;
-  return `${minutes < 0 ? "\u2212" : "+"}${Math.trunc(Math.abs(minutes) / 60)}${rest ? `:${rest}` : ""}`;
+  return `${minutes < 0 ? "\u2212" : "+"}${Math.trunc(Math.abs(minutes) / 60)}${rest ? ":" : ""}${rest || ""}`;
 }
 
 function repeatedHours(list) {
@@ -277,25 +277,6 @@ export function queryOf(state, search) {
 }
 
 // What the calendar calls things.
-
-const TYPES = {
-  "physical:host": ["Hosts", "host", "hosts"],
-  "virtual:instance": ["Instances", "instance", "instances"],
-  "flavor:instance": ["Flavors", "instance", "instances"],
-  "virtual:floatingip": ["Addresses", "address", "addresses"],
-  "physical:volume": ["Volumes", "volume", "volumes"],
-  volume: ["Volumes", "volume", "volumes"],
-  network: ["Networks", "network", "networks"],
-  device: ["Devices", "device", "devices"],
-};
-
-/** The words for a resource type: `{title, one, many}`. */
-export function typeWords(type) {
-  const known = TYPES[type] || Object.entries(TYPES).find(([key]) => type.endsWith(`:${key}`))?.[1];
-  if (known) return { title: known[0], one: known[1], many: known[2] };
-  const last = plain(type.split(":").pop());
-  return { title: last[0]?.toUpperCase() + last.slice(1), one: last, many: `${last}s` };
-}
 
 const STATES = {
   ready: "", preparing: "getting ready", off: "off, bookable", set_aside: "set aside", failing: "failing",

@@ -1,6 +1,7 @@
 // Paints a frame of the chart: axis, band of free resources, rows, the present.
 
-import { ticks, typeWords } from "../calendar/scale.js";
+import { ticks } from "../calendar/scale.js";
+import { typeWords } from "../lease/words.js";
 import { clock, offset, serverNow, zone } from "../time.js";
 import {
   clipped, hatch, horizontal, paintBandOverlay, paintRowOverlay, stroke, text, vertical, widthOf,

@@ -1,7 +1,7 @@
 // The fields of a request: reservations from the schemas of their types, the window, reminders.
 
 import { get } from "../api.js";
-import { check, field, h, momentField, replace, uid } from "../dom.js";
+import { check, field, h, momentField, plain, replace, uid } from "../dom.js";
 import { filterField, isSame } from "../tables/properties.js";
 import { duration, iso, parseDuration, serverNow } from "../time.js";
 import { label, typeTitle } from "./words.js";
@@ -149,7 +149,7 @@ function fileChoice({ label }, control, changed) {
     if (!chosen) return;
     if (chosen.size > 1 << 19) return replace(status, "The file has more than 512 KiB.");
     control.value = await chosen.text();
-    replace(status, `${chosen.name} is read.`);
+    replace(status, `${plain(chosen.name)} is read.`);
     changed();
   });
   return h("div", { class: "file" }, choice, status);

@@ -1,6 +1,6 @@
 // Leases in words: states, types, amounts, events, badges, limits, history, and how to use what they hold.
 
-import { h, icon, link } from "../dom.js";
+import { h, icon, plain } from "../dom.js";
 import { day, duration, moment, utc } from "../time.js";
 
 const TYPES = {
@@ -15,22 +15,30 @@ const TYPES = {
 
 const TITLES = { "flavor:instance": "Instances of a flavor", "virtual:floatingip": "Floating IPs" };
 
-/** "2 hosts", "1 volume", "3 of shop:bike". */
-export function counted(number, type) {
-  const words = TYPES[type];
-  if (!words) return `${number} of ${type}`;
-  return `${number} ${words[number === 1 || number === "1" ? 0 : 1]}`;
-}
-
-/** The unit of a resource type: "host", or the type itself. */
-export function unitOf(type) {
-  return TYPES[type]?.[0] || type;
+/** The words for a resource type: `{title, one, many}`. */
+export function typeWords(type) {
+  const last = plain(type.split(":").pop());
+  const [one, many] = TYPES[type] ?? [last, `${last}s`];
+  return { title: TITLES[type] ?? sentence(many), one, many };
 }
 
 export function typeTitle(type) {
-  if (TITLES[type]) return TITLES[type];
-  const words = TYPES[type]?.[1];
-  return words ? words[0].toUpperCase() + words.slice(1) : type;
+  return TYPES[type] ? typeWords(type).title : type;
+}
+
+export function noun(type, number = 2) {
+  const { one, many } = typeWords(type);
+  return Number(number) === 1 ? one : many;
+}
+
+/** "2 hosts", "1 volume". */
+export function counted(number, type) {
+  return `${grouped(number)} ${noun(type, number)}`;
+}
+
+/** A number as people write it: "3,410", with at most `digits` decimals. */
+export function grouped(value, digits = 1) {
+  return Number(value).toLocaleString("en-US", { maximumFractionDigits: digits });
 }
 
 /** The amounts that a reservation asks for: `{least, most}`; a stack or network is one. */
@@ -97,7 +105,7 @@ export function summary(lease, now) {
 }
 
 function sentence(text) {
-  return text[0].toUpperCase() + text.slice(1);
+  return text.slice(0, 1).toUpperCase() + text.slice(1);
 }
 
 const EVENTS = {
@@ -168,16 +176,6 @@ export function note(tone, symbol, ...content) {
   return h("div", { class: `note ${tone}`.trim() }, icon(symbol), h("div", {}, content));
 }
 
-function limitBar(label, used, limit, unit = "") {
-  const share = limit > 0 ? Math.min(1, used / limit) : 1;
-  const fill = h("span");
-  fill.style.width = `${share * 100}%`;
-  const number = (value) => value.toLocaleString("en", { maximumFractionDigits: 1 });
-  return h("div", { class: "limit" },
-    h("p", {}, `${label}: `, h("b", {}, `${number(used)} of ${number(limit)}`), unit && ` ${unit}`),
-    h("div", { class: used >= limit ? "meter full" : "meter", "aria-hidden": "true" }, fill));
-}
-
 export function missing(title, text, ...links) {
   return h("div", { class: "page" }, h("h1", {}, title), h("p", {}, text), h("p", {}, links));
 }
@@ -200,28 +198,6 @@ export function copyable(text, label) {
     h("button", { type: "button", class: "button square quiet", onclick: copy, "aria-label": `Copy ${label}` },
       icon("copy")),
     status);
-}
-
-// The limits of the project and of the user, as bars.
-
-/** The bars of the limits that apply. */
-export function limitMeters(limits, { title = true } = {}) {
-  if (!limits || limits.error || !limits.apply) return null;
-  const parts = limits.parties.map((party) => [party, bars(party, limits.period)]).filter(([, list]) => list.length);
-  if (!parts.length) return null;
-  return parts.map(([{ scope }, list]) => [
-    title ? h("h2", {}, scope === "project" ? "Your project\u2019s limits" : "Your limits")
-      : h("h3", {}, scope === "project" ? "Your project" : "You"), list])
-    .concat([h("p", { class: "small" }, link("/console/limits", "All limits"))]);
-}
-
-function bars({ limits, used }, period) {
-  const rows = [
-    ["Leases", "leases"], ["Hosts at once", "hosts"], ["vCPUs at once", "vcpus"],
-    [`Host hours in ${duration(period)}`, "host_hours"],
-  ];
-  return rows.filter(([, key]) => limits[key] !== null && limits[key] !== undefined)
-    .map(([text, key]) => limitBar(text, used[key], limits[key]));
 }
 
 // What happened to a lease, from its notifications and its events.
@@ -320,7 +296,7 @@ const USAGES = {
     const addresses = Object.entries(details.floatingips || {});
     return {
       hint: addresses.length ? "The floating IPs belong to your project."
-        : "The addresses become floating IPs of your project at the start.",
+        : "They become floating IPs of your project at the start.",
       items: addresses.length
         ? addresses.map(([address]) => ({ label: `address ${address}`, text: address }))
         : [{ label: "network", text: params.network_id }],

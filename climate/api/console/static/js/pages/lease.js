@@ -5,11 +5,12 @@ import { announce, button, dialog, h, icon, link, loading, name, plain, problemN
 import { change, endNow, latestOf, latestWords, prolong, remove } from "../lease/actions.js";
 import { resourceTypes } from "../lease/fields.js";
 import {
-  amounts, badges, contents, copyable, eventWords, history, isDelayed, isOver, label, limitMeters, missing, note,
+  amounts, badges, contents, copyable, eventWords, history, isDelayed, isOver, label, missing, note,
   propertyWords, shareWords, stackedTime, state, summary, typeTitle, usage,
 } from "../lease/words.js";
 import { timeline } from "../tables/charts.js";
 import { expressionText } from "../tables/properties.js";
+import { limitMeters, resourceState } from "../tables/table.js";
 import { clock, moment, serverNow, shortMoment } from "../time.js";
 
 const POLL = 4000; // ms between conditional requests
@@ -362,18 +363,7 @@ function isTold(key, value) {
 
 // The table of the resources that a lease holds.
 
-const STATES = {
-  ready: ["Ready", "check"],
-  preparing: ["Getting ready", "half"],
-  off: ["Off, bookable", "power"],
-  set_aside: ["Set aside", "warning"],
-  failing: ["Failing", "warning"],
-};
 const SHOWN = 12; // rows before the rest is folded
-
-function resourceState(state) {
-  return STATES[state] || [state || "Unknown", "ring"];
-}
 
 function resourceTable(lease, { resources, readiness }, me) {
   if (!resources) return [h("h2", {}, "Resources"), h("p", { class: "quiet" }, "Loading.")];
@@ -408,7 +398,6 @@ function oneType(type, list, me, isPast) {
 }
 
 function row(item, me, { isHidden, isTimed, isPast }) {
-  const [text, symbol] = resourceState(item.state);
   const hasShare = Object.keys(item.amounts || {}).length > 0;
   const at = item.ready_at ? new Date(item.ready_at) : null;
   const title = me.allowed["resources:get"]
@@ -416,7 +405,7 @@ function row(item, me, { isHidden, isTimed, isPast }) {
     : name(item.name);
   return h("tr", { hidden: isHidden, "data-resource": item.id },
     h("th", { scope: "row" }, title),
-    isPast ? null : h("td", {}, h("span", { class: "nowrap" }, icon(symbol), " ", text),
+    isPast ? null : h("td", {}, resourceState(item.state),
       item.handed_over === false ? h("small", { class: "quiet line" }, "not handed over yet") : null),
     h("td", { class: "optional" }, name(propertyWords(item.properties)),
       hasShare ? h("small", { class: "quiet line" }, `Of it ${shareWords(item.amounts)}`) : null),

@@ -5,11 +5,12 @@ import {
   announce, button, clearErrors, debounce, field, filledIn, h, icon, link, loading, plain, problemNote, replace,
   setError,
 } from "../dom.js";
-import { refusal } from "../lease/actions.js";
 import {
   reminderBody, reminderFields, reservationFields, resourceTypes, titleOf, windowBody, windowFields, windowTimes,
 } from "../lease/fields.js";
-import { counted, limitMeters, note, unitOf } from "../lease/words.js";
+import { refusal } from "../lease/refusals.js";
+import { counted, note } from "../lease/words.js";
+import { limitMeters } from "../tables/table.js";
 import { duration, iso, range, serverNow, utc } from "../time.js";
 
 const REST = 400; // ms after the last key before the form is checked
@@ -327,10 +328,9 @@ class Checks {
   }
 
   refused(error, body, times) {
-    const types = body.reservations.map((item) => item.resource_type);
     const choose = (alternative) => this.handlers.choose(alternative, error.body.reservation ?? 0);
     replace(this.verdict, error.status >= 400 && error.status < 500
-      ? refusal(error, { ...times, types, choose }) : problemNote(error));
+      ? refusal(error, { ...times, reservations: body.reservations, choose }) : problemNote(error));
   }
 
   async search({ reservations, duration: seconds, end, end_by: by }, times, signal) {
@@ -365,7 +365,7 @@ function quiet(text) {
 
 function freeText({ resource_type: type, asked, free, matching }) {
   if (typeof free !== "number") return counted(asked, type);
-  const units = matching !== null && unitOf(type) === "host" ? ` of ${matching}` : "";
+  const units = matching !== null && type === "physical:host" ? ` of ${matching}` : "";
   return `${counted(asked, type)}; ${free}${units} free all through`;
 }
 

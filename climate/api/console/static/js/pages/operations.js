@@ -5,7 +5,7 @@ import { button, field, h, icon, link, loading, name, plain, problemNote, replac
 import { typeTitle } from "../lease/words.js";
 import { ago, count, leaseLink, PagedTable, plainTable, plural, resourceLink, stateOf, when } from "../tables/table.js";
 import { clockSeconds, day, duration } from "../time.js";
-import { endQuarantine, may, quarantineDialog, refuse, showPower, showPreparations } from "./operators.js";
+import { returnToService, may, setAsideDialog, refuse, showPower, showPreparations } from "./operators.js";
 import { shortProperties } from "./resources.js";
 import { subscriptionsList } from "./subscriptions.js";
 
@@ -16,7 +16,7 @@ const TABS = [
   ["now", "Now", any("events:get", "managers:get"), () => showNow],
   ["ready", "Getting ready", any("preparations:get"), () => showPreparations],
   ["power", "Without power", any("shutdowns:get"), () => showPower],
-  ["failing", "Quarantined and failing", any("readiness:get", "readiness:put"), () => showFailing],
+  ["failing", "Set aside and failing", any("readiness:get", "readiness:put"), () => showFailing],
   ["leases", "All leases", any("leases:get_all"), async () => (await import("./leases.js")).showAllLeases],
   ["notifications", "Notifications", any("notifications:get_all", "subscriptions:get_all"), () => showNotifications],
   ["utilisation", "Utilisation", any("utilisation:get"),
@@ -185,9 +185,10 @@ async function showFailing(element, { me }) {
   const refresh = () => tables.forEach((table) => table.refresh());
   tables.push(table(me, "set_aside", refresh), table(me, "failing", refresh));
   replace(element,
-    failingSection("quarantined", "In quarantine",
+    failingSection("set-aside", "Set aside",
       "Operators or climate have set these hosts aside. climate books them for no new lease.", tables[0]),
-    failingSection("failing", "Failing", "The cloud reports that these do not work, or a preparation has failed.", tables[1]));
+    failingSection("failing", "Failing", "The cloud reports that these do not work, or a preparation has failed.",
+      tables[1]));
   tables.forEach((item) => item.load());
   const stop = keepFresh(refresh, 10);
   return () => {
@@ -202,16 +203,16 @@ function failingSection(id, title, hint, { element }) {
 }
 
 function table(me, state, changed) {
-  const caption = state === "set_aside" ? "Resources in quarantine" : "Failing resources";
+  const caption = state === "set_aside" ? "Resources that are set aside" : "Failing resources";
   return new PagedTable({
     caption, path: "/v2/resources", list: "resources", sort: "name", columns: columns(me, state, changed),
     filter: () => ({ state, bookings: may(me, "resources:get_bookings") ? "true" : "" }),
-    empty: () => (state === "set_aside" ? "No host is in quarantine." : "Nothing is failing."),
+    empty: () => (state === "set_aside" ? "No host is set aside." : "Nothing is failing."),
   });
 }
 
 function columns(me, state, changed) {
-  const act = state === "set_aside" ? ["End quarantine", endQuarantine] : ["Quarantine", quarantineDialog];
+  const act = state === "set_aside" ? ["Return to service", returnToService] : ["Set aside", setAsideDialog];
   return [
     { label: "Name", sort: "name", header: true, cell: (item) => resourceLink(item.id, item.name) },
     { label: "Type", cell: (item) => typeTitle(item.resource_type) },

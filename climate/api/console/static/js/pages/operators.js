@@ -1,7 +1,9 @@
-// What operators watch and do with resources: preparations, power; register, quarantine, remove.
+// What operators watch and do with resources: preparations, power; register, set aside, remove.
 
 import { api, get, keepFresh, post, query } from "../api.js";
-import { announce, button, dialog, field, form, h, icon, loading, name, plain, problemNote, replace } from "../dom.js";
+import {
+  announce, button, confirm, dialog, field, form, h, icon, loading, name, plain, problemNote, replace,
+} from "../dom.js";
 import {
   ago, count, leaseLink, PagedTable, plainTable, plural, rememberParams, resourceLink, when,
 } from "../tables/table.js";
@@ -255,26 +257,27 @@ function fieldProblem(key, detail) {
   return Object.assign(new Error(detail), { detail, body: { errors: [{ pointer: `#/${key}`, detail }] } });
 }
 
-export function quarantineDialog(resources, done) {
+export function setAsideDialog(resources, done) {
   const reason = h("textarea", { name: "reason", required: true, maxlength: 2000, class: "words" });
   const effect = "Running leases keep it. climate replaces it in later leases, if another host is free.";
-  const content = form([h("p", {}, `climate books a quarantined host for no new lease. ${effect}`), named(resources),
-    field("Reason", reason, "Operators see it beside the host.")], "Quarantine", async (values) => {
+  const content = form([h("p", {}, `climate books a host that is set aside for no new lease. ${effect}`),
+    named(resources),
+    field("Reason", reason, "Operators see it beside the host.")], "Set aside", async (values) => {
     await each(resources, (item) => api("PATCH", `/v2/resources/${encodeURIComponent(item.id)}/readiness`,
       { body: { set_aside: values.reason.trim() } }), done);
     box.close();
-    announce(`${subject(resources)} quarantined.`);
-  }, { busy: "Quarantining" });
-  const box = dialog({ title: `Quarantine ${subject(resources)}`, content });
+    announce(`${subject(resources)} set aside.`);
+  }, { busy: "Setting aside" });
+  const box = dialog({ title: `Set ${subject(resources)} aside`, content });
 }
 
-export async function endQuarantine(resources, done) {
+export async function returnToService(resources, done) {
   const text = h("span", {}, "climate books them again for new leases if they work.");
-  const yes = await confirm({ title: `End the quarantine of ${subject(resources)}`, text, action: "End quarantine" });
+  const yes = await confirm({ title: `Return ${subject(resources)} to service`, text, action: "Return to service" });
   if (!yes) return;
   await attempt(() => each(resources, (item) => api("PATCH", `/v2/resources/${encodeURIComponent(item.id)}/readiness`,
     { body: { set_aside: null } }), done),
-    `The quarantine of ${subject(resources)} has ended.`);
+    `${subject(resources)} returned to service.`);
 }
 
 export async function removeResources(resources, done) {

@@ -11,7 +11,7 @@ import {
   stateOf, typesWithResources, when,
 } from "../tables/table.js";
 import { duration, iso, midnight, moment, serverNow } from "../time.js";
-import { endQuarantine, may, quarantineDialog, registerDialog, removeResources } from "./operators.js";
+import { returnToService, may, setAsideDialog, registerDialog, removeResources } from "./operators.js";
 import { feedDialog } from "./subscriptions.js";
 
 const TYPING = 250; // ms at rest before the list is asked for
@@ -162,8 +162,8 @@ class ResourcesPage {
     const inService = chosen.filter((item) => stateKey(item) !== "set_aside");
     const host = this.type === "physical:host" && may(this.me, "readiness:put");
     replace(this.bar, h("span", { class: "strong" }, `${plural(chosen.length, "resource")} selected`),
-      host && inService.length ? button("Quarantine", () => quarantineDialog(inService, done)) : null,
-      host && aside.length ? button("End quarantine", () => endQuarantine(aside, done)) : null,
+      host && inService.length ? button("Set aside", () => setAsideDialog(inService, done)) : null,
+      host && aside.length ? button("Return to service", () => returnToService(aside, done)) : null,
       may(this.me, "resources:delete") ? button("Remove", () => removeResources(chosen, done), { kind: "danger" })
         : null,
       button("Clear the selection", () => { this.table.clearSelection(); this.search.focus(); }, { kind: "quiet" }));
@@ -191,7 +191,8 @@ export async function mountResource(element, context) {
   const page = new ResourcePage(context);
   replace(element, page.element);
   let stop = null;
-  const worked = await loading(page.element, () => page.load().catch((error) => notFound(error, context)), "the resource");
+  const worked = await loading(page.element, () => page.load().catch((error) => notFound(error, context)),
+    "the resource");
   if (worked) stop = keepFresh(() => page.refresh(), 15);
   return () => stop && stop();
 }
@@ -263,10 +264,10 @@ class ResourcePage {
       may(this.me, "feeds:post")
         ? button("Create feed", () => feedDialog(this.me, { scope: "resource", id: resource.id, label: resource.name }),
           { "data-focus": "feed" }) : null,
-      host && !aside ? button("Quarantine", () => quarantineDialog([resource], again), { "data-focus": "quarantine" })
+      host && !aside ? button("Set aside", () => setAsideDialog([resource], again), { "data-focus": "set-aside" })
         : null,
-      host && aside ? button("End quarantine", () => endQuarantine([resource], again),
-        { kind: "primary", "data-focus": "quarantine" }) : null,
+      host && aside ? button("Return to service", () => returnToService([resource], again),
+        { kind: "primary", "data-focus": "set-aside" }) : null,
       may(this.me, "resources:delete") ? button("Remove", () => removeResources([resource],
         () => this.context.navigate(`/console/resources${query({ type: resource.resource_type })}`)),
           { kind: "danger", "data-focus": "remove" }) : null,
@@ -276,7 +277,7 @@ class ResourcePage {
   aside(readiness) {
     if (!readiness || !readiness.set_aside) return null;
     return h("div", { class: "note care" }, icon("warning"),
-      h("div", {}, h("p", {}, h("b", {}, "In quarantine. "), name(readiness.set_aside)),
+      h("div", {}, h("p", {}, h("b", {}, "Set aside. "), name(readiness.set_aside)),
       h("p", { class: "hint" }, "Since ", when(readiness.set_aside_at))));
   }
 

@@ -406,7 +406,7 @@ function picker(label, find) {
       if (turn !== asked) return;
       replace(list, items.map((item) =>
         h("option", { value: item.id },
-          `${plain(item.name)}${item.start ? `, from ${item.start.slice(0, 10)}` : ""}`)));
+          plain(item.name), item.start ? `, from ${item.start.slice(0, 10)}` : "")));
       note.textContent = items.length ? "" : "Nothing has this in its name.";
     } catch (error) {
       note.textContent = error.detail || "The search has failed.";

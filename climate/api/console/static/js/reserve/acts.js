@@ -1,18 +1,17 @@
 // What people do, by pointer, keys, card or bar, as events of the machine.
 
 import { announce, confirm, name } from "../dom.js";
+import { noun } from "../lease/words.js";
 import { browsingIntent, selectedIntent } from "./gestures.js";
 import {
-  begin, beginChange, canChange, endMoved, firstOf, fromNow, ghostsOf, hasStarted, isLocked, isOpen, isUnchanged,
+  begin, beginChange, canChange, endMoved, fromNow, ghostsOf, hasStarted, isLocked, isOpen, isUnchanged,
   laterEnd, minute, moved, movedTo, ofAlternative, rowOf, spread, startMoved, stretched, withAmount, withRows,
   withWindow,
 } from "./selection.js";
+import { findSoonest } from "./search.js";
 import { leaseOf } from "./service.js";
-import { noun, spell } from "./wording.js";
 
 const DAY = 86_400_000;
-const AHEAD = 28; // days that a search for the soonest windows covers
-const FURTHER = 180;
 
 /** Turns gestures, keys, and events of card and bar into events of the machine of `core`. */
 export class Acts {
@@ -75,7 +74,9 @@ export class Acts {
     if (this.#core.blocked()) return this.#refuse(this.#core.blocked());
     // A bucket of a quarter says nothing about a row at a certain hour.
     const isHost = this.#core.type === "physical:host";
-    if (hit.area === "row" && !isHost) return this.#refuse(`Reserve ${noun(this.#core.type)} in the topmost row, "Any matching".`);
+    if (hit.area === "row" && !isHost) {
+      return this.#refuse(`Reserve ${noun(this.#core.type)} in the topmost row, "Any matching".`);
+    }
     if (hit.area === "row" && view.state.zoom === "quarter") return this.#refuse("Zoom in to reserve a certain host.");
     return hit.area === "band" || Boolean(hit.row?.id);
   }
@@ -92,7 +93,8 @@ export class Acts {
     const rows = hit.area === "row" ? [rowOf(hit.row)] : [];
     this.#rowAnchor = hit.area === "row" ? hit.row.index : null;
     this.#rowFocus = this.#rowAnchor;
-    return begin({ place: hit.area === "row" ? "rows" : "band", rows, time, length, amount, properties, tapped }, times);
+    return begin({ place: hit.area === "row" ? "rows" : "band", rows, time, length, amount, properties, tapped },
+      times);
   }
 
   #beginChange(hit, part, { held = false, drag = null } = {}) {
@@ -100,7 +102,8 @@ export class Acts {
     const lease = leaseOf(hit.interval.lease);
     const { now } = core.times;
     if (!core.may("leases:put") || !canChange(lease, part, now)) {
-      return this.#refuse(hasStarted(lease, now) && lease.end > now ? "This lease has started: only its end can change." : "This lease cannot change now.");
+      return this.#refuse(hasStarted(lease, now) && lease.end > now
+        ? "This lease has started: only its end can change." : "This lease cannot change now.");
     }
     const selection = beginChange(lease, part, { place: "rows", rows: [rowOf(hit.row)], now });
     if (drag) drag.from = selection;
@@ -126,7 +129,8 @@ export class Acts {
     const kind = drag.kind.replace("lease-", "");
     if (kind === "stretch") return this.#overRows(stretched(selection, time, times), drag, point);
     const from = { ...drag.from, lease: selection.lease, rows: selection.rows };
-    if (kind === "move") return movedTo(from, view.snap(from.start + point.time - drag.hit.time, { exact: point.exact }), times);
+    if (kind === "move") return movedTo(from, view.snap(from.start + point.time - drag.hit.time,
+      { exact: point.exact }), times);
     return kind === "start" ? startMoved(from, time - from.start, times) : endMoved(from, time - from.end, times);
   }
 
@@ -169,7 +173,8 @@ export class Acts {
         const { selection } = core.state;
         if (!isOpen(core.state)) return;
         const to = core.view.snap(time);
-        const next = part === "start" ? startMoved(selection, to - selection.start, core.times) : endMoved(selection, to - selection.end, core.times);
+        const next = part === "start" ? startMoved(selection, to - selection.start, core.times)
+          : endMoved(selection, to - selection.end, core.times);
         core.dispatch({ type: "adjust", selection: { ...next, part: spread(next, part) } });
       },
       end: () => {
@@ -185,10 +190,12 @@ export class Acts {
     const isTime = (hit.area === "band" || hit.area === "row") && !hit.heading;
     if (!isTime || isLocked(core.state)) return undefined;
     core.bar.note("");
-    const ghost = hit.area === "band" && ghostsOf(core.state).find(({ start, end }) => start <= hit.time && hit.time < end);
+    const ghost = hit.area === "band" && ghostsOf(core.state).find(({ start, end }) => start <= hit.time
+      && hit.time < end);
     if (ghost) return this.#taken(event, () => this.choose(ghost.letter));
     if (this.#isSecondTap(hit)) return this.#taken(event, () => this.#tapEnd(hit));
-    if (hit.interval?.lease) return this.#taken(event, () => core.context.navigate(`/console/leases/${encodeURIComponent(hit.interval.lease.id)}`));
+    if (hit.interval?.lease) return this.#taken(event, () =>
+      core.context.navigate(`/console/leases/${encodeURIComponent(hit.interval.lease.id)}`));
     // What is taken by others is nothing to open: the page says what it is.
     if (hit.interval && ![5, 6].includes(hit.interval.kind)) return undefined;
     if (hit.area === "row" && !hit.row?.id) return undefined;
@@ -204,7 +211,8 @@ export class Acts {
     const { state } = this.#core;
     const { selection } = state;
     return state.phase === "resting" && Boolean(selection?.tapped) && hit.time > selection.start
-      && (selection.place === "band" ? hit.area === "band" : hit.area === "row" && hit.row?.id === selection.rows[0].id);
+      && (selection.place === "band" ? hit.area === "band" : hit.area === "row"
+        && hit.row?.id === selection.rows[0].id);
   }
 
   #tapStart(hit) {
@@ -221,8 +229,10 @@ export class Acts {
   #tapEnd(hit) {
     const core = this.#core;
     const { selection } = core.state;
-    const end = Math.max(core.view.snap(hit.time), selection.start + Math.min(core.times.step, selection.end - selection.start));
-    core.dispatch({ type: "adjust", selection: { ...endMoved(selection, end - selection.end, core.times), tapped: true } });
+    const end = Math.max(core.view.snap(hit.time), selection.start
+      + Math.min(core.times.step, selection.end - selection.start));
+    core.dispatch({ type: "adjust", selection: { ...endMoved(selection, end - selection.end, core.times),
+      tapped: true } });
   }
 
   key(gridkey) {
@@ -276,7 +286,8 @@ export class Acts {
   #nextBooking(selection) {
     const { view } = this.#core;
     const last = Math.max(view.to, selection.end);
-    if (selection.place === "rows") return Math.min(...selection.rows.map(({ index }) => laterEnd(view.gap(index, selection.start).end, selection, last)));
+    if (selection.place === "rows") return Math.min(...selection.rows.map(({ index }) =>
+      laterEnd(view.gap(index, selection.start).end, selection, last)));
     const short = view.bandSteps().find(({ start, free }) => start > selection.start && free < selection.amount);
     return short ? short.start : last;
   }
@@ -318,8 +329,10 @@ export class Acts {
   async remove(lease) {
     const core = this.#core;
     const started = leaseOf(lease).start <= core.times.now;
-    const text = [started ? "The lease ends now and is deleted. Servers on its hosts are deleted, too: " : "The lease is deleted: ", name(lease.name), "."];
-    const yes = await confirm({ title: started ? "End and delete this lease?" : "Delete this lease?", text, action: started ? "End and delete" : "Delete", danger: true });
+    const text = [started ? "The lease ends now and is deleted. Servers on its hosts are deleted, too: "
+      : "The lease is deleted: ", name(lease.name), "."];
+    const yes = await confirm({ title: started ? "End and delete this lease?" : "Delete this lease?", text,
+      action: started ? "End and delete" : "Delete", danger: true });
     if (yes) {
       const { verdict } = await core.service.remove(lease.id);
       announce(verdict ? verdict.detail : `Deleted: ${lease.name}`);
@@ -381,7 +394,8 @@ export class Acts {
     const each = offered.find((item) => item.letter === letter);
     if (!each) return;
     const inCard = core.card.hasFocus;
-    const next = each.differs ? this.alternative(selection, each) : withWindow(selection, each.start, each.end, core.times);
+    const next = each.differs ? this.alternative(selection, each)
+      : withWindow(selection, each.start, each.end, core.times);
     core.dispatch({ type: "select", selection: next, windows: each.differs ? [] : windows });
     core.view.revealTime(next.start, next.end);
     core.checkNow();
@@ -396,7 +410,8 @@ export class Acts {
   }
 
   barEvents() {
-    return { change: (part) => this.#barChanged(part), find: (days) => this.#find(days ?? AHEAD), form: () => this.#emptyForm() };
+    return { change: (part) => this.#barChanged(part), find: (days) => this.#find(days),
+      form: () => this.#emptyForm() };
   }
 
   #barChanged(part) {
@@ -408,39 +423,10 @@ export class Acts {
     core.dispatch({ type: "adjust", selection: "amount" in part ? withAmount(next, part.amount) : next });
   }
 
-  async #find(days) {
+  #find(days) {
     const core = this.#core;
-    const { view, type } = core;
-    if (core.blocked()) return core.bar.note(core.blocked());
-    if (isLocked(core.state)) return undefined;
-    const { duration, amount } = view.state;
-    const wanted = this.#fresh({ area: "band" }, core.times.now, duration * 1000);
-    core.bar.setBusy(true);
-    const { windows, verdict } = await core.service.soonest(wanted, type, duration, days);
-    core.bar.setBusy(false, core.blocked());
-    if (verdict) return this.#notFound(verdict);
-    if (!windows.length) return this.#nothing(amount, duration, days);
-    core.touch = matchMedia("(pointer: coarse)").matches;
-    const selection = { ...wanted, ...firstOf(windows[0], core.times.now) };
-    core.dispatch({ type: "select", selection, windows });
-    view.revealTime(selection.start, selection.end);
-    core.card.focus();
-    return undefined;
-  }
-
-  #nothing(amount, duration, days) {
-    const { bar, type, view } = this.#core;
-    const { total } = view.data;
-    if (type === "physical:host" && total !== null && total < amount) return bar.note(`Only ${total} ${noun(type, total)} match what you wrote, and you need ${amount}.`);
-    const text = `No window of ${spell(duration * 1000)} in the next ${days} days has ${amount} matching ${noun(type, amount)}.`;
-    return bar.note(text, days < FURTHER ? [`Look ${FURTHER} days ahead`, () => this.#find(FURTHER)] : null);
-  }
-
-  #notFound(verdict) {
-    const { bar, type } = this.#core;
-    if (verdict.kind === "form") return bar.note(`${noun(type, 2)} need more than a number.`, ["Open the form", () => this.#emptyForm()]);
-    if (verdict.code === "invalid_query") return bar.complain(verdict.detail);
-    return bar.note(verdict.detail);
+    const select = (length) => this.#fresh({ area: "band" }, core.times.now, length);
+    return findSoonest(core, days, select, () => this.#emptyForm());
   }
 
   #emptyForm() {

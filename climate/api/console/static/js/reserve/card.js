@@ -1,6 +1,9 @@
 // The card beside the selection; on a phone, a sheet at the bottom. It shows a state and reports what people do.
 
 import { button, clearErrors, field, h, icon, link, momentField, name, plain, replace, setError, uid } from "../dom.js";
+import { alternativeLines, blockerLine, limitLines, refusalHeading, shortageLine } from "../lease/refusals.js";
+import { noun } from "../lease/words.js";
+import { span } from "../time.js";
 import { isUnchanged } from "./selection.js";
 import * as wording from "./wording.js";
 
@@ -49,7 +52,8 @@ export class Card {
     const { element, name: input, list } = this.#parts;
     if (element.dataset.state === "unchecked") return element.focus({ preventScroll: true });
     const field_ = input.closest(".field");
-    const target = !field_.hidden ? input : list.querySelector("button") ?? element.querySelector(".actions button") ?? element;
+    const target = !field_.hidden ? input : list.querySelector("button") ?? element.querySelector(".actions button")
+      ?? element;
     target.focus({ preventScroll: true });
     if (target === input) input.select();
     return undefined;
@@ -109,7 +113,8 @@ export class Card {
     end.input.dataset.field = "end";
     const amount = h("input", { type: "number", min: 1, step: 1, inputmode: "numeric", "data-field": "amount" });
     amount.addEventListener("change", () => this.#on.amount(Number(amount.value)));
-    const element = h("details", { class: "times" }, h("summary", {}, "Set times and amount"), h("div", { class: "stack" },
+    const element = h("details", { class: "times" }, h("summary", {}, "Set times and amount"),
+      h("div", { class: "stack" },
       start.element, end.element, field("Amount", amount)));
     return { element, start, end, amount };
   }
@@ -138,24 +143,28 @@ export class Card {
     const typing = event.target.closest("input, textarea, select");
     const plainKey = !event.ctrlKey && !event.metaKey && !event.altKey;
     const letter = event.key.toUpperCase();
-    if (typing || !plainKey || !/^[A-E]$/.test(letter) || !this.element.querySelector(`[data-letter="${letter}"]`)) return;
+    if (typing || !plainKey || !/^[A-E]$/.test(letter)
+      || !this.element.querySelector(`[data-letter="${letter}"]`)) return;
     event.preventDefault();
     this.#on.choose(letter);
   }
 
   #heading(kind, { state, type }) {
     const text = headingText(kind, state, type);
-    const sign = { refused: "refused", limited: "refused", invalid: "warning", unknown: "warning", down: "warning", done: "check" }[kind];
+    const sign = { refused: "refused", limited: "refused", invalid: "warning", unknown: "warning", down: "warning",
+      done: "check" }[kind];
     replace(this.#parts.heading, sign && icon(sign), h("span", {}, plain(text)));
   }
 
   #window(state) {
     const { selection } = state;
-    const before = selection.purpose === "change" && (selection.start !== selection.lease.start || selection.end !== selection.lease.end);
+    const before = selection.purpose === "change" && (selection.start !== selection.lease.start
+      || selection.end !== selection.lease.end);
     replace(this.#parts.when,
-      selection.purpose === "change" && state.phase !== "done" && [h("span", { class: "strong" }, name(selection.lease.name)), h("br")],
-      h("b", {}, wording.span(selection)), h("br"), h("span", { class: "quiet" }, wording.utcSpan(selection)),
-      before && [h("br"), h("span", { class: "quiet" }, `Before: ${wording.span(selection.lease)}`)]);
+      selection.purpose === "change" && state.phase !== "done"
+        && [h("span", { class: "strong" }, name(selection.lease.name)), h("br")],
+      h("b", {}, span(selection)), h("br"), h("span", { class: "quiet" }, wording.utcSpan(selection)),
+      before && [h("br"), h("span", { class: "quiet" }, `Before: ${span(selection.lease)}`)]);
     this.#parts.when.hidden = kindOf(state) === "refused" && selection.purpose === "new";
   }
 
@@ -174,13 +183,15 @@ export class Card {
     if (document.activeElement !== times.amount) times.amount.value = String(selection.amount);
     times.start.input.disabled = fixed;
     times.amount.closest(".field").hidden = !isNew || selection.place === "rows";
-    times.element.querySelector("summary").textContent = times.amount.closest(".field").hidden ? "Set times" : "Set times and amount";
-    times.amount.labels?.[0] && (times.amount.labels[0].textContent = `Number of ${wording.noun(type)}`);
+    times.element.querySelector("summary").textContent = times.amount.closest(".field").hidden ? "Set times"
+      : "Set times and amount";
+    times.amount.labels?.[0] && (times.amount.labels[0].textContent = `Number of ${noun(type)}`);
   }
 
   #alternatives(kind, state, type) {
     const all = offers(kind, state);
-    const key = JSON.stringify([all.map(({ letter, start, end, amount, differs }) => [letter, start, end, amount, differs]), state.selection.amount]);
+    const key = JSON.stringify([all.map(({ letter, start, end, amount, differs }) =>
+      [letter, start, end, amount, differs]), state.selection.amount]);
     if (this.#shown.alternatives === key) return;
     this.#shown.alternatives = key;
     replace(this.#parts.list, all.map((each) => this.#alternative(each, lines(each, state, type))));
@@ -188,15 +199,18 @@ export class Card {
   }
 
   #alternative({ letter }, [first, second]) {
-    return h("li", {}, h("button", { type: "button", class: "alternative", "data-letter": letter, "aria-keyshortcuts": letter,
+    return h("li", {}, h("button", { type: "button", class: "alternative", "data-letter": letter,
+      "aria-keyshortcuts": letter,
       onclick: () => this.#on.choose(letter) },
     h("span", { class: "letter", "aria-hidden": "true" }, letter),
-    h("span", { class: "grow" }, h("span", { class: "strong" }, plain(first)), h("span", { class: "quiet small" }, second)),
+    h("span", { class: "grow" }, h("span", { class: "strong" }, plain(first)),
+      h("span", { class: "quiet small" }, second)),
     h("kbd", {}, letter)));
   }
 
   #actions(kind, state, type) {
-    const key = JSON.stringify([kind, state.phase, state.watching, wording.action(state.selection), state.selection.fromNow]);
+    const key = JSON.stringify([kind, state.phase, state.watching, wording.action(state.selection),
+      state.selection.fromNow]);
     if (this.#shown.actions === key) return;
     this.#shown.actions = key;
     replace(this.#parts.actions, actionsOf(kind, state, this.#on, type));
@@ -205,7 +219,8 @@ export class Card {
   #refocus(old) {
     const key = old.dataset?.action;
     const same = key && this.element.querySelector(`[data-action="${key}"]`);
-    (same ?? this.element.querySelector(".actions button, .alternatives button") ?? this.element).focus({ preventScroll: true });
+    (same ?? this.element.querySelector(".actions button, .alternatives button")
+      ?? this.element).focus({ preventScroll: true });
   }
 }
 
@@ -216,9 +231,10 @@ function kindOf({ phase, selection, verdict }) {
 }
 
 function headingText(kind, { selection, verdict, result }, type) {
-  if (kind === "refused") return wording.refusalHeading(verdict, selection, type);
-  if (kind === "limited") return wording.limitLines(verdict)[0];
-  if (kind === "unknown") return selection.purpose === "new" ? "It is not known whether this was reserved" : "It is not known whether this was changed";
+  if (kind === "refused") return refusalHeading(verdict, selection, type);
+  if (kind === "limited") return limitLines(verdict)[0];
+  if (kind === "unknown") return selection.purpose === "new" ? "It is not known whether this was reserved"
+    : "It is not known whether this was changed";
   if (kind === "gone") return "This lease does not exist any more";
   if (kind === "done") return selection.purpose === "new" ? `Reserved: ${result.name}` : `Changed: ${result.name}`;
   return wording.heading(selection, type);
@@ -231,7 +247,8 @@ function facts(kind, { state, type, session }) {
   const body = {
     unchecked: () => h("p", { class: "quiet" }, session.blocked || "Checking what is free."),
     unchanged: () => h("p", { class: "quiet" }, "Move it with the arrow keys or by dragging, or set its times."),
-    form: () => h("p", {}, `To reserve ${wording.noun(type)} takes more than a number: continue in the form, which has these times.`),
+    form: () => h("p", {},
+      `To reserve ${noun(type)} takes more than a number: continue in the form, which has these times.`),
     sending: () => h("p", { class: "quiet" }, "Waiting for the answer of the service."),
     fits: () => fitFacts(verdict, selection, type, session),
     refused: () => refusalFacts(verdict, selection, type, session),
@@ -257,34 +274,22 @@ function fitFacts(verdict, selection, type, session) {
 }
 
 function refusalFacts(verdict, selection, type, session) {
-  const { free, matching } = verdict;
-  const numbers = free === null ? null : matching === null || type !== "physical:host" ? wording.grouped(free) : `${wording.grouped(free)} of ${wording.grouped(matching)}`;
-  const needed = verdict.asked ?? selection.amount;
-  const main = numbers === null ? h("p", {}, plain(verdict.detail))
-    : h("p", {}, "Free all through ", h("b", {}, wording.span(selection)), ": ", h("b", {}, numbers), ". You need ", h("b", {}, wording.grouped(needed)), ".");
-  return [main, blockerLine(verdict.blockers, selection),
-    state_(session, verdict), verdict.alternatives.length ? null : h("p", {}, "Nothing similar is free in the next weeks. Try another time, fewer, or other properties.")];
+  return [shortageLine(verdict, selection, type), blockerLine(verdict.blockers, selection),
+    state_(session, verdict), verdict.alternatives.length ? null
+      : h("p", {}, "Nothing similar is free in the next weeks. Try another time, fewer, or other properties.")];
 }
 
 function state_({ watching }) {
-  return watching ? h("p", { class: "watching" }, "The check is repeated with each change while this page is open.") : null;
-}
-
-function blockerLine(blockers, selection) {
-  const own = blockers.filter(({ id }) => id && id !== selection.lease?.id);
-  const unique = [...new Map(own.map((each) => [each.id, each])).values()].slice(0, 3);
-  const parts = unique.map(({ id, name: label }) => ["your lease ", link(`/console/leases/${encodeURIComponent(id)}`, name(label || id))]);
-  if (blockers.some(({ id }) => !id)) parts.push(["other projects"]);
-  if (!parts.length) return null;
-  const joined = parts.map((part, index) => [index ? (index === parts.length - 1 ? ", and " : ", ") : "", part]);
-  return h("p", { class: "blockers" }, "In the way: ", joined, ".");
+  return watching ? h("p", { class: "watching" }, "The check is repeated with each change while this page is open.")
+    : null;
 }
 
 function limitFacts(verdict) {
-  const [, sentence] = wording.limitLines(verdict);
+  const [, sentence] = limitLines(verdict);
   const { allowed, used, asked } = verdict;
   const total = Math.max(allowed ?? 0, (used ?? 0) + (asked ?? 0));
-  return [h("p", {}, plain(sentence), " ", link("/console/limits", "Show the limits"), "."), total > 0 && limitBar(allowed, used ?? 0, asked ?? 0, total)];
+  return [h("p", {}, plain(sentence), " ", link("/console/limits", "Show the limits"), "."), total > 0
+    && limitBar(allowed, used ?? 0, asked ?? 0, total)];
 }
 
 function limitBar(allowed, used, asked, total) {
@@ -295,14 +300,16 @@ function limitBar(allowed, used, asked, total) {
     return element;
   };
   const mark = part("mark", Math.min(allowed, total), 0);
-  return h("div", { class: "limit-bar", role: "img", "aria-label": `${used} used and ${asked} requested, ${allowed} allowed` },
+  return h("div", { class: "limit-bar", role: "img",
+    "aria-label": `${used} used and ${asked} requested, ${allowed} allowed` },
     part("used", 0, used), part("asked", used, asked), mark);
 }
 
 function doneFacts({ result, selection }) {
   const started = result.start <= Date.now();
   return h("p", {}, link(`/console/leases/${encodeURIComponent(result.id)}`, ["Open ", name(result.name)]),
-    selection.purpose === "new" ? (started ? ". It starts now." : `. It starts ${wording.span(result).split(" to ")[0]}.`) : ".");
+    selection.purpose === "new" ? (started ? ". It starts now." : `. It starts ${span(result).split(" to ")[0]}.`)
+      : ".");
 }
 
 // Alternatives of a refusal, or the other windows that a search has found.
@@ -313,23 +320,26 @@ function offers(kind, { selection, verdict, windows }) {
 }
 
 function lines(each, state, type) {
-  if (each.differs) return wording.alternativeLines(each, state.selection, type);
-  return [wording.span(each), wording.utcSpan(each)];
+  if (each.differs) return alternativeLines(each, state.selection, type);
+  return [span(each), wording.utcSpan(each)];
 }
 
 function actionsOf(kind, state, on) {
   const { selection, watching } = state;
   const [label, busy] = wording.action(selection);
   const isNew = selection.purpose === "new";
-  const send = (...content) => h("button", { type: "submit", class: "button primary", "data-action": "reserve" }, ...content);
+  const send = (...content) => h("button", { type: "submit", class: "button primary", "data-action": "reserve" },
+    ...content);
   const discard = button("Discard", on.discard, { "data-action": "discard" });
   const options = isNew && button("Options", on.options, { "data-action": "options" });
-  const watch = button(watching ? "Stop watching" : "Tell me when it fits", () => on.watch(!watching), { "data-action": "watch" });
+  const watch = button(watching ? "Stop watching" : "Tell me when it fits", () => on.watch(!watching),
+    { "data-action": "watch" });
   const retry = (text) => button(text, on.retry, { kind: "primary", "data-action": "retry" });
   return {
     fits: () => [send(label, h("kbd", {}, "Enter")), options, discard],
     unchecked: () => [send(label, h("kbd", {}, "Enter")), options, discard],
-    sending: () => [h("button", { type: "button", class: "button primary", "aria-disabled": "true", "data-action": "reserve" }, busy)],
+    sending: () => [h("button", { type: "button", class: "button primary", "aria-disabled": "true",
+      "data-action": "reserve" }, busy)],
     unchanged: () => [discard],
     form: () => [button("Continue", on.options, { kind: "primary", "data-action": "options" }), discard],
     refused: () => [watch, discard],

@@ -33,7 +33,8 @@ export class Reserve {
     this.bar = new Bar(this.acts.barEvents());
     this.handles = new Handles(view, this.acts.handleEvents());
     this.gestures = new Gestures(view, this.acts.pointerEvents());
-    this.checker = new Checker((selection, signal) => this.service.check(selection, this.type, signal), (selection, verdict) => this.#checked(selection, verdict));
+    this.checker = new Checker((selection, signal) => this.service.check(selection, this.type, signal),
+      (selection, verdict) => this.#checked(selection, verdict));
     this.say = debounce(() => this.#say(), ANNOUNCE);
     bar.append(this.bar.element);
     layer.append(this.card.element, ...this.handles.elements);
@@ -100,7 +101,9 @@ export class Reserve {
   #follow(before, after) {
     const changed = !isSame(before.selection, after.selection);
     if (!after.selection) this.#forget();
-    else if (isOpen(after) && !after.verdict && (changed || before.verdict || before.phase === "idle")) this.#check(after.selection);
+    else if (isOpen(after) && !after.verdict && (changed || before.verdict || before.phase === "idle")) {
+      this.#check(after.selection);
+    }
     if (isLocked(after)) this.checker.cancel();
     this.draw();
     if (after.selection && (changed || before.verdict !== after.verdict)) this.say();
@@ -149,13 +152,16 @@ export class Reserve {
     const box = this.view.anchor(overlay);
     const frame = layer.getBoundingClientRect();
     const open = state.phase === "resting" && this.touch;
-    this.handles.place(open ? box : null, frame, { hasStart: !(state.selection.purpose === "change" && state.selection.lease.start <= this.times.now) });
+    this.handles.place(open ? box : null, frame, { hasStart: !(state.selection.purpose === "change"
+      && state.selection.lease.start <= this.times.now) });
     if (isNarrow()) return this.#dock(box);
     card.element.style.maxHeight = "";
     const view = this.view.element.getBoundingClientRect();
-    const bounds = { left: Math.max(view.left, 8) + 8, right: Math.min(view.right, innerWidth) - 20, top: Math.max(view.top, 64), bottom: Math.min(innerHeight - 8, Math.max(view.bottom, view.top + 300)) };
+    const bounds = { left: Math.max(view.left, 8) + 8, right: Math.min(view.right, innerWidth) - 20,
+      top: Math.max(view.top, 64), bottom: Math.min(innerHeight - 8, Math.max(view.bottom, view.top + 300)) };
     const size = { width: card.element.offsetWidth, height: card.element.offsetHeight };
-    const avoid = ghostsOf(state).map(({ start, end }) => ({ left: this.view.xOf(start), right: this.view.xOf(end), weight: 1 }));
+    const avoid = ghostsOf(state).map(({ start, end }) => ({ left: this.view.xOf(start), right: this.view.xOf(end),
+      weight: 1 }));
     avoid.push({ left: view.left, right: view.left + this.view.size.left, weight: 0.5 });
     const { left, top } = placeCard(size, box, bounds, { place: overlay.place, avoid });
     card.element.style.left = `${Math.round(left - frame.left)}px`;
@@ -249,7 +255,8 @@ export class Reserve {
     const area = selection.place === "band" ? "band" : "row";
     this.view.grid.focusHit({ area, row: selection.rows[0], time: lease.start });
     this.view.refresh();
-    announce(`${selection.purpose === "new" ? "Reserved" : "Changed"}: ${lease.name}, ${spoken({ ...selection, start: lease.start, end: lease.end }, null, type)}`);
+    const made = spoken({ ...selection, start: lease.start, end: lease.end }, null, type);
+    announce(`${selection.purpose === "new" ? "Reserved" : "Changed"}: ${lease.name}, ${made}`);
   }
 
   async retry() {
@@ -275,7 +282,8 @@ export class Reserve {
       this.dispatch({ type: "checked", selection: this.state.selection, verdict, at: Date.now() });
       return;
     }
-    const keys = selection.lease.etag ? differences(selection.lease, lease) : differences(selection.lease, lease).filter((key) => key === "start" || key === "end");
+    const keys = selection.lease.etag ? differences(selection.lease, lease)
+      : differences(selection.lease, lease).filter((key) => key === "start" || key === "end");
     const note = changeSentence(selection.lease, lease, keys);
     this.dispatch({ type: "rebased", lease, amount, note });
     if (note) this.view.refresh();
@@ -340,13 +348,17 @@ function remember(name) {
 const GAP = 10;
 
 function placeCard(card, anchor, bounds, { place, avoid }) {
-  const top = clamp(place === "band" ? anchor.bottom + GAP : anchor.top, bounds.top, Math.max(bounds.top, bounds.bottom - card.height));
+  const top = clamp(place === "band" ? anchor.bottom + GAP : anchor.top, bounds.top,
+    Math.max(bounds.top, bounds.bottom - card.height));
   const last = Math.max(bounds.left, bounds.right - card.width);
-  const furthest = Math.max(anchor.right, ...avoid.map(({ right }) => right).filter((x) => x < bounds.right - card.width));
-  const beside = [anchor.left - GAP - card.width, anchor.right + GAP, furthest + GAP, bounds.left, last, (anchor.left + anchor.right - card.width) / 2];
+  const furthest = Math.max(anchor.right, ...avoid.map(({ right }) => right).filter((x) =>
+    x < bounds.right - card.width));
+  const beside = [anchor.left - GAP - card.width, anchor.right + GAP, furthest + GAP, bounds.left, last,
+    (anchor.left + anchor.right - card.width) / 2];
   const candidates = beside.map((left, rank) => ({ left: clamp(left, bounds.left, last), rank }));
   const columns = [{ left: anchor.left, right: anchor.right, weight: 2 }, ...avoid];
-  const costs = candidates.map(({ left, rank }) => rank + 10 * columns.reduce((sum, column) => sum + column.weight * covered(left, card.width, column), 0));
+  const costs = candidates.map(({ left, rank }) => rank + 10 * columns.reduce((sum, column) => sum
+    + column.weight * covered(left, card.width, column), 0));
   return { left: candidates[costs.indexOf(Math.min(...costs))].left, top };
 }
 

@@ -1,9 +1,9 @@
 // How people select: pointer, handles, keys, and the bar of what they need.
 
 import { button, h, icon, replace, uid } from "../dom.js";
+import { noun } from "../lease/words.js";
 import { FilterError, filterText, parseFilter } from "../tables/properties.js";
 import { duration, parseDuration } from "../time.js";
-import { noun } from "./wording.js";
 
 const THRESHOLD = 4; // px until a press of the mouse becomes a drag
 const SLOP = 10; // px that a finger may move during a long press
@@ -37,8 +37,10 @@ export class Gestures {
     element.addEventListener("pointercancel", () => this.#cancel(), { signal });
     element.addEventListener("lostpointercapture", () => this.#drag && this.#up(null), { signal });
     // The browser scrolls by touch unless the first move of the finger is taken from it.
-    element.addEventListener("touchmove", (event) => this.#drag && event.cancelable && event.preventDefault(), { signal, passive: false });
-    element.addEventListener("contextmenu", (event) => (this.#drag || this.#press?.touch) && event.preventDefault(), { signal });
+    element.addEventListener("touchmove", (event) => this.#drag && event.cancelable && event.preventDefault(),
+      { signal, passive: false });
+    element.addEventListener("contextmenu", (event) => (this.#drag || this.#press?.touch) && event.preventDefault(),
+      { signal });
     element.addEventListener("dragstart", (event) => event.preventDefault(), { signal });
     element.addEventListener("click", (event) => this.#click(event), { signal, capture: true });
     document.addEventListener("keydown", (event) => this.#key(event), { signal, capture: true });
@@ -167,7 +169,8 @@ export class Gestures {
   // Which part of the present selection is at the pointer.
   #held({ clientX, clientY }) {
     const box = this.#on.selectionBox();
-    if (!box || clientY < box.top || clientY > box.bottom || clientX < box.left - GRIP || clientX > box.right + GRIP) return null;
+    if (!box || clientY < box.top || clientY > box.bottom
+      || clientX < box.left - GRIP || clientX > box.right + GRIP) return null;
     if (Math.abs(clientX - box.right) <= GRIP) return "end";
     return Math.abs(clientX - box.left) <= GRIP ? "start" : "move";
   }
@@ -220,7 +223,8 @@ export class Handles {
   }
 
   #handle(part) {
-    const element = h("div", { class: `reserve-handle ${part}`, "aria-hidden": "true", "data-handle": part, hidden: true });
+    const element = h("div", { class: `reserve-handle ${part}`, "aria-hidden": "true", "data-handle": part,
+      hidden: true });
     element.addEventListener("pointerdown", (event) => {
       event.preventDefault();
       element.setPointerCapture(event.pointerId);
@@ -256,7 +260,9 @@ export function selectedIntent(event, state) {
 /** What a key means without a selection. */
 export function browsingIntent(event) {
   const { key, shiftKey: shift, altKey: alt, ctrlKey: ctrl, metaKey: meta } = event;
-  if (shift && !alt && !ctrl && !meta && (key === "ArrowLeft" || key === "ArrowRight")) return { type: "begin", by: key === "ArrowLeft" ? -1 : 1 };
+  if (shift && !alt && !ctrl && !meta && (key === "ArrowLeft" || key === "ArrowRight")) {
+    return { type: "begin", by: key === "ArrowLeft" ? -1 : 1 };
+  }
   if (alt || ctrl || meta) return null;
   return BROWSING[key] ?? null;
 }
@@ -319,7 +325,8 @@ export class Bar {
     this.#on = on;
     const note = uid("bar-problem");
     this.#amount = input("amount", "Amount", { type: "number", min: 1, max: MOST, step: 1, inputmode: "numeric" });
-    this.#filter = input("filter", "Conditions on properties", { spellcheck: "false", autocapitalize: "off", placeholder: "any properties" });
+    this.#filter = input("filter", "Conditions on properties",
+      { spellcheck: "false", autocapitalize: "off", placeholder: "any properties" });
     this.#length = input("duration", "Duration", { inputmode: "text" });
     this.#noun = h("span", { class: "word" });
     this.#find = button("Find soonest", () => this.#submit(), { kind: "primary", "data-action": "find" });
@@ -341,7 +348,9 @@ export class Bar {
     const before = this.#values;
     this.#values = { amount, properties, duration: seconds };
     if (before.amount !== amount || !this.#amount.value) write(this.#amount, String(amount));
-    if (!this.#filter.dataset.shown || JSON.stringify(before.properties) !== JSON.stringify(properties)) write(this.#filter, filterText(properties));
+    if (!this.#filter.dataset.shown || JSON.stringify(before.properties) !== JSON.stringify(properties)) {
+      write(this.#filter, filterText(properties));
+    }
     if (before.duration !== seconds || !this.#length.value) write(this.#length, duration(seconds));
     this.#filter.dataset.shown = "yes";
     this.#filter.title = this.#filter.value;
@@ -383,7 +392,9 @@ export class Bar {
   #read() {
     this.#clear();
     const amount = Number(this.#amount.value);
-    if (!Number.isInteger(amount) || amount < 1 || amount > MOST) return this.#invalid(this.#amount, "Write a whole number from 1 on.");
+    if (!Number.isInteger(amount) || amount < 1 || amount > MOST) {
+      return this.#invalid(this.#amount, "Write a whole number from 1 on.");
+    }
     const seconds = parseDuration(this.#length.value);
     if (!seconds) return this.#invalid(this.#length, 'Write a duration such as "20 h", "90 min" or "2 d".');
     let properties;
@@ -399,7 +410,8 @@ export class Bar {
   }
 
   #report(next) {
-    const changed = Object.entries(next).filter(([key, value]) => JSON.stringify(value) !== JSON.stringify(this.#values[key]));
+    const changed = Object.entries(next).filter(([key, value]) =>
+      JSON.stringify(value) !== JSON.stringify(this.#values[key]));
     if (changed.length) this.#on.change(Object.fromEntries(changed));
   }
 
@@ -413,7 +425,8 @@ export class Bar {
   }
 
   #tell(text, ...actions) {
-    const close = button(icon("close"), () => { this.#clear(); this.#amount.focus(); }, { kind: "quiet square", "aria-label": "Close" });
+    const close = button(icon("close"), () => { this.#clear(); this.#amount.focus(); },
+      { kind: "quiet square", "aria-label": "Close" });
     replace(this.#problem, h("span", { class: "grow" }, text), actions, close);
     this.#problem.hidden = false;
   }

@@ -1,6 +1,7 @@
 // Selections and the states of a reservation in the making. Pure functions.
 
-import { bandLabel, span, spell } from "./wording.js";
+import { span, spell } from "../time.js";
+import { bandLabel } from "./wording.js";
 
 
 const MINUTE = 60_000;
@@ -8,7 +9,8 @@ const MINUTE = 60_000;
 export function begin({ place, rows = [], time, length, amount, properties = null, tapped = false }, { now, step }) {
   const start = Math.max(time, minute(now));
   return window_({
-    purpose: "new", place, rows, amount: place === "rows" ? rows.length : amount, properties, lease: null, part: null, tapped,
+    purpose: "new", place, rows, amount: place === "rows" ? rows.length : amount, properties, lease: null, part: null,
+      tapped,
     anchor: start, start, end: start + (length || step), fromNow: false,
   }, start, start + (length || step), now);
 }
@@ -31,19 +33,22 @@ export function canChange(lease, part, now) {
 
 /** The selection between its anchor and `time`: at least one step long. */
 export function stretched(selection, time, { now, step }) {
-  if (time >= selection.anchor) return window_(selection, selection.anchor, Math.max(time, selection.anchor + step), now);
+  if (time >= selection.anchor) return window_(selection, selection.anchor, Math.max(time, selection.anchor + step),
+    now);
   return window_(selection, Math.min(time, selection.anchor - step), selection.anchor, now);
 }
 
 export function startMoved(selection, delta, { now, step }) {
   if (isStartFixed(selection, now)) return selection;
-  const start = Math.min(Math.max(selection.start + delta, minute(now)), selection.end - Math.min(step, selection.end - selection.start));
+  const start = Math.min(Math.max(selection.start + delta, minute(now)),
+    selection.end - Math.min(step, selection.end - selection.start));
   return { ...window_(selection, start, selection.end, now), anchor: selection.end };
 }
 
 export function endMoved(selection, delta, { now, step }) {
   const first = Math.max(selection.start, minute(now)) + Math.min(step, selection.end - selection.start);
-  return { ...window_(selection, selection.start, Math.max(selection.end + delta, first), now), anchor: selection.start };
+  return { ...window_(selection, selection.start, Math.max(selection.end + delta, first), now),
+    anchor: selection.start };
 }
 
 export function moved(selection, delta, { now }) {
@@ -115,7 +120,8 @@ function isStartFixed(selection, now) {
 }
 
 function window_(selection, start, end, now) {
-  if (isStartFixed(selection, now)) return { ...selection, start: selection.lease.start, end: Math.max(end, minute(now) + MINUTE) };
+  if (isStartFixed(selection, now)) return { ...selection, start: selection.lease.start,
+    end: Math.max(end, minute(now) + MINUTE) };
   const first = Math.max(start, minute(now));
   // A start within this minute is past before the request is answered: such a lease starts "now".
   return { ...selection, start: first, end: Math.max(end, first + MINUTE), fromNow: first < now + MINUTE };
@@ -194,7 +200,8 @@ const STEPS = {
     return isOpen(state) ? { ...state, watching: on } : state;
   },
   send(state, { request }) {
-    return state.phase === "resting" || state.phase === "unknown" ? { ...state, phase: "sending", request, note: "" } : state;
+    return state.phase === "resting" || state.phase === "unknown" ? { ...state, phase: "sending", request, note: "" }
+      : state;
   },
   answered(state, { lease }) {
     return state.phase === "sending" ? { ...state, phase: "done", result: lease, request: null } : state;
@@ -208,7 +215,8 @@ const STEPS = {
     if (state.selection?.purpose !== "change" || isLocked(state)) return state;
     const part = state.selection.part;
     const moved = part === "end" ? { start: lease.start } : part === "start" ? { end: lease.end } : {};
-    return { ...state, selection: { ...state.selection, ...moved, lease, amount: amount ?? state.selection.amount }, verdict: null, note };
+    return { ...state, selection: { ...state.selection, ...moved, lease, amount: amount ?? state.selection.amount },
+      verdict: null, note };
   },
   discard(state) {
     return state.phase === "idle" || state.phase === "sending" ? state : IDLE;

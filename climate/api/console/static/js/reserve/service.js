@@ -2,6 +2,7 @@
 
 import { api, get, Offline, post, Problem } from "../api.js";
 import { resourceTypes } from "../lease/fields.js";
+import { verdictOf } from "../lease/refusals.js";
 import { serverNow } from "../time.js";
 
 /** What the service knows and does about reservations of one calendar. */
@@ -35,7 +36,8 @@ export class Service {
       return { method: "PATCH", path: `/v2/leases/${encodeURIComponent(id)}`, body: leaseChange(selection), headers };
     }
     const params = await this.params(type, selection);
-    return params && { method: "POST", path: "/v2/leases", body: newLease(selection, { name, type, params }), headers: {} };
+    return params && { method: "POST", path: "/v2/leases", body: newLease(selection, { name, type, params }),
+      headers: {} };
   }
 
   async send({ method, path, body, headers }) {
@@ -73,7 +75,8 @@ export class Service {
       if (!params) return { verdict: { kind: "form" } };
       const search = windowSearch({ type, params, seconds, now: serverNow().getTime(), days });
       const { windows } = await post("/v2/availability/search", search);
-      return { windows: windows.slice(0, 5).map(({ start, end }, index) => ({ letter: "ABCDE"[index], start: Date.parse(start), end: Date.parse(end) })) };
+      return { windows: windows.slice(0, 5).map(({ start, end }, index) =>
+        ({ letter: "ABCDE"[index], start: Date.parse(start), end: Date.parse(end) })) };
     } catch (error) {
       return { verdict: verdictOf(known(error)) };
     }
@@ -150,7 +153,8 @@ function windowSearch({ type, params, seconds, now, days }) {
 }
 
 export function formAddress(selection, { name, type }) {
-  const values = new URLSearchParams({ type, amount: selection.amount, start: utc(selection.start), end: utc(selection.end) });
+  const values = new URLSearchParams({ type, amount: selection.amount, start: utc(selection.start),
+    end: utc(selection.end) });
   const properties = selection.place === "rows" ? rowsExpression(selection.rows) : selection.properties;
   if (properties) values.set("properties", JSON.stringify(properties));
   if (name) values.set("name", name);
@@ -168,34 +172,8 @@ function admitted(body) {
   };
 }
 
-function verdictOf(problem) {
-  const { status, code, detail, body = {} } = problem;
-  const common = { code, detail, status };
-  if (status === 409 && code === "not_enough_resources") return refused(body, common);
-  if (status === 403 && code === "limit_exceeded") {
-    const { limit, scope, unit, allowed, used, asked } = body;
-    return { kind: "limited", ...common, limit, scope, unit, allowed, used, asked };
-  }
-  if (status === 412) return { kind: "changed", ...common, etag: body.etag ?? null };
-  if (status === 404) return { kind: "gone", ...common };
-  if (status === 401) return { kind: "signed-out", ...common };
-  if (!status || status >= 500 || status === 429) return { kind: "down", ...common };
-  return { kind: "invalid", ...common, errors: body.errors ?? [] };
-}
-
 function isOutcomeUnknown({ status, code }) {
   return !status || status >= 500 || code === "request_under_way";
-}
-
-function refused(body, common) {
-  const alternatives = (body.alternatives ?? []).slice(0, 3).map((each, index) => ({
-    letter: "ABC"[index], differs: each.differs, start: Date.parse(each.start), end: Date.parse(each.end), amount: each.amount,
-  }));
-  const blockers = (body.blocked_by ?? []).map((each) => ({
-    id: each.lease_id ?? null, name: each.lease_name ?? "", start: Date.parse(each.start), end: Date.parse(each.end),
-  }));
-  return { kind: "refused", ...common, asked: body.asked ?? null, free: body.free ?? null, matching: body.matching ?? null,
-    missing: body.missing ?? null, blockers, alternatives };
 }
 
 /** What of the lease differs between the one that was shown and the present one. */

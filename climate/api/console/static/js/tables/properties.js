@@ -122,14 +122,20 @@ function membership(parser, name) {
 
 function take(parser, message) {
   const token = peek(parser);
-  const plain = token && (token.kind === "text" || (token.kind === "word" && !WORDS.includes(token.text.toLowerCase())));
+  const plain = token && (token.kind === "text" || (token.kind === "word"
+    && !WORDS.includes(token.text.toLowerCase())));
   if (!plain) throw new FilterError(message, token ? token.at : parser.length);
   parser.at += 1;
   return token;
 }
 
 function typed({ kind, text }) {
-  return kind === "word" && /^[+-]?\d+(\.\d+)?$/.test(text) ? Number(text) : text;
+  return kind === "word" ? scalar(text) : text;
+}
+
+/** A number if the text is one as people write it, else the text: "007" stays as it is. */
+function scalar(text) {
+  return /^[+-]?(0|[1-9]\d{0,14})(\.\d+)?$/.test(text) ? Number(text) : text;
 }
 
 function nested(expression, outer) {
@@ -151,7 +157,7 @@ function quoted(value) {
 function parsed(text) {
   if (Array.isArray(text)) return text;
   try {
-    return text ? JSON.parse(text) : null;
+    return parseFilter(String(text ?? ""));
   } catch {
     return null;
   }
@@ -163,10 +169,21 @@ export function expressionText(text) {
   return Array.isArray(expression) ? filterText(expression) : String(text ?? "");
 }
 
-const COMPARISONS = [["==", "="], ["!=", "is not"], [">=", ">="], ["<=", "<="], [">", ">"], ["<", "<"],
-  ["in", "one of"]];
+const COMPARISONS = [["==", "is"], ["!=", "is not"], [">=", "is at least"], ["<=", "is at most"],
+  [">", "is more than"], ["<", "is less than"],
+  ["in", "is one of"]];
 
 const KNOWN = new Set([...COMPARISONS.map(([operator]) => operator), "="]);
+
+/** What is wrong with the text of an expression; "" if nothing is. */
+function problemOf(text) {
+  try {
+    parseFilter(text);
+    return "";
+  } catch (error) {
+    return error.message;
+  }
+}
 
 /** The terms of an expression that the form can show: a comparison, or several joined by "and". */
 function toTerms(expression) {
@@ -198,11 +215,6 @@ function toExpression(terms) {
 function fromTerm({ property, operator, value }) {
   const values = operator === "in" ? value.split(",") : [value];
   return [operator, `$${property}`, ...values.map((item) => scalar(item.trim()))];
-}
-
-/** A number if the text is one as people write it, else the text. */
-function scalar(text) {
-  return /^-?(0|[1-9]\d{0,14})(\.\d+)?$/.test(text) ? Number(text) : text;
 }
 
 function normal(text) {
@@ -272,7 +284,7 @@ export function filterField(label, { value = "", properties, changed = () => {} 
 
   function showText(content) {
     isText = true;
-    text.value = typeof content === "string" ? content : JSON.stringify(content);
+    text.value = typeof content === "string" ? content : filterText(content);
     show();
   }
 
@@ -302,8 +314,7 @@ export function filterField(label, { value = "", properties, changed = () => {} 
     return content ? parsed(content) ?? content : "";
   }
 
-  text.addEventListener("input", () => text.setCustomValidity(
-    !text.value.trim() || parsed(text.value) ? "" : "This is not JSON, such as [\">=\", \"$vcpus\", 8]."));
+  text.addEventListener("input", () => text.setCustomValidity(problemOf(text.value)));
   properties().then((list) => {
     for (const property of list) known.set(property.name, property);
     replace(names, list.map((property) => h("option", { value: property.name })));
@@ -375,9 +386,7 @@ export class PropertiesField {
     const property = h("input", { name: "property", list: names, required: true, autocapitalize: "off",
       spellcheck: "false" });
     const operator = h("select", { name: "operator" },
-      [["=", "is"], ["!=", "is not"], [">=", "is at least"], ["<=", "is at most"], [">", "is more than"],
-        ["<", "is less than"]]
-      .map(([value, words]) => h("option", { value }, words)));
+      COMPARISONS.map(([value, words]) => h("option", { value }, words)));
     const value = h("input", { name: "value", list: values, required: true, autocapitalize: "off",
       spellcheck: "false" });
     const lists = [h("datalist", { id: names }), h("datalist", { id: values })];
@@ -411,8 +420,7 @@ export class PropertiesField {
   }
 
   add(property, operator, value) {
-    const text = /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value;
-    const condition = [operator === "=" ? "==" : operator, `$${property}`, text];
+    const condition = fromTerm({ property, operator, value });
     if (!this.read()) return;
     const before = this.expression;
     const expression = !before ? condition : before[0] === "and" ? [...before, condition] : ["and", before, condition];

@@ -2,8 +2,10 @@
 
 import { api, keepFocus, query } from "../api.js";
 import { announce, button, h, icon, link, name, plain, problemNote, replace, uid } from "../dom.js";
-import { badges } from "../lease/words.js";
+import { badges, grouped as count } from "../lease/words.js";
 import { duration, moment, serverNow, utc } from "../time.js";
+
+export { count };
 
 const LATE = 1000; // ms until the page says that it still loads
 
@@ -48,7 +50,7 @@ export class PagedTable {
     this.element.setAttribute("aria-busy", String(!quiet));
     try {
       const { body } = await api("GET", this.address(), { signal: request.signal, background: quiet });
-      this.show(body);
+      this.show(body, quiet);
     } catch (error) {
       if (error.name !== "AbortError") this.failed(error, quiet);
     } finally {
@@ -90,7 +92,7 @@ export class PagedTable {
     return path + query({ ...filter(), sort: this.sort, limit, marker: this.marker });
   }
 
-  show(body) {
+  show(body, quiet) {
     this.items = body[this.options.list];
     this.next = body.next ? new URL(body.next, location.href).searchParams.get("marker") : null;
     this.loaded = true;
@@ -101,7 +103,7 @@ export class PagedTable {
     this.frame.hidden = none;
     this.nothing.hidden = !none;
     if (none) replace(this.nothing, this.before.length ? "This page is empty now." : this.options.empty());
-    if (this.options.shown) this.options.shown(this.items);
+    if (this.options.shown) this.options.shown(this.items, quiet);
   }
 
   failed(error, quiet) {
@@ -272,7 +274,7 @@ const STATES = {
   ready: ["dot", "Ready"],
   preparing: ["half", "Getting ready"],
   off: ["power", "Off, bookable"],
-  set_aside: ["warning", "Quarantined"],
+  set_aside: ["warning", "Set aside"],
   failing: ["warning", "Failing"],
 };
 
@@ -280,8 +282,12 @@ const STATES = {
 export const STATE_CHOICES = Object.entries(STATES).map(([value, [, words]]) => [value, words]);
 
 export function stateOf(resource) {
-  const [symbol, words] = STATES[stateKey(resource)] || ["ring", stateKey(resource)];
-  return h("span", { class: "state", dataset: { state: stateKey(resource) } }, icon(symbol), words);
+  return resourceState(stateKey(resource));
+}
+
+export function resourceState(state) {
+  const [symbol, words] = STATES[state] || ["ring", state || "Unknown"];
+  return h("span", { class: "state", dataset: { state } }, icon(symbol), words);
 }
 
 export function stateKey({ state, reservable }) {
@@ -298,14 +304,6 @@ export function leaseLink(id, label, key = "lease") {
 
 export function resourceLink(id, label, key = "resource") {
   return link(`/console/resources/${encodeURIComponent(id)}`, name(label || id), { dataset: { focus: key } });
-}
-
-const number = new Intl.NumberFormat("en");
-
-/** A number as people write it: "3,410", with at most `digits` decimals. */
-export function count(value, digits = 1) {
-  const scale = 10 ** digits;
-  return number.format(Math.round(value * scale) / scale);
 }
 
 /** "1 host", "3 hosts". */
@@ -332,6 +330,28 @@ export function meter(label, used, limit, { unit = "", left = true } = {}) {
       "aria-valuetext": `${count(used)} of ${count(limit)}${unit}` }, fill),
     left ? h("p", { class: "hint" }, used > limit ? `${count(used - limit)}${unit} above the limit.`
       : `${count(rest)}${unit} left.`) : null);
+}
+
+// The limits of the project and of the user, as bars.
+
+/** The bars of the limits that apply. */
+export function limitMeters(limits, { title = true } = {}) {
+  if (!limits || limits.error || !limits.apply) return null;
+  const parts = limits.parties.map((party) => [party, bars(party, limits.period)]).filter(([, list]) => list.length);
+  if (!parts.length) return null;
+  return parts.map(([{ scope }, list]) => [
+    title ? h("h2", {}, scope === "project" ? "Your project\u2019s limits" : "Your limits")
+      : h("h3", {}, scope === "project" ? "Your project" : "You"), h("div", { class: "meters" }, list)])
+    .concat([h("p", { class: "small" }, link("/console/limits", "All limits"))]);
+}
+
+function bars({ limits, used }, period) {
+  const rows = [
+    ["Leases", "leases"], ["Hosts at once", "hosts"], ["vCPUs at once", "vcpus"],
+    [`Host hours in ${duration(period)}`, "host_hours"],
+  ];
+  return rows.filter(([, key]) => limits[key] !== null && limits[key] !== undefined)
+    .map(([text, key]) => meter(text, used[key], limits[key], { left: false }));
 }
 
 /** A list of facts: `[label, content]`; those without content are left out. */
