@@ -32,7 +32,8 @@ class HostFacts:
 
     ``preparation`` is the state of the host's earliest unfinished preparation. ``shutdown`` is the
     state of its unfinished shutdown. ``up`` is what the cloud reported last (None: nothing yet). If
-    provisioning is disabled, or for a resource that is not a host, only ``reservable`` is set.
+    provisioning is disabled, only ``reservable`` and ``is_quarantined`` are set. A resource that is
+    not a host has only ``reservable``.
     """
 
     reservable: bool

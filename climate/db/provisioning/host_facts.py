@@ -44,10 +44,11 @@ def find(
     """Return the report of each resource that exists, by id. Executes a statement per 10,000.
 
     If ``lease_id`` is set, only preparations for that lease count. Unless ``provisioning`` is set,
-    only ``reservable`` is read, because climate no longer updates the other facts.
+    the report has only ``reservable`` and the quarantine, because climate no longer updates the
+    other facts.
     """
     query = _FOR_LEASE if lease_id is not None else _ALL
-    query = query if provisioning else _RESERVABLE
+    query = query if provisioning else _WITHOUT_PROVISIONING
     more = {"lease_id": lease_id} if lease_id is not None and provisioning else {}
     to_report = _report if provisioning else _plain
     return {
@@ -65,8 +66,9 @@ def state_of(
     ``resource_id`` is a column of the enclosing statement.
     """
     if not provisioning:
-        state = sa.case((_HOST.reservable.is_(True), _READY), else_=_FAILING)
-        query = sa.select(state).where(_HOST.id == resource_id)
+        known = ReadinessRow.resource_id == _HOST.id
+        query = sa.select(_PLAIN_STATE).select_from(_HOST).outerjoin(ReadinessRow, known)
+        query = query.where(_HOST.id == resource_id)
     else:
         query = _joined(sa.select(_STATE)).where(_HOST.id == resource_id)
     inner = (_HOST, ReadinessRow, _PREPARATION, _SHUTDOWN)
@@ -106,8 +108,9 @@ def _joined(query: sa.Select[Any], lease_id: sa.BindParameter[str] | None = None
     return query
 
 
-def _plain(row: Any) -> HostReport:  # noqa: ANN401 - a row of _RESERVABLE
-    return HostReport(facts=HostFacts(reservable=row.reservable))
+def _plain(row: Any) -> HostReport:  # noqa: ANN401 - a row of _WITHOUT_PROVISIONING
+    facts = HostFacts(reservable=row.reservable, is_quarantined=row.set_aside is not None)
+    return HostReport(facts=facts, set_aside=row.set_aside, set_aside_at=row.set_aside_at)
 
 
 def _report(row: Any) -> HostReport:  # noqa: ANN401 - a row of _COLUMNS
@@ -134,9 +137,20 @@ _STATE = sa.case(
     (ReadinessRow.up.is_(False), _OFF),
     else_=_READY,
 )
+_PLAIN_STATE = sa.case(
+    (ReadinessRow.set_aside.is_not(None), _SET_ASIDE),
+    (_HOST.reservable.is_(True), _READY),
+    else_=_FAILING,
+)
 # Built once: SQLAlchemy takes longer to build them than the database to run them.
 _ALL = _joined(sa.select(*_COLUMNS)).where(any_of(_HOST.id, "ids"))
 _FOR_LEASE = _joined(sa.select(*_COLUMNS), sa.bindparam("lease_id", type_=sa.String)).where(
     any_of(_HOST.id, "ids")
 )
-_RESERVABLE = sa.select(RESOURCES.c.id, RESOURCES.c.reservable).where(any_of(RESOURCES.c.id, "ids"))
+_WITHOUT_PROVISIONING = (
+    sa.select(
+        RESOURCES.c.id, RESOURCES.c.reservable, ReadinessRow.set_aside, ReadinessRow.set_aside_at
+    )
+    .outerjoin(ReadinessRow, ReadinessRow.resource_id == RESOURCES.c.id)
+    .where(any_of(RESOURCES.c.id, "ids"))
+)

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from climate.core.lease.model import HOST
 from climate.db.tables.provisioning import ReadinessRow
+from climate.manager.resources import inventory_sync
 from tests.conftest import MakeStory
 from tests.support.provisioners import plan, preparations, report
 from tests.support.service import Story, hosts
@@ -50,6 +51,16 @@ def test_lists_and_filters_by_state(farm: Story) -> None:
         assert states(farm, state=state) == chosen
     two = states(farm, state=["failing", "set_aside"], sort="name", limit=1000)
     assert two == {failing["node"]: "failing", idle: "set_aside"}
+
+
+def test_a_host_stays_set_aside_where_nothing_is_provisioned(story: Story) -> None:
+    path = f"/v2/resources/{_id(story, 'sim-1')}/readiness"
+    story.ok("PATCH", path, {"set_aside": "broken fan"})
+    inventory_sync.synchronise(story.runtime)
+    assert states(story)["sim-1"] == "set_aside"
+    story.ok("PATCH", path, {"set_aside": None})
+    inventory_sync.synchronise(story.runtime)
+    assert states(story)["sim-1"] == "ready"
 
 
 @pytest.mark.parametrize("resolution", [0, 3600])
