@@ -33,7 +33,8 @@ class HostFacts:
     For a resource that is not a host, the defaults are right. ``preparation`` is the progress of
     the host's earliest preparation that is not over. ``shutdown`` is that of its shutdown that is
     not over. ``up`` is what the cloud reported last (None: nothing yet). If provisioning is
-    disabled, only ``reservable`` counts, as the other facts may be out of date.
+    disabled, only ``reservable`` and ``is_quarantined`` count, as the other facts may be out of
+    date.
     """
 
     reservable: bool

@@ -14,7 +14,7 @@ from climate.core.provisioning.host_state import IS_OFF, HostFacts, HostReport, 
 from climate.core.provisioning.preparation import OPEN, PreparationState
 from climate.core.provisioning.shutdown import ShutdownState
 from climate.db.engine.types import any_of, chunks
-from climate.db.tables.leases import RESOURCES, ResourceRow
+from climate.db.tables.leases import ResourceRow
 from climate.db.tables.provisioning import PreparationRow, ReadinessRow, ShutdownRow
 
 _HOST = aliased(ResourceRow)
@@ -44,10 +44,11 @@ def find(
     """Return the report of each resource that exists, by id. Executes a statement per 10,000.
 
     If ``lease_id`` is set, only preparations for that lease count. Unless ``provisioning`` is set,
-    only ``reservable`` is read, because climate no longer updates the other facts.
+    only ``reservable`` and the quarantine are read, because climate no longer updates the other
+    facts.
     """
     query = _FOR_LEASE if lease_id is not None else _ALL
-    query = query if provisioning else _RESERVABLE
+    query = query if provisioning else _LASTING
     more = {"lease_id": lease_id} if lease_id is not None and provisioning else {}
     to_report = _report if provisioning else _plain
     return {
@@ -65,8 +66,7 @@ def state_of(
     ``resource_id`` is a column of the enclosing statement.
     """
     if not provisioning:
-        state = sa.case((_HOST.reservable.is_(True), _READY), else_=_FAILING)
-        query = sa.select(state).where(_HOST.id == resource_id)
+        query = _with_readiness(sa.select(_LASTING_STATE)).where(_HOST.id == resource_id)
     else:
         query = _joined(sa.select(_STATE)).where(_HOST.id == resource_id)
     inner = (_HOST, ReadinessRow, _PREPARATION, _SHUTDOWN)
@@ -95,8 +95,12 @@ def _first(
     return tasks.order_by(getattr(task, by), task.id).limit(1).correlate(_HOST).scalar_subquery()
 
 
+def _with_readiness(query: sa.Select[Any]) -> sa.Select[Any]:
+    return query.select_from(_HOST).outerjoin(ReadinessRow, ReadinessRow.resource_id == _HOST.id)
+
+
 def _joined(query: sa.Select[Any], lease_id: sa.BindParameter[str] | None = None) -> sa.Select[Any]:
-    query = query.select_from(_HOST).outerjoin(ReadinessRow, ReadinessRow.resource_id == _HOST.id)
+    query = _with_readiness(query)
     first_tasks = (
         (_PREPARATION, _first(PreparationRow, "needed_at", lease_id)),
         (_SHUTDOWN, _first(ShutdownRow, "wanted_at")),
@@ -106,8 +110,9 @@ def _joined(query: sa.Select[Any], lease_id: sa.BindParameter[str] | None = None
     return query
 
 
-def _plain(row: Any) -> HostReport:  # noqa: ANN401 - a row of _RESERVABLE
-    return HostReport(facts=HostFacts(reservable=row.reservable))
+def _plain(row: Any) -> HostReport:  # noqa: ANN401 - a row of _LASTING
+    facts = HostFacts(reservable=row.reservable, is_quarantined=row.set_aside is not None)
+    return HostReport(facts=facts, set_aside=row.set_aside, set_aside_at=row.set_aside_at)
 
 
 def _report(row: Any) -> HostReport:  # noqa: ANN401 - a row of _COLUMNS
@@ -134,9 +139,14 @@ _STATE = sa.case(
     (ReadinessRow.up.is_(False), _OFF),
     else_=_READY,
 )
+_LASTING_STATE = sa.case(
+    (ReadinessRow.set_aside.is_not(None), _SET_ASIDE),
+    (_HOST.reservable.is_(False), _FAILING),
+    else_=_READY,
+)
 # Built once: SQLAlchemy takes longer to build them than the database to run them.
 _ALL = _joined(sa.select(*_COLUMNS)).where(any_of(_HOST.id, "ids"))
 _FOR_LEASE = _joined(sa.select(*_COLUMNS), sa.bindparam("lease_id", type_=sa.String)).where(
     any_of(_HOST.id, "ids")
 )
-_RESERVABLE = sa.select(RESOURCES.c.id, RESOURCES.c.reservable).where(any_of(RESOURCES.c.id, "ids"))
+_LASTING = _with_readiness(sa.select(*_COLUMNS[:4])).where(any_of(_HOST.id, "ids"))

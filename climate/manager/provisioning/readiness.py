@@ -106,13 +106,15 @@ def host_status(
 ) -> tuple[Collection[int], Collection[int]]:
     """Return the ids of the hosts in quarantine, and of other hosts that may be off.
 
-    A host may be off if provisioners prepare it on demand and no lease needs it now. Both results
-    are empty if provisioning is disabled.
+    A host may be off if provisioners prepare it on demand and no lease needs it now; there are no
+    such hosts if provisioning is disabled.
     """
     hosts = [resource for resource in registered if resource.type == HOST]
-    if settings is None or not hosts:
+    if not hosts:
         return (), ()
     quarantined = readiness.all_set_aside(session)
+    if settings is None:
+        return quarantined, ()
     used = preparations.in_use(session, now, now - _SETTLING)
     prepared = {host.id for host in hosts if query.matches(settings.hosts, host.properties)}
     return quarantined, prepared - used - quarantined

@@ -98,9 +98,11 @@ def test_sql_selects_the_facts_and_the_state_of_every_combination(database: Data
         }
     assert [found[id_].facts for id_ in host_ids] == ALL
     assert [states[True][id_] for id_ in host_ids] == [host_state(facts) for facts in ALL]
-    reservable = [HostFacts(reservable=facts.reservable) for facts in ALL]
-    assert [plain[id_].facts for id_ in host_ids] == reservable
-    assert [states[False][id_] for id_ in host_ids] == [host_state(facts) for facts in reservable]
+    lasting = [
+        HostFacts(reservable=facts.reservable, is_quarantined=facts.is_quarantined) for facts in ALL
+    ]
+    assert [plain[id_].facts for id_ in host_ids] == lasting
+    assert [states[False][id_] for id_ in host_ids] == [host_state(facts) for facts in lasting]
 
 
 def test_the_earliest_preparation_that_is_not_over_counts(database: Database) -> None:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from climate.core.lease.model import HOST
 from climate.db.tables.provisioning import ReadinessRow
+from climate.manager.resources.inventory_sync import synchronise
 from tests.conftest import MakeStory
 from tests.support.provisioners import plan, preparations, report
 from tests.support.service import Story, hosts
@@ -69,6 +70,17 @@ def test_the_calendar_shows_the_same_states(farm: Story, resolution: int) -> Non
     query = {"resource_type": HOST, "end": "2030-01-16T00:00:00Z", "resolution": resolution}
     shown = farm.ok("GET", f"/v2/calendar?{urlencode(query)}", token=ALICE)
     assert {row["name"]: row["state"] for row in shown["rows"]} == listed
+
+
+def test_a_quarantine_lasts_without_provisioning(story_everywhere: Story) -> None:
+    story = story_everywhere
+    path = f"/v2/resources/{_id(story, 'sim-1')}/readiness"
+    story.ok("PATCH", path, {"set_aside": "broken fan"})
+    synchronise(story.runtime)
+    assert states(story, state="set_aside") == {"sim-1": "set_aside"}
+    story.ok("PATCH", path, {"set_aside": None})
+    synchronise(story.runtime)
+    assert set(states(story).values()) == {"ready"}
 
 
 def test_only_operators_see_the_power_of_hosts(farm: Story) -> None:
