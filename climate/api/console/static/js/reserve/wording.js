@@ -2,7 +2,7 @@
 
 import { typeWords } from "../calendar/scale.js";
 import { filterText } from "../tables/properties.js";
-import { fields, range, shortMoment, utc } from "../time.js";
+import { fields, range, serverNow, shortMoment, utc } from "../time.js";
 
 const HOUR = 3600_000;
 
@@ -81,7 +81,7 @@ export function action({ purpose, part, end, lease }) {
 
 /** How many are free all through a selection that fits. */
 export function freeSentence({ free, matching, resources }, selection, type) {
-  if (selection.purpose === "change") return "All that the lease has stay free for it.";
+  if (selection.purpose === "change") return `The lease fits.${selection.lease.start > serverNow() ? ` It may get other ${noun(type)}.` : ""}`;
   if (free === null) return `The service has not counted the free ${noun(type)}; the lease fits.`;
   if (selection.place === "rows" && selection.rows.length === 1) return "Free all through.";
   if (selection.place === "rows" && free === selection.rows.length) return `All ${free} are free all through.`;
