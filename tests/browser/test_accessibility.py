@@ -54,6 +54,19 @@ def _book(service: Service, token: str, name: str, start: int, end: int, hosts: 
     return str(Service(service.port, token).ok("POST", "/v2/leases", body)["id"])
 
 
+def test_forms_take_keys_at_once(open_browser: OpenBrowser) -> None:
+    browser = open_browser()
+    browser.open("/console/")
+    browser.find("input[name=user]")
+    browser.keys("z")
+    assert browser.js("return document.activeElement.value") == "z"
+    browser.sign_in()
+    browser.open("/console/feeds")
+    browser.click("Create feed")
+    browser.find("dialog select")
+    assert browser.js("return document.activeElement.name") == "scope"
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_no_page_violates_the_guidelines(
     open_browser: OpenBrowser, filled: tuple[Service, str], theme: str

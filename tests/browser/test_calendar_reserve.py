@@ -118,12 +118,23 @@ def test_reserves_the_rows_that_were_dragged_over(calendar: Calendar) -> None:
     assert sorted(each["name"] for each in listed) == ["sim-2", "sim-3", "sim-4"]
 
 
+def test_reserves_from_the_field_of_the_amount_and_closes_the_fields(calendar: Calendar) -> None:
+    browser = calendar.browser
+    calendar.drag_band(24, 30)
+    calendar.card("fits")
+    browser.click("Set times and amount")
+    browser.fill("Number of hosts", "2")
+    browser.keys("Enter")
+    assert "Number of hosts" not in calendar.card("done")
+    assert browser.js("return document.activeElement.textContent") == "Close"
+
+
 def test_finds_the_soonest_windows(calendar: Calendar) -> None:
     browser = calendar.browser
     calendar.book("all", 2, 6, hosts=HOSTS)
     calendar.need(2)
     browser.fill("Duration", "4 h")
-    browser.click("Find soonest")
+    browser.keys("Enter")
     assert "2 hosts for 4 hours" in calendar.card("fits")
     start, _ = calendar.selection or (0, 0)
     assert start == pytest.approx(6, abs=0.1)
@@ -142,8 +153,11 @@ def test_moves_and_prolongs_a_lease_by_dragging(calendar: Calendar) -> None:
     assert calendar.leases() == [("nightly", 27, 33)]
     browser.keys("Esc")
     calendar.no_card()
+    calendar.book("next", 33, 40, hosts=HOSTS - 2)
     calendar.drag_bar("nightly", 33, 36)
-    assert "Prolong by 3 hours" in calendar.card("fits")
+    card = calendar.card("fits")
+    assert "Prolong by 3 hours" in card
+    assert "It may get other hosts." in card
     browser.keys("Enter")
     calendar.card("done")
     assert calendar.leases() == [("nightly", 27, 36)]
@@ -193,7 +207,8 @@ def test_says_so_when_somebody_takes_what_the_pointer_holds(calendar: Calendar) 
     y = calendar.band
     browser.press((calendar.x(24), y), (calendar.x(24) + 12, y), (calendar.x(30), y))
     label = "return document.querySelector('.calendar').view.overlay?.label"
-    browser.until(lambda: "8 free throughout" in str(browser.js(label)), "it fits")
+    browser.until(lambda: ": 8 free throughout" in str(browser.js(label)), "it fits")
+    assert " to " in browser.js(label).split(": ")[0]
     calendar.book("rival", 25, 26)
     browser.until(lambda: "7 free throughout" in str(browser.js(label)), "it fits no longer")
     assert calendar.selection == (24, 30)
@@ -214,6 +229,7 @@ def test_keeps_a_typed_name_through_a_refusal_and_tells_when_it_fits(calendar: C
     calendar.card("refused")
     assert browser.js("return document.activeElement.dataset.field") == "name"
     browser.click("Tell me when it fits")
+    browser.shows("The check is repeated with each change")
     calendar.send("DELETE", f"/v2/leases/{rival}", who="bob:other")
     assert "It fits now." in calendar.card("fits")
     browser.until(lambda: "It fits now." in browser.announced, "the change is announced")

@@ -298,7 +298,9 @@ async function start() {
   title("Sign in");
   replace(main, h("div", { class: "signin" },
     h("div", { class: "card" }, h("h1", {}, "Sign in"), signInForm(body, (next) => begin(next, true)))));
-  main.querySelector("input, button, select")?.focus();
+  const first = main.querySelector("input, button, select");
+  first?.focus();
+  first?.select?.();
 }
 
 function begin(next, focus = false) {

@@ -128,6 +128,9 @@ export function dialog({ title, content, actions = [], wide = false, onClose }) 
   });
   document.body.append(element);
   element.showModal();
+  if (!element.querySelector("[autofocus]")) {
+    element.querySelector("input:not([type=radio]), select, textarea")?.focus();
+  }
   return { element, close };
 }
 

@@ -126,7 +126,8 @@ function ended(labels, step) {
 }
 
 function hourLabel(time, date, repeated) {
-  if (date) return { text: `${date.weekday} ${date.day} ${date.monthName}`, strong: true };
+  const day = date && `${date.weekday} ${date.day}`;
+  if (date) return { text: `${day} ${date.monthName}`, short: day, strong: true };
   const text = clock(new Date(time));
   const ambiguous = repeated.some(({ start, end }) => time >= start && time < end);
   if (!ambiguous) return { text };

@@ -77,7 +77,6 @@ function changeDialog(view, { title, action, fields, read, choose, wide = false 
   const form = h("form", { class: "stack", novalidate: true, onsubmit: submit, oninput: check, onchange: check },
     fields, conflictNote, result, h("div", { class: "actions" }, yes, button("Cancel", () => box.close())));
   const box = dialog({ title, content: form, wide, onClose: () => { check.cancel(); aborter.abort(); } });
-  form.querySelector("input:not([type=radio]), select, textarea")?.focus();
   return { check, box };
 }
 
@@ -187,7 +186,7 @@ export async function remove(view, leave) {
   const isRunning = view.lease.status === "ACTIVE";
   const text = isRunning ? "climate reclaims its resources first. What runs on them is lost."
     : "This cannot be undone.";
-  const question = { title: "Delete the lease?", action: "Delete", danger: true, text };
+  const question = { title: ["Delete ", name(view.lease.name), "?"], action: "Delete", danger: true, text };
   if (!(await confirm(question))) return;
   const headers = { "If-Match": view.etag };
   await attempt(view, async () => {

@@ -283,7 +283,7 @@ export function windowFields({ prefilled = {}, mayWait, changed }) {
   const now = serverNow();
   const kinds = radios("Start", "start", [["now", "Now"], ["asap", "As soon as possible"], ["at", "At a time"]],
     prefilled.start || "now", () => shown());
-  const untils = radios("Until", "until", [["duration", "For a duration"], ["end", "Until a time"]],
+  const untils = radios("End", "until", [["duration", "For a duration"], ["end", "Until a time"]],
     prefilled.until || "duration", () => shown());
   const start = momentField("Start",
     { date: prefilled.date || new Date(Math.ceil(now / HOUR) * HOUR + HOUR), required: true, name: "start", changed });

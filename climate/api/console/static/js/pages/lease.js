@@ -296,7 +296,8 @@ function howToUse(lease) {
   const parts = present.map(usage).filter(({ items }) => items.length);
   if (!parts.length) return null;
   const isEarly = lease.status === "PENDING" || lease.status === "CREATING";
-  return [h("h2", {}, "How to use it"), isEarly ? h("p", { class: "quiet" }, "From the start of the lease.") : null,
+  return [h("h2", {}, "How to use it"),
+    isEarly ? h("p", { class: "quiet" }, "This works from the start of the lease.") : null,
     parts.map(({ title, hint, items }) => h("div", { class: "use" }, h("h3", {}, title),
       hint ? h("p", { class: "hint" }, hint) : null, items.map(({ label: what, text }) => copyable(text, what))))];
 }
@@ -304,7 +305,7 @@ function howToUse(lease) {
 function past(lease, notifications) {
   const list = Array.isArray(notifications) ? notifications : [];
   const entries = history(list, lease, moment);
-  return [h("h2", {}, "What happened"), h("ol", { class: "events" }, entries.map(({ at, text, detail, symbol }) =>
+  return [h("h2", {}, "History"), h("ol", { class: "events" }, entries.map(({ at, text, detail, symbol }) =>
     h("li", {}, icon(symbol),
       h("span", {}, name(text), detail ? h("span", { class: "quiet line" }, name(detail)) : null),
       h("time", { datetime: at.toISOString(), title: `${clock(at, "UTC")} UTC` },
@@ -315,13 +316,13 @@ function upcoming(lease) {
   const open = lease.events.filter(({ status }) => status === "UNDONE" || status === "IN_PROGRESS");
   if (!open.length) return null;
   open.sort((one, other) => Date.parse(one.at) - Date.parse(other.at));
-  return [h("h2", {}, "What comes"), h("dl", { class: "pairs" }, open.map((event) =>
+  return [h("h2", {}, "Next events"), h("dl", { class: "pairs" }, open.map((event) =>
     [h("dt", {}, name(eventWords(event))), h("dd", {}, stackedTime(event.at))]))];
 }
 
 function askedFor(lease, showJson) {
   const pair = (what, value) => [h("dt", {}, what), h("dd", {}, value)];
-  return [h("h2", {}, "Asked for"),
+  return [h("h2", {}, "Request"),
     h("dl", { class: "pairs" },
       lease.reservations.map((reservation) => asked(reservation, pair, isOver(lease))),
       pair("From", stackedTime(lease.start)), pair("To", stackedTime(lease.end)),

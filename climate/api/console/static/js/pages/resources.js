@@ -171,7 +171,7 @@ class ResourcesPage {
 }
 
 function booking(held, word, edge) {
-  if (!held) return h("span", { class: "quiet" }, "nobody");
+  if (!held) return h("span", { class: "quiet" }, "free");
   return h("span", {}, leaseLink(held.lease_id, held.lease_name, word), " ",
     h("small", { class: "quiet nowrap" }, `${word} ${moment(new Date(held[edge]))}`));
 }
@@ -287,7 +287,7 @@ class ResourcePage {
       h("p", { class: "quiet" }, booked.detail || "The bookings could not be loaded."));
     const { start, bookings } = booked;
     const list = bookings.length ? this.bookingTable(bookings)
-      : h("p", { class: "quiet" }, "Nobody has booked it. ", may(this.me, "leases:post")
+      : h("p", { class: "quiet" }, "It has no bookings. ", may(this.me, "leases:post")
         ? link(`/console/${query({ type: this.resource.resource_type, q: this.resource.name })}`,
           "Reserve it in the calendar") : null);
     return [h("section", { class: "card", "aria-labelledby": "weeks" }, heading, weekChart(start, bookings)),

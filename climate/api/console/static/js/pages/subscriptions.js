@@ -351,7 +351,6 @@ function scopeWords(scope) {
 /** Open the form that creates a feed. */
 export function feedDialog(me, target = {}, done = () => {}) {
   const content = h("div", { class: "stack" });
-  const box = dialog({ title: "Create a calendar feed", content });
   const submit = async (body) => {
     const feed = await post("/v2/feeds", body);
     done(feed);
@@ -360,6 +359,7 @@ export function feedDialog(me, target = {}, done = () => {}) {
       what: "address" });
   };
   replace(content, target.id ? known(target, submit) : choice(me, target.scope || "project", submit));
+  const box = dialog({ title: "Create a calendar feed", content });
 }
 
 function nameField() {

@@ -45,7 +45,7 @@ export class Card {
     this.#fields(kind, model);
     this.#actions(kind, state, type);
     if (focused === this.element && kind !== "unchecked") this.focus();
-    else if (focused && !this.element.contains(document.activeElement)) this.#refocus(focused);
+    else if (focused && !focused.checkVisibility()) this.#refocus(focused);
   }
 
   focus() {
@@ -172,7 +172,7 @@ export class Card {
     const { named, name: input, times } = this.#parts;
     const { selection } = state;
     const isNew = selection.purpose === "new";
-    const inTimes = times.element.contains(document.activeElement);
+    const inTimes = kind !== "done" && times.element.contains(document.activeElement);
     const isNamed = isNew && ["fits", "unchecked", "down", "signed-out", "sending", "unknown"].includes(kind);
     named.hidden = !isNamed && (kind === "done" || document.activeElement !== input);
     times.element.hidden = ["done", "sending", "unknown", "gone"].includes(kind) && !inTimes;
@@ -182,10 +182,10 @@ export class Card {
     if (!inTimes) times.end.set(new Date(selection.end));
     if (document.activeElement !== times.amount) times.amount.value = String(selection.amount);
     times.start.input.disabled = fixed;
-    times.amount.closest(".field").hidden = !isNew || selection.place === "rows";
-    times.element.querySelector("summary").textContent = times.amount.closest(".field").hidden ? "Set times"
-      : "Set times and amount";
-    times.amount.labels?.[0] && (times.amount.labels[0].textContent = `Number of ${noun(type)}`);
+    const hasAmount = isNew && selection.place !== "rows";
+    times.amount.closest(".field").hidden = !hasAmount;
+    times.element.querySelector("summary").textContent = `Set times${hasAmount ? " and amount" : ""}`;
+    times.amount.labels[0].textContent = `Number of ${noun(type)}`;
   }
 
   #alternatives(kind, state, type) {
@@ -198,14 +198,14 @@ export class Card {
     this.#parts.list.hidden = !all.length;
   }
 
-  #alternative({ letter }, [first, second]) {
+  #alternative({ letter, differs }, [first, second]) {
     return h("li", {}, h("button", { type: "button", class: "alternative", "data-letter": letter,
       "aria-keyshortcuts": letter,
       onclick: () => this.#on.choose(letter) },
     h("span", { class: "letter", "aria-hidden": "true" }, letter),
     h("span", { class: "grow" }, h("span", { class: "strong" }, plain(first)),
       h("span", { class: "quiet small" }, second)),
-    h("kbd", {}, letter)));
+    differs && h("kbd", {}, letter))); // Windows stand beside the name, which takes letters.
   }
 
   #actions(kind, state, type) {
@@ -250,8 +250,8 @@ function facts(kind, { state, type, session }) {
     form: () => h("p", {},
       `To reserve ${noun(type)} takes more than a number: continue in the form, which has these times.`),
     sending: () => h("p", { class: "quiet" }, "Waiting for the answer of the service."),
-    fits: () => fitFacts(verdict, selection, type, session),
-    refused: () => refusalFacts(verdict, selection, type, session),
+    fits: () => fitFacts(verdict, selection, type),
+    refused: () => refusalFacts(state, type),
     limited: () => limitFacts(verdict),
     invalid: () => h("p", {}, plain(verdict.detail)),
     changed: () => h("p", {}, "The lease has changed. Checking again."),
@@ -266,22 +266,17 @@ function facts(kind, { state, type, session }) {
   return [note, taken, body && body()];
 }
 
-function fitFacts(verdict, selection, type, session) {
+function fitFacts(verdict, selection, type) {
   const limits = wording.limitsLine(verdict.limits);
   return [h("p", {}, wording.freeSentence(verdict, selection, type)),
-    limits && h("p", { class: "quiet" }, `Within your limits: ${limits}.`),
-  ];
+    limits && h("p", { class: "quiet" }, `Within your limits: ${limits}.`)];
 }
 
-function refusalFacts(verdict, selection, type, session) {
+function refusalFacts({ verdict, selection, watching }, type) {
   return [shortageLine(verdict, selection, type), blockerLine(verdict.blockers, selection),
-    state_(session, verdict), verdict.alternatives.length ? null
+    watching && h("p", { class: "watching" }, "The check is repeated with each change while this page is open."),
+    verdict.alternatives.length ? null
       : h("p", {}, "Nothing similar is free in the next weeks. Try another time, fewer, or other properties.")];
-}
-
-function state_({ watching }) {
-  return watching ? h("p", { class: "watching" }, "The check is repeated with each change while this page is open.")
-    : null;
 }
 
 function limitFacts(verdict) {

@@ -329,19 +329,19 @@ export class Bar {
       { spellcheck: "false", autocapitalize: "off", placeholder: "any properties" });
     this.#length = input("duration", "Duration", { inputmode: "text" });
     this.#noun = h("span", { class: "word" });
-    this.#find = button("Find soonest", () => this.#submit(), { kind: "primary", "data-action": "find" });
+    this.#find = button("Find soonest", null, { kind: "primary", type: "submit", "data-action": "find" });
     this.#problem = h("p", { class: "bar-problem", id: note, role: "alert", hidden: true });
     const form = h("form", { class: "reserve-bar", novalidate: true, "aria-label": "What you need" },
       h("span", { class: "word first" }, "I need"), this.#amount, this.#noun, this.#filter,
       h("span", { class: "word" }, "for"), this.#length, this.#find);
-    for (const each of [this.#amount, this.#filter, this.#length]) each.setAttribute("aria-describedby", note);
     form.addEventListener("submit", (event) => { event.preventDefault(); this.#submit(); });
-    this.#amount.addEventListener("change", () => this.#read());
-    this.#filter.addEventListener("change", () => this.#read());
-    this.#length.addEventListener("change", () => this.#read());
     this.element = h("div", { class: "reserve-bar-box" }, form, this.#problem);
     this.element.addEventListener("keydown", (event) => event.key === "Escape" && this.#clear());
-    for (const each of [this.#amount, this.#filter, this.#length]) each.addEventListener("input", () => this.#clear());
+    for (const each of [this.#amount, this.#filter, this.#length]) {
+      each.setAttribute("aria-describedby", note);
+      each.addEventListener("change", () => this.#read());
+      each.addEventListener("input", () => this.#clear());
+    }
   }
 
   show({ amount, properties, duration: seconds, resourceType }) {

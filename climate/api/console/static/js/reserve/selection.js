@@ -279,7 +279,8 @@ function labelOf({ phase, selection, verdict }, narrow) {
   if (phase === "sending") return selection.purpose === "new" ? "Reserving..." : "Changing...";
   if (phase === "unknown") return "Not known";
   if (phase === "done") return "";
-  if (verdict) return bandLabel(verdict, selection, narrow);
+  const times = phase === "drawing" && !narrow ? `${span(selection)}: ` : "";
+  if (verdict) return times + bandLabel(verdict, selection, narrow);
   const length = spell(selection.end - selection.start);
   return narrow ? length : `${span(selection)}, ${length}`;
 }

@@ -2,7 +2,7 @@
 
 import { alternativeLines, refusalHeading } from "../lease/refusals.js";
 import { counted, grouped, noun } from "../lease/words.js";
-import { fields, shortMoment, span, spell, utc } from "../time.js";
+import { fields, serverNow, shortMoment, span, spell, utc } from "../time.js";
 
 /** "Wed 10:00 to Thu 06:00 UTC". */
 export function utcSpan({ start, end }) {
@@ -46,7 +46,10 @@ export function action({ purpose, part, end, lease }) {
 
 /** How many are free all through a selection that fits. */
 export function freeSentence({ free, matching, resources }, selection, type) {
-  if (selection.purpose === "change") return "All that the lease has stay free for it.";
+  if (selection.purpose === "change") {
+    const isToStart = selection.lease.start > serverNow();
+    return isToStart ? `The lease fits. It may get other ${noun(type)}.` : "The lease fits.";
+  }
   if (free === null) return `The service has not counted the free ${noun(type)}; the lease fits.`;
   if (selection.place === "rows" && selection.rows.length === 1) return "Free all through.";
   if (selection.place === "rows" && free === selection.rows.length) return `All ${free} are free all through.`;
