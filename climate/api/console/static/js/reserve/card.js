@@ -193,7 +193,7 @@ export class Card {
       onclick: () => this.#on.choose(letter) },
     h("span", { class: "letter", "aria-hidden": "true" }, letter),
     h("span", { class: "grow" }, h("span", { class: "strong" }, plain(first)), h("span", { class: "quiet small" }, second)),
-    differs && h("kbd", {}, letter))); // Windows stand beside the name, which takes letters.
+    differs && h("kbd", {}, letter))); // The name takes letters.
   }
 
   #actions(kind, state, type) {
@@ -219,9 +219,9 @@ function kindOf({ phase, selection, verdict }) {
 function headingText(kind, { selection, verdict, result }, type) {
   if (kind === "refused") return wording.refusalHeading(verdict, selection, type);
   if (kind === "limited") return wording.limitLines(verdict)[0];
-  if (kind === "unknown") return selection.purpose === "new" ? "It is not known whether this was reserved" : "It is not known whether this was changed";
+  if (kind === "unknown") return `It is not known whether this was ${selection.purpose === "new" ? "reserved" : "changed"}`;
   if (kind === "gone") return "This lease does not exist any more";
-  if (kind === "done") return selection.purpose === "new" ? `Reserved: ${result.name}` : `Changed: ${result.name}`;
+  if (kind === "done") return `${selection.purpose === "new" ? "Reserved" : "Changed"}: ${result.name}`;
   return wording.heading(selection, type);
 }
 
@@ -245,7 +245,7 @@ function facts(kind, { state, type, session }) {
       : "The service does not answer, so reserving has to wait. The check is repeated every few seconds."),
     unknown: () => h("p", {}, "The service did not answer. ", h("b", {}, "Try again"), selection.purpose === "new"
       ? " sends the same request, which cannot reserve twice." : " first looks whether the change was made."),
-    done: () => doneFacts(state, session),
+    done: () => doneFacts(state),
   }[kind];
   return [note, taken, body && body()];
 }
@@ -299,7 +299,7 @@ function limitBar(allowed, used, asked, total) {
 function doneFacts({ result, selection }) {
   const started = result.start <= Date.now();
   return h("p", {}, link(`/console/leases/${encodeURIComponent(result.id)}`, ["Open ", name(result.name)]),
-    selection.purpose === "new" ? (started ? ". It starts now." : `. It starts ${wording.span(result).split(" to ")[0]}.`) : ".");
+    selection.purpose !== "new" ? "." : `. It starts ${started ? "now" : wording.span(result).split(" to ")[0]}.`);
 }
 
 // Alternatives of a refusal, or the other windows that a search has found.
