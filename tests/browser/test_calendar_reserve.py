@@ -129,6 +129,19 @@ def test_reserves_from_the_field_of_the_amount_and_closes_the_fields(calendar: C
     assert browser.js("return document.activeElement.textContent") == "Close"
 
 
+def test_proposes_no_name_of_the_user_before(calendar: Calendar, service: Service) -> None:
+    browser = calendar.browser
+    for user in ("alice", "bob"):
+        calendar.drag_band(24, 30)
+        calendar.card("fits")
+        assert browser.field("Name").get_attribute("value") == f"{user}-1"
+        browser.keys("Enter")
+        calendar.card("done")
+        browser.driver.delete_all_cookies()
+        browser.sign_in("bob", "other")
+        calendar = Calendar(browser, service)
+
+
 def test_finds_the_soonest_windows(calendar: Calendar) -> None:
     browser = calendar.browser
     calendar.book("all", 2, 6, hosts=HOSTS)

@@ -357,7 +357,6 @@ function showKeys() {
     title: "Keys of the calendar", wide: true,
     content: [h("p", { class: "quiet" }, "They work while the calendar has the focus."),
       h("dl", { class: "pairs calendar-keylist" }, KEYS.map(([key, what]) => [h("dt", {}, key), h("dd", {}, what)]))],
-    actions: [button("Close", (event) => event.target.closest("dialog").close(), { kind: "primary" })],
   });
 }
 
@@ -369,7 +368,7 @@ function attachTouch(view) {
   const listen = { passive: false, signal: ends.signal };
   let pinch = null;
   const begin = (event) => {
-    pinch = event.touches.length === 2 ? { ...fingers(event), scale: view.scale } : null;
+    pinch = event.touches.length === 2 && { ...fingers(event), scale: view.scale };
     if (pinch) event.preventDefault();
   };
   const move = (event) => {

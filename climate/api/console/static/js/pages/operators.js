@@ -281,8 +281,8 @@ export async function returnToService(resources, done) {
 }
 
 export async function removeResources(resources, done) {
-  const text = h("span", {}, "climate forgets the resource and its properties. The cloud keeps it. ",
-    "climate refuses to remove a resource that a lease uses or will use.");
+  const text = "climate forgets the resource and its properties. The cloud keeps it. "
+    + "climate refuses to remove a resource that a lease uses or will use.";
   const yes = await confirm({ title: `Remove ${subject(resources)}`, text, action: "Remove", danger: true });
   if (!yes) return;
   await attempt(() => each(resources, (item) => api("DELETE", `/v2/resources/${encodeURIComponent(item.id)}`), done),
@@ -294,8 +294,7 @@ async function attempt(work, success) {
     await work();
     announce(success);
   } catch (error) {
-    const box = dialog({ title: "Not everything has changed", content: problemNote(error, error.details || []),
-      actions: [button("Close", () => box.close(), { kind: "primary" })] });
+    dialog({ title: "Not everything has changed", content: problemNote(error, error.details || []) });
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { api, get, keepFresh, post, query } from "../api.js";
 import {
-  announce, button, check, confirm, dialog, field, form, h, icon, loading, name, plain, problemNote, replace,
+  announce, button, check, confirm, debounce, dialog, field, form, h, icon, loading, name, plain, problemNote, replace,
 } from "../dom.js";
 import { typeTitle } from "../lease/words.js";
 import { count, leaseLink, PagedTable, plainTable, plural, resourceLink, when } from "../tables/table.js";
@@ -156,8 +156,6 @@ function newSecret() {
 
 function subscriptionDialog(me, subscription, done) {
   const content = h("div", { class: "stack" });
-  const box = dialog({ title: subscription ? "Change the subscription" : "Create a subscription", content,
-    wide: true });
   const submit = async (values, element) => {
     const { body, secret } = read(values, element, subscription);
     if (subscription) await api("PATCH", `/v2/subscriptions/${encodeURIComponent(subscription.id)}`, { body });
@@ -173,6 +171,8 @@ function subscriptionDialog(me, subscription, done) {
   };
   const locate = (element, [key]) => (key === "event_types" ? element.elements.other_types : element.elements[key]);
   replace(content, form(formFields(me, subscription), subscription ? "Change" : "Create", submit, { locate }));
+  const box = dialog({ title: subscription ? "Change the subscription" : "Create a subscription", content,
+    wide: true });
 }
 
 function formFields(me, subscription) {
@@ -412,8 +412,7 @@ function picker(label, find) {
       note.textContent = error.detail || "The search has failed.";
     }
   };
-  let timer = 0;
-  search.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(look, 250); });
+  search.addEventListener("input", debounce(look, 250));
   look();
   return h("div", { class: "stack" }, field(`Search for a ${label.toLowerCase()}`, search),
     h("div", { class: "field" }, field(label, list).childNodes[0], list, note));

@@ -236,7 +236,7 @@ function headingText(kind, { selection, verdict, result }, type) {
   if (kind === "unknown") return selection.purpose === "new" ? "It is not known whether this was reserved"
     : "It is not known whether this was changed";
   if (kind === "gone") return "This lease does not exist any more";
-  if (kind === "done") return selection.purpose === "new" ? `Reserved: ${result.name}` : `Changed: ${result.name}`;
+  if (kind === "done") return `${selection.purpose === "new" ? "Reserved" : "Changed"}: ${result.name}`;
   return wording.heading(selection, type);
 }
 
@@ -261,7 +261,7 @@ function facts(kind, { state, type, session }) {
       : "The service does not answer, so reserving has to wait. The check is repeated every few seconds."),
     unknown: () => h("p", {}, "The service did not answer. ", h("b", {}, "Try again"), selection.purpose === "new"
       ? " sends the same request, which cannot reserve twice." : " first looks whether the change was made."),
-    done: () => doneFacts(state, session),
+    done: () => doneFacts(state),
   }[kind];
   return [note, taken, body && body()];
 }

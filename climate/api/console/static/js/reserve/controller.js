@@ -12,7 +12,7 @@ import { Checker, differences, formAddress, Service } from "./service.js";
 import { changeSentence, nextName, spoken } from "./wording.js";
 
 const ANNOUNCE = 250; // ms at rest until a selection is announced
-const NAME = "climate-last-name";
+const NAME = "climate-last-name-"; // and the id of the user
 
 export class Reserve {
   #timers = new Set();
@@ -249,7 +249,7 @@ export class Reserve {
     this.waiting = true;
     this.dispatch({ type: "answered", lease });
     if (selection.purpose === "new") {
-      remember(lease.name);
+      remember(NAME + this.context.me.user.id, lease.name);
       this.card.forgetName();
     }
     const area = selection.place === "band" ? "band" : "row";
@@ -321,13 +321,14 @@ export class Reserve {
   }
 
   #proposal() {
+    const { id, name } = this.context.me.user;
     let last = null;
     try {
-      last = localStorage.getItem(NAME);
+      last = localStorage.getItem(NAME + id);
     } catch {
       // Storage is blocked: names start anew.
     }
-    return nextName(last, this.context.me.user?.name || this.context.me.user?.id);
+    return nextName(last, name || id);
   }
 }
 
@@ -335,9 +336,9 @@ function isNarrow() {
   return matchMedia("(max-width: 720px)").matches;
 }
 
-function remember(name) {
+function remember(key, name) {
   try {
-    localStorage.setItem(NAME, name);
+    localStorage.setItem(key, name);
   } catch {
     // Storage is blocked: the next name is made from the user's.
   }
