@@ -333,7 +333,7 @@ class ResourcePlugin(abc.ABC):
         """
 
     def withdraw(self, external_id: str) -> None:  # noqa: B027 - optional
-        """Open a resource, which no reservation has, to all projects again. Idempotent."""
+        """Open an unreserved resource, such as a host, to all projects again. Idempotent."""
 
     def disable_service(self, external_id: str) -> None:
         """Prevent new servers on a free host that climate is about to power off. Idempotent.

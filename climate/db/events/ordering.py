@@ -29,10 +29,10 @@ _BEGINNING = sa.literal(BEGINNING, EVENTS.c.run_at.type)
 def due(
     now: sa.ColumnElement[datetime], since: sa.ColumnElement[datetime] = _BEGINNING
 ) -> tuple[sa.ColumnElement[bool], ...]:
-    """Return the SQL conditions that an event is UNDONE, and its ``run_at`` is in [since, now].
+    """Return the SQL conditions that an event is UNDONE and its ``run_at`` is in [since, now].
 
-    PostgreSQL plans the query without knowing the values. Only for a range with two ends does it
-    expect few rows and use the index.
+    ``since`` is needed for speed: PostgreSQL plans the query without knowing the values, and
+    expects few rows, and so uses the index, only for a range with two ends.
     """
     return EVENTS.c.status == UNDONE, EVENTS.c.run_at >= since, EVENTS.c.run_at <= now
 
@@ -47,8 +47,8 @@ def blocked(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
 def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
     """Return the SQL condition that another action of the same lease blocks an event.
 
-    At the moment when an end becomes due, two managers may each claim an action of the lease. Then
-    ``climate.manager.events.begin`` defers one of them.
+    The check has one gap: when an end becomes due, two managers may each claim an action of the
+    same lease. ``climate.manager.events.begin`` then defers one of the two actions.
     """
     other, end = EVENTS.alias().c, EVENTS.alias().c
     earlier = sa.tuple_(other.due_at, other.rank, other.id) < sa.tuple_(
@@ -72,7 +72,7 @@ def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
 def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
     """Return the SQL condition that another lease must release a resource before an event runs.
 
-    ``previous_holders`` has the details, and those of ``stuck``.
+    If ``stuck`` is set, only leases whose end event has failed count (see ``previous_holders``).
     """
     return previous_holders(stuck=stuck).exists()
 
@@ -80,12 +80,12 @@ def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
 def previous_holders(*, stuck: bool = False) -> sa.Select[str | None, str]:
     """Build the query for the leases that must release a resource before an event can run.
 
-    Each row has such a lease and the name of the resource. The lease had the resource before the
-    event's lease, and has not ended. If the resource fails, it does not count, because the event's
-    lease starts without it.
+    Each row has the id of such a lease and the cloud id of the resource. The lease booked the
+    resource before the event's lease, and its end event is not done. Resources that are out of
+    order do not count, because the event's lease starts without them.
 
-    If ``stuck`` is set, only leases count whose end has failed. That is for the end of the event's
-    lease: it must not wait for a start that a failed end blocks.
+    If ``stuck`` is set, the result has only leases whose end event has failed. The end of the
+    event's lease uses this: it must not wait for a start that such a failed end blocks.
     """
     reservation, allocation = RESERVATIONS.alias(), ALLOCATIONS.alias()
     earlier, earlier_reservation = ALLOCATIONS.alias(), RESERVATIONS.alias()
@@ -115,9 +115,9 @@ def previous_holders(*, stuck: bool = False) -> sa.Select[str | None, str]:
 
 
 def has_failed(event: Columns, retries: int) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that the first attempt of an event and its retries have failed.
+    """Return the SQL condition that an event has failed in its first attempt and all its retries.
 
-    ``retries`` is the number of retries.
+    ``retries`` is the number of retries, for example 2 for three failed attempts.
     """
     return sa.or_(
         sa.and_(event.status == UNDONE, event.attempt > retries), event.attempt > retries + 1

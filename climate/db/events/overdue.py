@@ -1,4 +1,7 @@
-"""Queries for overdue events, and for the leases and events that they wait for."""
+"""Queries for overdue events, and for the leases and events that block them.
+
+An event is overdue if it was due by now and no manager has finished it.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -31,8 +34,9 @@ _COLUMNS = (
 
 
 def find(session: Session, now: datetime, page: Page) -> Part[OverdueEvent]:
-    """Return a page of the unfinished events that were due by ``now``, in order of due time.
+    """Return a page of the events that were due by ``now`` and are unfinished, by due time.
 
+    Each event says which lease and which other event of its own lease it waits for, if any.
     Executes at most four statements.
     """
     query = sa.select(*_COLUMNS).outerjoin(LEASES, LEASES.c.id == EVENTS.c.lease_id)
@@ -71,10 +75,10 @@ def _event(row: Any) -> OverdueEvent:  # noqa: ANN401 - a row of _COLUMNS
 
 
 def _blockers(session: Session, event_ids: Collection[str]) -> dict[str, Blocker]:
-    """Return for each event a lease that must release a resource before the event can run.
+    """Return, by event id, a lease that must release a resource before the event can run.
 
-    The result has event ids as keys, and lacks events that wait for no lease. If an event waits for
-    several leases, it has the first by id.
+    Events that wait for no lease are left out. For an event that waits for several leases, the
+    result has the one with the lowest id.
     """
     rows = session.execute(_BLOCKED, {"ids": list(event_ids)}).all() if event_ids else ()
     held = {row.id: (row.blocker, row.resource) for row in rows if row.blocker is not None}
@@ -89,7 +93,10 @@ def _blockers(session: Session, event_ids: Collection[str]) -> dict[str, Blocker
 
 
 def _siblings(session: Session, lease_ids: Collection[str]) -> dict[str, list[Any]]:
-    """Return for each lease its unfinished actions (events such as start) in execution order."""
+    """Return the unfinished actions (start, update, before-end, end) of each lease, by lease id.
+
+    They are rows of events, in the order in which managers run them.
+    """
     by_lease: dict[str, list[Any]] = {}
     for row in session.execute(_ACTIONS, {"ids": list(lease_ids)}) if lease_ids else ():
         by_lease.setdefault(row.lease_id, []).append(row)
@@ -97,10 +104,10 @@ def _siblings(session: Session, lease_ids: Collection[str]) -> dict[str, list[An
 
 
 def _sibling(event_id: str, actions: Collection[Any]) -> str | None:
-    """Return the kind of the action of the same lease that an event waits for, or None.
+    """Return the kind of the other action of its lease that an event waits for, or None.
 
-    ``actions`` are the unfinished actions of the lease, in execution order. The rule is that of the
-    module ``ordering``.
+    ``actions`` are the unfinished actions of the lease (start, update, before-end, end), in the
+    order in which managers run them. The module ``ordering`` describes the rule.
     """
     own = next((action for action in actions if action.id == event_id), None)
     if own is None:

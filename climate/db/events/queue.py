@@ -1,9 +1,10 @@
 """The events table as a queue: claim due events, renew and reclaim claims, store outcomes.
 
-A claim has an owner, an attempt number and an expiry. A manager that stores an outcome names owner
-and attempt. If the row has another owner or attempt, the claim was lost, and the outcome is not
-stored. ``ordering`` defines which events block which others. Finalizers are events that outlive
-their lease and do not refer to it.
+A claim reserves an event for one manager process, so that no other manager runs it. It has an owner
+(the manager), an attempt number and an expiry. The manager names owner and attempt when it stores
+an outcome. If the row has another owner or attempt, the manager has lost the claim, and the outcome
+is not stored. ``ordering`` defines which events block which others. Finalizers are events that
+outlive their lease and do not refer to it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -27,7 +28,10 @@ _UNDER_WAY = [status.value for status in (_L.STARTING, _L.TERMINATING, _L.DELETI
 
 
 class Held(NamedTuple):
-    """A claim on an event as it is stored; each renewal changes ``until``."""
+    """The stored claim of a manager on an event: the manager ``owner`` may run it until ``until``.
+
+    ``attempt`` counts the attempts to run the event, from 1. Each renewal changes ``until``.
+    """
 
     owner: str
     attempt: int
@@ -35,14 +39,14 @@ class Held(NamedTuple):
 
 
 def next_run(session: Session, after: datetime) -> datetime | None:
-    """Return the earliest ``run_at`` after the time ``after`` of all unclaimed events, or None."""
+    """Return the earliest ``run_at`` after ``after`` of the unclaimed events; None without any."""
     return session.scalar(_NEXT, {"now": after})
 
 
 def count_due(session: Session, now: datetime, most: int) -> dict[str, int]:
-    """Return the number of due events by kind, including blocked ones.
+    """Return how many events are due, by kind, for example {"start_lease": 3}.
 
-    Counts at most ``most`` events.
+    Blocked events are included. The query stops at ``most`` events.
     """
     at = sa.literal(now, EVENTS.c.run_at.type)
     open_kinds = sa.select(EVENTS.c.kind).where(*due(at)).limit(most).subquery()
@@ -53,11 +57,11 @@ def count_due(session: Session, now: datetime, most: int) -> dict[str, int]:
 def claim(
     session: Session, owner: str, now: datetime, until: datetime, ids: Collection[str]
 ) -> list[tuple[str, str | None, int]]:
-    """Claim the events with these ``ids`` for ``owner`` until ``until``.
+    """Claim events for the manager ``owner`` until ``until``; return the claimed ones.
 
-    Events that are not due, are blocked, or are locked by another transaction are skipped. Returns
-    (event id, lease id, attempt) of each claimed event, in the order of the queue. The lease id of
-    a finalizer is None.
+    Of the given ``ids``, events that are not due, are blocked, or are locked by another transaction
+    are skipped. The result has (event id, lease id, attempt), in the order of the queue. The lease
+    id of a finalizer is None.
     """
     rows = session.execute(_CLAIMABLE, {"now": now, "ids": list(ids)}).all()
     if rows:
@@ -79,8 +83,8 @@ def finish(
 ) -> bool:
     """Store the outcome of a claimed event; return whether ``owner`` still had the claim.
 
-    If the claim is lost, nothing is stored. ``outcome`` has columns to set (``status``,
-    ``last_error``, ``run_at``).
+    ``owner`` is a manager. If it has lost the claim, nothing is stored. ``outcome`` has the new
+    values of columns (``status``, ``last_error``, ``run_at``).
     """
     finished = _MINE.values(**_RELEASED, updated_at=now, **outcome)
     result = session.execute(finished, _of([event_id], owner, attempt))
@@ -92,8 +96,8 @@ def finish_all(
 ) -> None:
     """Store the same status for many claimed events; ``claims`` has (event id, attempt) of each.
 
-    Raises LostRace if any claim is lost. Then the transaction runs again, and reads which claims
-    remain.
+    Raises LostRace if the manager ``owner`` has lost any of the claims. Then the caller's
+    transaction runs again, and reads which claims remain.
     """
     ids_by_attempt: dict[int, list[str]] = {}
     for id_, attempt in claims:
@@ -106,16 +110,19 @@ def finish_all(
 
 
 def requeue(session: Session, event_id: str, owner: str, attempt: int, **again: datetime) -> None:
-    """Release a claim without counting the attempt; ``again`` may set a later ``run_at``."""
+    """Release a claim, and subtract the attempt, so that any manager may run the event again.
+
+    ``again`` may contain ``run_at``, the earliest time of the next attempt.
+    """
     requeued = _MINE.values(**_RELEASED, status=UNDONE, attempt=EVENTS.c.attempt - 1, **again)
     session.execute(requeued, _of([event_id], owner, attempt))
 
 
 def extend(session: Session, owner: str, ids: Collection[str], until: datetime) -> dict[str, int]:
-    """Renew claims of ``owner``; return the attempt of each renewed claim by event id.
+    """Renew claims of the manager ``owner`` until ``until``; return their attempts by event id.
 
-    If a row is locked, it is skipped: another transaction is just beginning, finishing or
-    reclaiming its event.
+    Claims that another manager has now are left out. Locked rows are left out, too: another
+    transaction is beginning, finishing or reclaiming the event.
     """
     claims = _unlocked(session, ids).items()
     renewed = {id_: held.attempt for id_, held in claims if held.owner == owner}
@@ -130,10 +137,11 @@ def claimed(session: Session) -> dict[str, Held]:
 
 
 def reclaim(session: Session, stale: Mapping[str, Held]) -> int:
-    """Release the claims in ``stale`` that their owners have not renewed since; return how many.
+    """Release claims that their managers have not renewed; return how many were released.
 
-    A renewal changes ``until``, so a renewed claim differs from the one in ``stale``. A locked row
-    is skipped, because the transaction that locked it may hang.
+    ``stale`` has the claims as read earlier, by event id. A claim that was renewed since then has a
+    new expiry, so it differs and stays. Locked rows are skipped, because the transaction that
+    locked them may hang.
     """
     expired = [id_ for id_, held in _unlocked(session, stale).items() if held == stale[id_]]
     return _free(session, any_of(EVENTS.c.id, expired))
@@ -165,11 +173,12 @@ def _free(session: Session, which: sa.ColumnElement[bool]) -> int:
 
 
 def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> set[int]:
-    """Return the ids of the resources of leases that fail to end.
+    """Return the ids of the resources that are booked by leases which fail to end.
 
-    A lease fails to end if the first attempt of its end and ``max_retries`` retries have failed.
-    The same is true if its end was due before ``late`` and the lease has not changed since. ACTIVE
-    leases do not count: no manager has attempted their end yet, as all managers may be down.
+    A lease fails to end if the first attempt of its end event and ``max_retries`` retries have
+    failed. It also fails to end if that event was due before ``late`` and the lease has not changed
+    since ``late``. ACTIVE leases do not count: no manager has attempted their end yet, perhaps
+    because all managers are down.
     """
     too_long = sa.and_(EventRow.due_at < late, LeaseRow.updated_at < late)
     query = (
@@ -189,10 +198,10 @@ def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> 
 
 
 def run_now(session: Session, lease_id: str, kinds: Collection[str], now: datetime) -> None:
-    """Let unclaimed events of a lease run now, without the pause before their retry.
+    """Let events of a lease run now, if they are unclaimed and wait for the pause before a retry.
 
-    No event runs before its due time. Because ``now`` may be slightly in the past, the due time of
-    an event that waits for a retry can be after ``now``.
+    ``kinds`` selects the kinds of events. No event runs before its due time: if the due time is
+    after ``now``, the event runs then.
     """
     at = sa.literal(now, EVENTS.c.run_at.type)
     soonest = sa.case((EVENTS.c.due_at > at, EVENTS.c.due_at), else_=at)
@@ -201,7 +210,7 @@ def run_now(session: Session, lease_id: str, kinds: Collection[str], now: dateti
 
 
 def discard(session: Session, lease_ids: Collection[str], kind: str, now: datetime) -> None:
-    """Set unclaimed open events of this ``kind`` to ERROR, so that they do not run any more."""
+    """Set the unclaimed events of one ``kind`` of these leases to ERROR, so that they never run."""
     of_kind = _UNDONE.where(any_of(EVENTS.c.lease_id, lease_ids), EVENTS.c.kind == kind)
     session.execute(of_kind.values(status=EventStatus.ERROR.value, updated_at=now))
 
@@ -232,14 +241,17 @@ def reschedule(session: Session, event_id: str, due_at: datetime, now: datetime)
 def insert_finalizer(
     session: Session, event_id: str, kind: str, payload: Mapping[str, Any], now: datetime
 ) -> None:
-    """Store a finalizer, an event that outlives its lease; it is due now."""
+    """Store a finalizer, an event that outlives its lease; managers can run it from ``now`` on.
+
+    ``payload`` has the data that it needs, because it does not refer to the lease.
+    """
     times = {"due_at": now, "run_at": now, "created_at": now}
     event = {"id": event_id, "kind": kind, "rank": rank(kind), "status": UNDONE, "attempt": 0}
     session.execute(sa.insert(EventRow).values(**event, **times, payload=dict(payload)))
 
 
 def get_finalizer(session: Session, event_id: str) -> tuple[str, dict[str, Any], datetime] | None:
-    """Return kind, payload and due time of a finalizer (an event without a lease); None if done."""
+    """Return kind, payload and due time of a finalizer (event without a lease); None if absent."""
     row = session.get(EventRow, event_id)
     return None if row is None else (row.kind, row.payload or {}, row.due_at)
 
@@ -255,9 +267,9 @@ def _of(ids: Sequence[str], owner: str, attempt: int) -> dict[str, Any]:
 
 
 def _claimable() -> sa.Select[str, str | None, int]:
-    """Build the query that locks and returns the events to claim.
+    """Build the query that locks and returns those events of ``ids`` that a manager can claim.
 
-    They have one of the given ids, may run now, and are not blocked.
+    They are due, unclaimed and not blocked by another event.
     """
     of = EVENTS.c
     return (

@@ -1,7 +1,8 @@
-"""Queries for a manager's view of the queue: the due events, in the order in which they run.
+"""Queries for the due events, in the order in which a manager runs them.
 
-They lock and claim nothing. The results include blocked events (module ``ordering``). The statement
-that claims events skips these.
+The queries lock and claim no rows. Their results include blocked events, which must wait for
+another event (module ``ordering``). When the manager claims events, the statement of ``queue``
+skips blocked ones.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +26,7 @@ Group = tuple[str | None, frozenset[str]]
 class PendingEvent(NamedTuple):
     """A due event, its project, and the resource types on which it acts.
 
-    If it has no types, it only sends a notification.
+    If ``types`` is empty, the event calls no plug-in: for example, it only sends a notification.
     """
 
     event_id: str
@@ -34,7 +35,7 @@ class PendingEvent(NamedTuple):
 
     @property
     def group(self) -> Group:
-        """The project and the resource types; events of the same group run in their order."""
+        """The project and the resource types; a manager runs events of one group in their order."""
         return self.project_id, self.types
 
 
@@ -50,9 +51,9 @@ def pending(
 ) -> list[PendingEvent]:
     """Return up to ``limit`` due events, including blocked ones, after the first ``skip`` events.
 
-    The order is that of ``run_at``. If more than ``limit`` events are due, or ``skip`` is not 0,
-    projects and resource types take turns: the first event of each, then the second of each, and so
-    on. Events in ``known`` (by id) are not read again.
+    Events are sorted by ``run_at``. But if more than ``limit`` are due, or ``skip`` is not 0, pairs
+    of project and resource type take turns: first the first event of each pair, then the second of
+    each. ``known`` has events by id that the caller has read before; they are not read again.
     """
     ids = [] if skip else _first(session, BEGINNING, now, limit + 1)
     if skip or len(ids) > limit:
@@ -65,9 +66,9 @@ def pending(
 def newly_due(
     session: Session, since: datetime, now: datetime, limit: int, known: Collection[str]
 ) -> list[PendingEvent]:
-    """Return the events with ``run_at`` in [since, now], in order, without those in ``known``.
+    """Return the events with ``run_at`` from ``since`` to ``now``, in order, except ``known`` ids.
 
-    Reads at most ``limit`` events, including known ones.
+    The query reads at most ``limit`` events, and known ones count.
     """
     fresh = [id_ for id_ in _first(session, since, now, limit) if id_ not in known]
     events = _describe(session, fresh)
@@ -101,9 +102,9 @@ def _types(joined: str | None) -> frozenset[str]:
 
 
 def _few() -> sa.Select[Any]:
-    """Build the query for the ids of the first ``limit`` events that are due in [since, now].
+    """Build the query for the ids of the first ``limit`` events due from ``since`` to ``now``.
 
-    It reads only an index.
+    The query reads only an index, not the table.
     """
     since = sa.bindparam("since", type_=EVENTS.c.run_at.type)
     first = sa.select(EVENTS.c.id).where(*due(_NOW, since))
@@ -121,7 +122,8 @@ def _described() -> sa.Select[Any]:
 def _many() -> sa.Select[Any]:
     """Build the query for a page of the events due at ``now``: ``limit`` events after ``skip``.
 
-    Projects and resource types take turns. The first reservation of a lease decides its type.
+    Pairs of project and resource type take turns, as in ``pending``. If a lease has reservations of
+    several types, its first reservation decides the type.
     """
     first = RESERVATIONS.alias()
     is_first = (first.c.lease_id == EVENTS.c.lease_id, first.c.position == 0, _acts(EVENTS))
@@ -147,7 +149,7 @@ def _many() -> sa.Select[Any]:
 
 
 def _acts(events: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a manager calls plug-ins for an event."""
+    """Return the SQL condition that a manager calls plug-ins when it runs an event."""
     return events.c.kind.in_([*ACTIONS, RELEASE])
 
 

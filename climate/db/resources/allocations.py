@@ -1,6 +1,10 @@
-"""Statements on allocations: find, lock, store and release the resources of reservations.
+"""Statements on allocations, the rows that book a resource for a reservation in a time window.
 
-``climate.db.resources.fitting`` defines which resources are free.
+The functions find, lock, book and release resources. An allocation books a whole resource, or a
+share: amounts of resource classes, such as 4 VCPU of a host. A requirement says which resources a
+reservation needs: a type, a query on properties, and, for shares, the amounts of one unit. ``busy``
+is a window to book, including the cleaning time after the lease. ``climate.db.resources.fitting``
+defines which resources are free.
 """
 
 import operator
@@ -59,7 +63,10 @@ _LOCK = {
 
 
 class Named(NamedTuple):
-    """The id, the type and the id in the cloud of a resource."""
+    """A resource, by its id in climate, its type, and its id in the cloud (``external_id``).
+
+    For example (7, "physical:host", "compute-12").
+    """
 
     id: int
     type: str
@@ -68,9 +75,11 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a reservation has of a resource, and since when.
+    """The part of one resource that a reservation has booked, and since when it has all of it.
 
-    ``amounts`` is by resource class; it is empty if the reservation has the whole resource.
+    ``amounts`` maps resource class to amount, for example {"VCPU": 4}. It is empty if the
+    reservation has booked the whole resource. If a share grew later, ``since`` is the start of the
+    last addition.
     """
 
     since: datetime
@@ -80,12 +89,13 @@ class Held:
 def candidates(
     session: Session, requirement: Requirement, busy: Window, *, limit: int | None, rotation: float
 ) -> list[int]:
-    """Return up to ``limit`` ids of resources that match and may be free during ``busy``.
+    """Return the ids of up to ``limit`` resources that match and may be free during ``busy``.
 
-    For a requirement of whole resources, all of them are free. For a requirement of shares, no
-    reservation has any of these resources as a whole, and a unit would fit on each of them if it
-    were empty. The search starts ``rotation`` (0..1) of the way through the ids and wraps around,
-    so that parallel requests try different resources first. Executes one SQL statement.
+    If the requirement is for whole resources, all returned resources are free. If it is for shares,
+    the caller must still check the free capacity. This function only checks that no reservation has
+    booked the whole resource, and that one unit would fit on it if it were empty. The search starts
+    ``rotation`` (0..1) of the way through the ids and wraps around, so that parallel requests try
+    different resources first. Executes one SQL statement.
     """
     statement = fitting.available(shape(requirement), limit)
     return list(session.connection().scalars(statement, _values(busy, rotation)))
@@ -93,11 +103,11 @@ def candidates(
 
 @dataclass(frozen=True, slots=True)
 class Grabbed:
-    """The result of ``grab``: ids of resources that are candidates for a reservation.
+    """The result of ``grab``: ids of candidates, resources that may be free for a reservation.
 
-    ``found`` has all of them, first those that are locked. ``locked`` has the locked ones.
-    ``changed`` has the locked ones that another transaction has changed between the search and the
-    lock.
+    ``found`` has the ids of all candidates, the locked ones first. ``locked`` has the ids that this
+    transaction has locked. ``changed`` has the locked ids whose rows another transaction changed
+    after the search and before the lock.
     """
 
     found: Sequence[int]
@@ -114,11 +124,12 @@ def grab(
     locking: int,
     rotation: float,
 ) -> Grabbed:
-    """Return candidates; on PostgreSQL, lock up to ``locking`` of them in the same statement.
+    """Return the ids of resources that may be free during ``busy``, and lock some on PostgreSQL.
 
-    On other databases, the caller locks the resources that it chooses later. A locked candidate
-    that is not in ``changed`` needs no second check: if another transaction has booked it in
-    between, the schema's constraint rejects the overlapping booking.
+    ``candidates`` explains the search. On PostgreSQL, the same statement locks up to ``locking`` of
+    the resources. On other databases, it locks none: the caller later locks those that it chooses.
+    Of the locked resources, the caller must check only those in ``changed`` again. If another
+    transaction has booked one of the others, the schema's constraint rejects the second booking.
     """
     if session.get_bind().dialect.name != "postgresql":
         found = candidates(session, requirement, busy, limit=limit, rotation=rotation)
@@ -136,9 +147,10 @@ def grab(
 def matching(
     session: Session, requirement: Requirement, *, limit: int | None, rotation: float
 ) -> list[int]:
-    """Return up to ``limit`` ids of resources that a requirement can use when they are free.
+    """Return the ids of up to ``limit`` resources that match a requirement, free or booked.
 
-    They match its query and are large enough for a unit. They may be booked at present.
+    A resource matches if it can be booked at all, its properties satisfy the query, and it is large
+    enough for one unit. ``rotation`` (0..1) is where the search through the ids starts.
     """
     statement = fitting.matching(shape(requirement), limit)
     return list(session.connection().scalars(statement, {"rotation": rotation}))
@@ -152,9 +164,10 @@ def still_free(
     *,
     failing_too: bool = False,
 ) -> set[int]:
-    """Return the ids of the given resources that ``candidates`` would return without a limit.
+    """Return which of the given resources match a requirement and may be free during ``busy``.
 
-    If ``failing_too`` is set, resources that fail now are included.
+    The conditions are those of ``candidates``. If ``failing_too`` is set, the result also includes
+    resources that are out of order now.
     """
     statement = fitting.available_of(shape(requirement, failing_too=failing_too))
     values = {"ids": list(resource_ids), "start": busy.start, "end": busy.end}
@@ -162,9 +175,10 @@ def still_free(
 
 
 def lock(session: Session, resource_ids: Collection[int], *, wait: bool) -> set[int]:
-    """Lock resources until the transaction ends, in the order of their ids; return the locked ones.
+    """Lock resources until the transaction ends; return the ids of the locked ones.
 
-    If ``wait`` is false, resources that another transaction has locked are skipped. On SQLite, the
+    The database locks them in the order of their ids. If ``wait`` is true, it waits for resources
+    that another transaction has locked. If ``wait`` is false, it skips them. On SQLite, the
     transaction has already locked the whole database.
     """
     locked = set(session.connection().scalars(_LOCK[wait], {"ids": list(resource_ids)}))
@@ -173,12 +187,18 @@ def lock(session: Session, resource_ids: Collection[int], *, wait: bool) -> set[
 
 
 def take(session: Session, rows: Sequence[dict[str, Any]]) -> None:
-    """Store allocations; each row has the columns of the table, except ``id`` and ``whole_id``."""
+    """Insert allocations, which book resources.
+
+    Each row has the columns of the table, except ``id`` and ``whole_id``.
+    """
     insert(session, (AllocationRow, rows))
 
 
 def held(session: Session, reservation_ids: Collection[str]) -> dict[str, dict[int, Held]]:
-    """Return what each reservation has of each resource, by reservation id and resource id."""
+    """Return what each reservation has booked, by reservation id and then by resource id.
+
+    A reservation without bookings has an empty mapping.
+    """
     by_reservation: dict[str, dict[int, Held]] = {id_: {} for id_ in reservation_ids}
     for row in session.execute(_HELD, {"ids": list(reservation_ids)}).all():
         resources = by_reservation[row.reservation_id]
@@ -192,7 +212,11 @@ def held(session: Session, reservation_ids: Collection[str]) -> dict[str, dict[i
 
 
 def named(session: Session, reservation_ids: Collection[str]) -> dict[str, list[Named]]:
-    """Return the resources of each reservation, by reservation id."""
+    """Return the type and ids of the resources that each reservation has booked.
+
+    The result has a list, sorted by resource id, for each given reservation id. It is empty if the
+    reservation has no resource.
+    """
     by_reservation: dict[str, list[Named]] = {id_: [] for id_ in reservation_ids}
     for row in session.execute(_NAMED, {"ids": list(reservation_ids)}).all():
         by_reservation[row.reservation_id].append(Named(row.id, row.type, row.external_id))
@@ -200,7 +224,7 @@ def named(session: Session, reservation_ids: Collection[str]) -> dict[str, list[
 
 
 def names(session: Session, resource_ids: Collection[int]) -> dict[int, Named]:
-    """Return id, type and cloud id of the resources that exist, by id."""
+    """Return type and cloud id of resources, by resource id; ids that do not exist are left out."""
     if not resource_ids:
         return {}
     rows = session.execute(_NAMES, {"ids": list(resource_ids)})
@@ -213,7 +237,7 @@ def release(session: Session, reservation_ids: Collection[str]) -> None:
 
 
 def give_up(session: Session, reservation_id: str, resource_ids: Collection[int]) -> None:
-    """Delete the allocations of a reservation on these resources only."""
+    """Delete the allocations of a reservation on the given resources; its other bookings stay."""
     of_reservation = AllocationRow.reservation_id == reservation_id
     _delete(session, of_reservation, AllocationRow.resource_id.in_(resource_ids))
 
@@ -223,9 +247,9 @@ def _delete(session: Session, *conditions: sa.ColumnElement[bool]) -> None:
 
 
 def shorten(session: Session, reservation_ids: Collection[str], busy_until: datetime) -> None:
-    """Set the end of the allocations of reservations to ``busy_until``.
+    """Let all bookings of the given reservations end at ``busy_until``.
 
-    Allocations that would start then or later are deleted.
+    Allocations that would start at or after ``busy_until`` are deleted.
     """
     of_reservations = AllocationRow.reservation_id.in_(reservation_ids)
     _delete(session, of_reservations, AllocationRow.start_at >= busy_until)
@@ -233,10 +257,11 @@ def shorten(session: Session, reservation_ids: Collection[str], busy_until: date
 
 
 def detach(session: Session, reservation_ids: Collection[str], busy_until: datetime) -> None:
-    """Separate allocations from their reservations, which are to be deleted.
+    """Separate allocations from reservations that are about to be deleted.
 
-    The allocations end at ``busy_until`` at the latest, when the cleaning is over. Those that would
-    start then or later are deleted.
+    The rows stay, with no reservation, so that the resources remain booked during the cleaning.
+    ``busy_until`` is the end of the cleaning. Rows that would end later now end then. Rows that
+    would start then or later are deleted.
     """
     of_reservations = AllocationRow.reservation_id.in_(reservation_ids)
     _delete(session, of_reservations, AllocationRow.start_at >= busy_until)
@@ -247,7 +272,10 @@ def detach(session: Session, reservation_ids: Collection[str], busy_until: datet
 
 
 def forget_cleaned(session: Session, now: datetime) -> None:
-    """Delete the allocations of deleted leases whose cleaning time is over."""
+    """Delete allocations without a reservation that end by ``now``, the end of their cleaning.
+
+    Their leases were deleted before the resources were clean.
+    """
     _delete(session, AllocationRow.reservation_id.is_(None), AllocationRow.busy_until <= now)
 
 
@@ -260,10 +288,11 @@ def find_all(
     lease_id: str | None,
     reservation_id: str | None,
 ) -> list[Allocation]:
-    """Return the allocations of a resource type, sorted by resource and start.
+    """Return the allocations of a resource type, sorted by resource id and start.
 
-    They belong to leases that end at ``ending_after`` or later. If an argument is None, it matches
-    any value.
+    Only allocations of leases that end at ``ending_after`` or later are returned. The other
+    arguments select one resource, lease or reservation. An argument that is None does not restrict
+    the result.
     """
     compared = (
         (LeaseRow.end_at, operator.ge, ending_after),
@@ -290,9 +319,10 @@ def find_all(
 
 
 def params_on(session: Session, resource_id: int) -> list[tuple[str, dict[str, Any]]]:
-    """Return (resource type, params) of the reservations that have a resource.
+    """Return (resource type, params) of each reservation that has booked a resource.
 
-    DELETED reservations are left out.
+    ``params`` are the parameters of the user's request. Reservations with the status DELETED are
+    left out.
     """
     query = (
         sa.select(ReservationRow.resource_type, ReservationRow.params)
@@ -306,10 +336,7 @@ def params_on(session: Session, resource_id: int) -> list[tuple[str, dict[str, A
 
 
 def count(session: Session, requirement: Requirement) -> int:
-    """Return how many reservable resources a requirement can use when they are free.
-
-    They match its query and are large enough for a unit. They may be booked at present.
-    """
+    """Return how many resources match a requirement, free or booked; see ``matching``."""
     return session.connection().scalar(fitting.count(shape(requirement))) or 0
 
 

@@ -1,13 +1,14 @@
 """SQL statements that select the resources which fit a requirement, with a cache of statements.
 
-Building and compiling such a statement takes longer than running it. So the values that differ
-between requests are parameters (``start``, ``end``, ``locking``, ``rotation``, ``ids``), and the
-statements of the latest requirements are cached.
+A resource fits if its properties satisfy the requirement's query, and it can hold one unit, the
+whole resource or a share such as 4 VCPU. Building and compiling such a statement takes longer than
+running it. So the values that differ between requests are parameters (``start``, ``end``,
+``locking``, ``rotation``, ``ids``), and the statements of the latest requirements are cached.
 
-Whole bookings of a resource never overlap (the schema forbids it). So only the last one that starts
-before the end of the window can conflict. That is one index descent per examined resource, however
-many bookings it has. Shares do overlap: ``climate.db.resources.capacity`` computes what they leave
-free.
+Bookings of a whole resource never overlap (the schema forbids it). So only the last of them that
+starts before the end of the window can conflict with it. The database finds that row with one index
+search per examined resource, even if the resource has many bookings. Bookings of shares can
+overlap: ``climate.db.resources.capacity`` computes the capacity that they leave free.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,11 @@ _END = sa.bindparam("end", type_=UtcDateTime())
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The parts of a requirement that change the statement. It is the key of the cache."""
+    """The parts of a requirement that change the SQL text, used as the key of the statement cache.
+
+    ``amounts`` has (resource class, amount) of one unit, for example (("VCPU", 4),). It is empty
+    for whole resources. ``failing_too`` includes resources that are out of order.
+    """
 
     resource_type: str
     query: Query
@@ -40,9 +45,9 @@ class Shape:
 
 
 def shape(requirement: Requirement, *, failing_too: bool = False) -> Shape:
-    """Return the parts of a requirement that change the statement.
+    """Return the parts of a requirement that change the SQL text.
 
-    If ``failing_too`` is set, resources that fail now are included.
+    If ``failing_too`` is set, the statement also selects resources that are out of order now.
     """
     amounts = tuple(requirement.amounts.items())
     return Shape(requirement.resource_type, requirement.query, amounts, failing_too)
@@ -50,22 +55,23 @@ def shape(requirement: Requirement, *, failing_too: bool = False) -> Shape:
 
 @lru_cache(_CACHED_STATEMENTS)
 def available(wanted: Shape, limit: int | None) -> sa.Select[int]:
-    """Build the query for the ids of up to ``limit`` resources with room from ``start`` to ``end``.
+    """Build the query for the ids of up to ``limit`` resources that may be free.
 
-    They match the query of a requirement and have room for one of its units. The search begins at
-    ``rotation`` (see ``allocations.candidates``).
+    They match the requirement and can hold one unit. No other booking of the whole resource
+    overlaps the window from ``start`` to ``end``; for a requirement of whole resources, no share
+    does either. The search begins at ``rotation`` (see ``allocations.candidates``).
     """
     return _rotated(wanted, _free(wanted), limit)
 
 
 @lru_cache(_CACHED_STATEMENTS)
 def available_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, bool]:
-    """Build a query like ``available`` that also locks up to ``locking`` rows. For PostgreSQL.
+    """Build the query of ``available``, which also locks up to ``locking`` rows. For PostgreSQL.
 
-    Rows that another transaction has locked are skipped. The columns are id, whether the row is
-    locked, and whether it is changed; locked rows come first. The statement reads bookings and
-    properties as of its start. A row is changed if another transaction has changed it between that
-    start and the lock.
+    The statement skips rows that another transaction has locked. The result columns are the id,
+    whether this statement locked the row, and whether the row is changed. Locked rows come first.
+    The statement reads bookings and properties as of its start. A row is changed if another
+    transaction changed it after the start of the statement and before the lock.
     """
     version: sa.ColumnElement[str] = sa.literal_column("resources.xmin").label("version")
     candidates = _rotated(wanted, _free(wanted), limit, version).cte("candidates")
@@ -85,7 +91,7 @@ def available_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, b
 
 @lru_cache(_CACHED_STATEMENTS)
 def matching(wanted: Shape, limit: int | None) -> sa.Select[int]:
-    """Build the query for the ids of up to ``limit`` resources that match, free or not.
+    """Build the query for the ids of up to ``limit`` resources that fit, whether free or booked.
 
     The search begins at ``rotation`` (see ``allocations.candidates``).
     """
@@ -98,9 +104,10 @@ def _rotated(
     limit: int | None,
     *more: sa.ColumnElement[str],
 ) -> sa.Select[int]:
-    """Build the query for ids after the pivot, followed by ids up to the pivot.
+    """Build the query for up to ``limit`` matching ids, in order, beginning after a start id.
 
-    Each of its two parts walks an index.
+    ``_pivot`` computes the start id. When the end of the ids is reached, the search continues with
+    the lowest id. Each of these two parts reads an index in order.
     """
     # A literal, not a parameter: the planner needs the limit to choose the plan.
     few: sa.ColumnElement[int] | None = None if limit is None else sa.literal_column(str(limit))
@@ -114,9 +121,10 @@ def _rotated(
 
 
 def _pivot(wanted: Shape) -> sa.ScalarSelect[int]:
-    """Return an SQL expression: the id after which the search begins.
+    """Return an SQL expression: the id after which the search for resources begins.
 
-    It is ``rotation`` (0..1) of the way through the ids.
+    It lies ``rotation`` (0..1) of the way from the lowest to the highest id. For example, it is 50
+    for ids from 1 to 100 and a rotation of 0.5.
     """
     first, _ = split(wanted.query)
     prop = aliased(ResourceProperty)
@@ -130,14 +138,17 @@ def _pivot(wanted: Shape) -> sa.ScalarSelect[int]:
 
 @lru_cache(_CACHED_STATEMENTS)
 def available_of(wanted: Shape) -> sa.Select[int]:
-    """Build the query for the resources of ``ids`` that fit from ``start`` to ``end``."""
+    """Build the query for those of the resources ``ids`` that ``available`` would select."""
     is_given = ResourceRow.id.in_(sa.bindparam("ids", expanding=True))
     return sa.select(ResourceRow.id).where(is_given, *conditions(wanted), *_free(wanted))
 
 
 @lru_cache(_CACHED_STATEMENTS)
 def count(wanted: Shape) -> sa.Select[int]:
-    """Build the query for the number of resources that match and can hold a unit, free or not."""
+    """Build the query for the number of resources that match and can hold a unit.
+
+    Resources that are booked count, too.
+    """
     _, conditions = _walk(wanted)
     return sa.select(sa.func.count()).select_from(ResourceRow).where(*conditions)
 
@@ -145,10 +156,10 @@ def count(wanted: Shape) -> sa.Select[int]:
 def _walk(
     wanted: Shape,
 ) -> tuple[sa.SQLColumnExpression[int], list[sa.ColumnElement[bool]]]:
-    """Return the id column by which to walk an index, and the SQL conditions of a match.
+    """Return the id column whose index the query reads, and the SQL conditions of a match.
 
-    If the query requires that a property has a certain value, the walked index contains only
-    resources with this value.
+    If the requirement's query needs a property with a certain value, for example rack = 3, this is
+    the index of property values. Then the database reads only resources with this value.
     """
     first, rest = split(wanted.query)
     if first is None:
@@ -159,7 +170,7 @@ def _walk(
 
 
 def conditions(wanted: Shape) -> list[sa.ColumnElement[bool]]:
-    """Return the SQL conditions that a resource matches and can hold a unit, free or not."""
+    """Return the SQL conditions that a resource matches and can hold one unit, free or booked."""
     return _matching(wanted, wanted.query)
 
 
