@@ -1,13 +1,16 @@
 """Claims: a manager's exclusive, expiring right to run an event.
 
-A claim is an owner (a manager's name) and an attempt number in the event's row. A manager stores
-an outcome only if the row still has this owner and attempt, so a manager that lost its claim stores
-nothing. The claim's fencing token expires shortly before another manager can reclaim the event.
-From then on, the first manager cannot change the cloud.
+A claim is an owner (a manager's name) and an attempt number in the event's row. A manager renews
+its claims while it runs the events. It stores an outcome only if the row still has this owner and
+attempt, so a manager that lost its claim stores nothing.
 
-Reclaiming compares no wall clocks. The owner measures the time-out on its monotonic clock, and
-begins before it writes the claim or renewal. Each other manager measures the same time-out, and
-begins after it has read that claim or renewal. So the owner always stops first.
+Each claim has a fencing token in memory. Plug-ins may change the cloud for the claim only while the
+token is valid. The token expires shortly before another manager can reclaim the event, that is,
+release the claim that its owner no longer renews.
+
+Reclaiming compares no wall clocks. Every manager measures the time-out on its own monotonic clock.
+The owner starts to measure before it writes the claim or a renewal. Another manager starts to
+measure after it has read this claim or renewal. So the owner always stops first.
 """
 
 import logging
@@ -41,9 +44,10 @@ LOG = logging.getLogger(__name__)
 class Work:
     """A claimed event, its lease, and the resources on which the event acts.
 
-    ``resources`` has the resources by reservation id. ``lease`` is the lease before the work began,
-    ``begun`` the lease as stored when it began. ``begun`` is None if that transaction also changed
-    the lease's events, or if the event releases a held lease.
+    ``resources`` maps the id of each reservation to its resources. ``lease`` is the lease as it was
+    before the work began. ``begun`` is the lease as stored when the work began. ``begun`` is None
+    if that transaction also changed the lease's events. It is also None if the event releases a
+    held lease, a new lease that was not confirmed in time.
     """
 
     event: Event
@@ -57,16 +61,16 @@ class Work:
         return [r for r in self.lease.reservations if r.id in self.resources]
 
     def is_leaving(self, reservation_id: str) -> bool:
-        """Whether the event reclaims this reservation because a user removed it from its lease."""
+        """Return whether the event reclaims a reservation that a user removed from the lease."""
         leaving = {r.id for r in self.lease.reservations if LEAVING in r.details}
         return self.event.kind in {START, UPDATE, END} and reservation_id in leaving
 
 
 @record(frozen=True, slots=True)
 class Call:
-    """A plug-in call for one reservation that is running.
+    """A running plug-in call for one reservation.
 
-    ``since`` is when it began, as a reading of the monotonic clock ``clock.elapsed`` in seconds.
+    ``since`` is when the call began, in seconds of the monotonic clock ``clock.elapsed``.
     """
 
     work: Work
@@ -78,10 +82,10 @@ class Call:
 class Claim:
     """A manager's claim on an event, valid while the event's row has this owner and attempt.
 
-    If the event is a finalizer, ``lease_id`` is None, because finalizers outlive their lease.
-    ``types`` are the resource types on which the event acts; if it is empty, the event calls no
-    plug-in. While ``fencing_token`` is valid, plug-ins may change the cloud for this claim.
-    ``calls`` has at most one item: the running plug-in call.
+    If the event is a finalizer (a task that outlives its lease), ``lease_id`` is None. ``types``
+    are the resource types on which the event acts; if it is empty, the event calls no plug-in.
+    While ``fencing_token`` is valid, plug-ins may change the cloud for this claim. ``calls`` has at
+    most one item: the running plug-in call.
     """
 
     event_id: str
@@ -96,7 +100,8 @@ class Claim:
     def call_since_before(self, moment: float) -> Call | None:
         """Return the running plug-in call if it began before ``moment``, else None.
 
-        ``moment`` is a reading of the monotonic clock ``clock.elapsed``.
+        ``moment`` is in seconds of the monotonic clock ``clock.elapsed``. The result is also None
+        if no call is running.
         """
         return next((call for call in list(self.calls) if call.since < moment), None)
 
@@ -104,10 +109,10 @@ class Claim:
     def calling(self, work: Work, reservation: Reservation, since: float) -> Iterator[None]:
         """Return a context in which to make one plug-in call.
 
-        Raises Fenced if the token has expired.
-
-        In the context, climate checks the fencing token before each change of the cloud. ``calls``
-        contains the call, so that ``WorkerPool.watch`` finds a call that takes too long.
+        Raises Fenced if the fencing token has expired. In the context, climate checks the token
+        before each change of the cloud. ``calls`` contains the call, so that ``WorkerPool.watch``
+        can find a call that takes too long. ``since`` is when the call begins, in seconds of the
+        monotonic clock ``clock.elapsed``.
         """
         self.fencing_token.check()
         self.calls.append(Call(work, reservation.id, since))
@@ -119,7 +124,7 @@ class Claim:
 
 
 class Seen(NamedTuple):
-    """A claim that this manager still holds, with its lease, which is locked, and its event."""
+    """A claim that this manager still holds, with its event and its lease, whose row is locked."""
 
     claim: Claim
     lease: Lease
@@ -137,8 +142,8 @@ class Task(NamedTuple):
 class Result:
     """The results of a task's plug-in calls by reservation id, before they are stored.
 
-    ``details`` has the details that plug-ins returned, and ``failed`` the errors. ``waiting`` has
-    the reasons why a reservation is not done yet although nothing failed.
+    ``details`` has the details that plug-ins returned. ``failed`` has the errors. ``waiting`` has
+    the reasons why a reservation is not done yet although no call failed.
     """
 
     task: Task
@@ -148,16 +153,19 @@ class Result:
 
     @property
     def undone(self) -> dict[str, str]:
-        """The reasons, by reservation id, why reservations failed or must wait."""
+        """The reasons why reservations failed or must wait, by reservation id."""
         return {**self.failed, **self.waiting}
 
 
 class Batch:
     """The claimed events that one worker thread runs, and its progress. Thread-safe.
 
-    All claims are on the same resource types. If a plug-in call is unexpectedly slow, another
-    thread calls ``relieve``. It removes the tasks that wait for that call, and then requeues them
-    or stores their results.
+    All claims are on the same resource types. A task is a claim with its work. A result is the
+    outcome of a task's plug-in calls, before the worker stores it.
+
+    If a plug-in call is unexpectedly slow, another thread relieves the worker: it takes the tasks
+    and results that wait for the end of that call. It then requeues the tasks and stores the
+    results.
     """
 
     def __init__(self, claims: Sequence[Claim]) -> None:
@@ -170,19 +178,19 @@ class Batch:
 
     @property
     def claims(self) -> list[Claim]:
-        """The claims that this worker must still finish."""
+        """The claims whose events this worker must still finish."""
         with self._lock:
             return list(self._claims.values())
 
     @property
     def projects(self) -> set[str | None]:
-        """The project ids of the claims that this worker must still finish."""
+        """The project ids of the claims whose events this worker must still finish."""
         return {claim.project_id for claim in self.claims}
 
     def begin(self, tasks: Sequence[Task]) -> None:
-        """Set the tasks that need plug-in calls, and forget the claims of all other events.
+        """Set the tasks that need plug-in calls, and forget all claims without a task.
 
-        The caller has finished these other events.
+        The caller must have finished or requeued the events of these other claims.
         """
         with self._lock:
             self._claims = {task.claim.event_id: task.claim for task in tasks}
@@ -194,7 +202,7 @@ class Batch:
             return self._tasks.popleft() if self._tasks else None
 
     def add(self, result: Result) -> None:
-        """Add a result, which the worker stores later together with others."""
+        """Add the result of a task. The worker later stores several results together."""
         with self._lock:
             self._results.append(result)
 
@@ -205,9 +213,11 @@ class Batch:
             return results
 
     def relieve(self) -> tuple[list[Task], list[Result]]:
-        """Remove and return the tasks without a plug-in call yet, and the results not stored yet.
+        """Remove and return the work that waits for a slow plug-in call: (tasks, results).
 
-        The worker forgets the claims of these tasks and results, so the caller must finish them.
+        The tasks are those for which no plug-in was called yet. The results are those that are not
+        stored yet. The batch forgets the claims of both, so the caller must requeue the tasks and
+        store the results.
         """
         tasks, results = self.take_tasks(), self.take_results()
         with self._lock:
@@ -215,21 +225,24 @@ class Batch:
         return tasks, results
 
     def take_tasks(self) -> list[Task]:
-        """Remove and return the tasks that have called no plug-in yet, and forget their claims."""
+        """Remove and return the tasks for which no plug-in was called yet.
+
+        The batch forgets the claims of these tasks.
+        """
         with self._lock:
             tasks, self._tasks = list(self._tasks), deque()
             self._forget([task.claim for task in tasks])
             return tasks
 
     def discard(self, claim: Claim) -> None:
-        """Forget a claim, because the worker pool has abandoned its plug-in call."""
+        """Forget a claim, because the worker pool no longer waits for its plug-in call."""
         with self._lock:
             self._forget([claim])
 
     def call_since_before(self, moment: float) -> tuple[Claim, Call] | None:
-        """Return the running plug-in call and its claim if it began before ``moment``, else None.
+        """Return the running plug-in call with its claim if it began before ``moment``, else None.
 
-        ``moment`` is a reading of the monotonic clock ``clock.elapsed``.
+        ``moment`` is in seconds of the monotonic clock ``clock.elapsed``.
         """
         calls = ((claim, claim.call_since_before(moment)) for claim in self.claims)
         return next(((claim, call) for claim, call in calls if call is not None), None)
@@ -250,10 +263,13 @@ def lock_leases(
 ) -> tuple[list[Seen], list[Claim]]:
     """Lock the leases of claims, and check that this manager still holds the claims.
 
-    Returns the claims that it still holds, and the claims whose lease could not be locked. A lease
-    cannot be locked if it is deleted, or if ``wait`` is false and another transaction has the lock.
-    Neither list has the claims that this manager has lost. It may lose a claim a moment later, so
-    the statement that stores the outcome checks owner and attempt again.
+    Returns two lists. The first has the claims that this manager still holds, with their events and
+    locked leases. The second has the claims whose lease could not be locked. Such a lease is
+    deleted, or ``wait`` is false and another transaction has locked it. Claims that this manager
+    has lost are in neither list.
+
+    This manager may lose a claim after the check. So the statement that stores the outcome checks
+    owner and attempt again.
     """
     ids = {claim.lease_id for claim in claims if claim.lease_id is not None}
     locked = leases.find_some(session, ids, lock=True, patient=wait)
@@ -273,9 +289,9 @@ def lock_leases(
 def relock_leases(session: Session, tasks: Sequence[Task]) -> tuple[list[Seen], list[Claim]]:
     """Lock the leases of tasks again after their work; return the same as ``lock_leases``.
 
-    The function reads only the leases that have changed since the work began. If a lease is
-    unchanged, it does not notice that this manager lost the claim. Then ``close_all`` raises
-    LostRace, and the next attempt of the transaction reads all leases.
+    The function reads only the leases that have changed since the work began. For an unchanged
+    lease, it does not check the claim. If such a claim is lost, ``close_all`` raises LostRace
+    later. The next attempt of the transaction then reads all leases.
     """
     wait = len(tasks) == 1
     if is_retried(session):
@@ -293,7 +309,7 @@ def relock_leases(session: Session, tasks: Sequence[Task]) -> tuple[list[Seen], 
 
 
 def _claimed_event(lease: Lease, claim: Claim) -> Event | None:
-    """Return the event of a claim; None if the event has another owner or attempt by now."""
+    """Return the event of a claim; None if the event no longer has this owner and attempt."""
     claimed = (claim.event_id, EventStatus.IN_PROGRESS, claim.owner, claim.attempt)
     matching = (e for e in lease.events if (e.id, e.status, e.owner, e.attempt) == claimed)
     return next(matching, None)
@@ -304,7 +320,7 @@ def close_all(
 ) -> None:
     """Store the new ``status`` of events that one manager has claimed.
 
-    Raises LostRace if the manager has lost any of the claims.
+    Raises LostRace if the manager has lost one of the claims.
     """
     if claims:
         attempts = [(claim.event_id, claim.attempt) for claim in claims]
@@ -316,8 +332,8 @@ def close(
 ) -> bool:
     """Store the new ``status`` of a claimed event; return whether this manager still had the claim.
 
-    If the claim is lost, nothing is stored. ``outcome`` has other columns of the event to set
-    (``last_error``, ``run_at``).
+    If the manager had lost the claim, nothing is stored. ``outcome`` has the new values of other
+    columns of the event (``last_error``, ``run_at``).
     """
     return event_queue.finish(
         session, claim.event_id, claim.owner, claim.attempt, now, status=status.value, **outcome
@@ -325,10 +341,10 @@ def close(
 
 
 def retry_later(runtime: Runtime, claim: Claim, error: str) -> None:
-    """Store that an attempt of an event failed, and when to retry it; such a retry has no limit.
+    """Store that an attempt of an event failed, with the error and the time of the next attempt.
 
-    The pause before the retry grows with the number of attempts. Opens a transaction. Stores
-    nothing if this manager has lost the claim.
+    The pause before the next attempt grows with the number of attempts, which is not limited. The
+    function opens a transaction. It stores nothing if this manager has lost the claim.
     """
     now = runtime.clock.now()
     pause = pause_before(claim.attempt, runtime.settings.max_retries, runtime.rng)
@@ -337,10 +353,10 @@ def retry_later(runtime: Runtime, claim: Claim, error: str) -> None:
 
 
 def requeue(session: Session, claim: Claim, **again: datetime) -> None:
-    """Release a claim, so that any manager can claim the event, without counting the attempt.
+    """Release a claim, so that any manager can claim the event; the attempt does not count.
 
-    Does nothing if this manager has lost the claim. ``again`` has columns of the event to set
-    (``run_at``, ``updated_at``).
+    Does nothing if this manager has lost the claim. ``again`` has the new values of other columns
+    of the event (``run_at``, ``updated_at``).
     """
     event_queue.requeue(session, claim.event_id, claim.owner, claim.attempt, **again)
 
@@ -348,16 +364,17 @@ def requeue(session: Session, claim: Claim, **again: datetime) -> None:
 def remove(session: Session, claim: Claim) -> None:
     """Delete a finished event that needs no record.
 
-    Does nothing if this manager has lost the claim on it.
+    Does nothing if this manager has lost its claim on the event.
     """
     if event_queue.is_mine(session, claim.event_id, claim.owner, claim.attempt):
         event_queue.remove(session, [claim.event_id])
 
 
 class ClaimKeeper:
-    """Renews the claims of one manager, and reclaims claims that other managers no longer renew.
+    """Renews the claims of one manager, and reclaims expired claims of other managers.
 
-    A claim expires ``timeout`` after its last renewal.
+    To reclaim is to release a claim that its owner no longer renews, so that any manager can claim
+    the event. A claim expires ``timeout`` after its last renewal.
     """
 
     def __init__(self, store: Store, owner: str, timeout: timedelta) -> None:
@@ -365,13 +382,14 @@ class ClaimKeeper:
         self._observed: dict[str, tuple[Held, float]] = {}
 
     def expires(self) -> float:
-        """Return when a claim made now would expire, as a reading of ``clock.elapsed``."""
+        """Return when a claim made now would expire, in seconds of ``clock.elapsed``."""
         return self._store.clock.elapsed() + self._timeout.total_seconds()
 
     def renew(self, claims: Mapping[str, Claim]) -> None:
         """Renew ``claims``, a mapping by event id, and extend their fencing tokens.
 
-        If this manager has lost a claim, that claim is not renewed, and its fencing token expires.
+        A claim that this manager has lost is not renewed. The fencing token of that claim then
+        expires.
         """
         if not claims:
             return
@@ -385,11 +403,11 @@ class ClaimKeeper:
                 claim.fencing_token.extend(expires)
 
     def reclaim(self, own: Collection[str]) -> int:
-        """Requeue events whose claims other managers have stopped renewing; return how many.
+        """Release the claims that other managers have stopped renewing; return how many.
 
-        A claim has expired if this manager has seen no renewal of it for the time-out. The failed
-        attempts stay counted. ``own`` are the ids of the events that this manager runs itself; it
-        does not reclaim these.
+        A claim has expired if this manager has seen no renewal of it during the time-out. The
+        interrupted attempts stay counted. ``own`` are the ids of the events that this manager runs
+        itself. Their claims are left out.
         """
         with self._store.database.read() as session:
             claimed = event_queue.claimed(session)

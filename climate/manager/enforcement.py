@@ -2,9 +2,9 @@
 
 climate sends a POST request before it creates a lease (``check-create``), before it changes a lease
 (``check-update``), and after a lease ends (``on-end``). The answer HTTP 204 allows the lease. HTTP
-403 denies it, with a reason in the key ``message`` of the JSON body. Any other answer to a check,
-or no answer, rejects the lease, unless the option ``[enforcement] fail_open`` is set. During a
-call, no transaction is open.
+403 denies the lease, with a reason in the key ``message`` of the JSON body. Any other answer to a
+check, or no answer, also prevents the lease or its change, unless the option ``[enforcement]
+fail_open`` is set. During a request, no database transaction is open.
 """
 
 import json
@@ -36,14 +36,14 @@ _PARALLEL_REPORTS = 2
 
 
 class Busy(EnforcementUnavailable):
-    """Raised if climate sends no report to the enforcement service for now.
+    """Raised if climate does not send the report of a lease's end; the caller should retry soon.
 
-    Either two reports are on their way, or the service was unavailable a moment ago.
+    Either two reports are in progress, or the service failed in the last ten seconds.
     """
 
 
 class Enforcer:
-    """Calls the operator's enforcement service. Thread-safe.
+    """Client of the operator's enforcement service. Thread-safe.
 
     ``checks_create`` and ``checks_update`` state whether the service checks new leases and changes.
     ``reports_ends`` states whether climate reports the ends of leases to the service.
@@ -73,7 +73,7 @@ class Enforcer:
         """Return if the enforcement service allows a new lease; otherwise raise.
 
         Raises EnforcementDenied if the service denies the lease. Raises EnforcementUnavailable if
-        it gives no valid answer and the option ``fail_open`` is not set.
+        the service gives no valid answer and the option ``fail_open`` is not set.
         """
         self._check("check_create", {"lease": lease})
 
@@ -88,9 +88,9 @@ class Enforcer:
     def on_end(self, lease: Mapping[str, Any]) -> None:
         """Report the end of a lease to the enforcement service.
 
-        Raises Busy if nothing was sent and the caller should retry soon. Raises
-        EnforcementUnavailable if the service gave no valid answer. A denial counts as a delivered
-        report, as the lease has ended already.
+        Raises Busy if nothing was sent; the caller should retry soon. Raises EnforcementUnavailable
+        if the service gave no valid answer. A denial counts as a delivered report, because the
+        lease has ended already.
         """
         pausing = time.monotonic() < self._unavailable_until
         if pausing or not self._reporters.acquire(blocking=False):
@@ -133,7 +133,7 @@ class Enforcer:
         )
 
     def _post(self, url: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
-        """Send ``body``; return the status and the first bytes of the answer.
+        """Send ``body`` as JSON; return the HTTP status and at most the first 8 KiB of the answer.
 
         A deadline limits the whole exchange, because the time-outs of ``requests`` limit only each
         read. Raises OSError, ValueError.
@@ -160,7 +160,10 @@ class Enforcer:
 
 
 def _reason(text: bytes) -> str:
-    """Return the ``message`` in the service's answer; a default text if there is none."""
+    """Return the ``message`` in the answer of the service; a default text if there is no message.
+
+    ``text`` is the body of the answer.
+    """
     try:
         message = json.loads(text)["message"]
     except (ValueError, KeyError, TypeError, RecursionError):

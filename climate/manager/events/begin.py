@@ -1,8 +1,9 @@
 """Begin events: lock the leases of claimed events, decide on each event, and store the decision.
 
-A lease may have changed since its event was planned, and even since the event was claimed. So each
-lease is locked and read again. One transaction does all this, and also finishes events that
-only notify, such as reminders.
+A lease may have changed since its event was planned, and even since a manager claimed the event. So
+this module locks each lease and reads it again. The same transaction also finishes events that only
+notify, such as reminders. An action is an event that changes the cloud through plug-ins: start,
+update, before-end or end.
 """
 
 from collections import defaultdict
@@ -48,12 +49,12 @@ _LOCKED_PAUSE = timedelta(milliseconds=50)
 class Decision(Enum):
     """What a manager does with an event that it has claimed.
 
-    - EXECUTE: run the action, which calls plug-ins.
+    - EXECUTE: run the action; this calls plug-ins.
     - NOTIFY: send a notification.
-    - RELEASE: release a held lease.
+    - RELEASE: release a held lease, which was not confirmed in time, and free its resources.
     - DEFER: requeue the event, because another action of its lease is claimed.
-    - TOO_LATE: store that a start failed, because its lease is over or no longer waits for it.
-    - SKIP: store an action that is no longer needed as done.
+    - TOO_LATE: store that a start failed, because its lease is over or no longer waits for a start.
+    - SKIP: store an action that the lease no longer needs as done.
     """
 
     EXECUTE = auto()
@@ -67,8 +68,8 @@ class Decision(Enum):
 def begin(runtime: Runtime, session: Session, claims: Sequence[Claim]) -> list[Task]:
     """Decide on each claimed event; return the tasks for the events that need plug-in calls.
 
-    The transaction finishes or requeues all other events. It stores nothing for events whose claim
-    this manager has lost.
+    The transaction finishes or requeues all other events. For an event whose claim this manager has
+    lost, it stores nothing.
     """
     now = runtime.clock.now()
     seen, unlocked = lock_leases(session, claims, wait=len(claims) == 1)
@@ -106,7 +107,7 @@ def _count(metrics: Metrics, seen: Sequence[Seen], notified: Sequence[Seen], now
 
 
 def _execute(runtime: Runtime, session: Session, seen: Sequence[Seen], now: datetime) -> list[Task]:
-    """Store the status that each lease has while its action runs; return a task for each event."""
+    """Store the status that each lease has while its action runs; return one task per event."""
     if not seen:
         return []
     begun = {item.lease.id: item.lease for item in seen}
@@ -146,7 +147,7 @@ def _may_wait(seen: Seen, now: datetime) -> bool:
 
 
 def decide(lease: Lease, event: Event, now: datetime) -> Decision:
-    """Return what to do with a claimed event of this lease. Pure."""
+    """Return what to do with a claimed event of this lease. Uses no database."""
     if event.kind == RELEASE:
         return Decision.RELEASE
     if event.kind not in ACTIONS:
@@ -162,9 +163,10 @@ def decide(lease: Lease, event: Event, now: datetime) -> Decision:
 def _is_other_claimed(lease: Lease, event: Event) -> bool:
     """Return whether another action of the same lease is claimed, too.
 
-    The statement that claims events avoids that. The exception is that two managers claim at the
-    very instant when an end becomes due. This check runs under the lease's lock, so at most one of
-    the two actions runs.
+    The statement that claims events normally prevents this. It cannot prevent it if two managers
+    claim at the very moment when the lease's end becomes due. This function runs while the lease is
+    locked, and the manager requeues ``event`` if the result is True. So at most one of the two
+    actions runs.
     """
     return any(
         other.status is EventStatus.IN_PROGRESS and other.kind in ACTIONS and other.id != event.id
@@ -184,7 +186,7 @@ def _is_wanted(lease: Lease, event: Event, now: datetime) -> bool:
 
 
 def _status_while(lease: Lease, event: Event) -> LeaseStatus:
-    """Return the status of the lease while the action runs."""
+    """Return the status that the lease has while the action ``event`` runs."""
     status: LeaseStatus = lease.status
     # The retry of a start: the lease shows ERROR until it succeeds.
     is_retry = event.kind == START and status is LeaseStatus.ERROR
@@ -209,9 +211,10 @@ def _notify(session: Session, seen: Sequence[Seen], now: datetime) -> None:
 
 
 def _news(lease: Lease, event: Event, now: datetime) -> Iterable[News]:
-    """Yield the notification for an event.
+    """Yield the notification that an event sends, or nothing.
 
-    If the event is a reminder of the start and the start has passed, yield nothing.
+    A reminder of the start sends nothing in three cases: the lease is no longer PENDING, its start
+    date has passed, or a later reminder is also due.
     """
     after = replace(lease, events=events_with_done(lease.events, event, now))
     if event.kind != BEFORE_START:
@@ -226,7 +229,7 @@ def _news(lease: Lease, event: Event, now: datetime) -> Iterable[News]:
 
 
 def events_with_done(events: Iterable[Event], event: Event, now: datetime) -> tuple[Event, ...]:
-    """Return ``events`` in their order, but with ``event`` set to DONE."""
+    """Return ``events`` in the same order, but with the status of ``event`` set to DONE."""
     done = replace(event, status=EventStatus.DONE, owner=None, updated_at=now)
     return tuple([done if other.id == event.id else other for other in events])
 
@@ -236,8 +239,9 @@ def _notify_if_late(
 ) -> None:
     """Write a catch-up notification for each lease that has late events.
 
-    There is one per lease: the first late event sends it for all late events of the lease. Later
-    ones do not repeat it.
+    An event is late if it runs more than ``late_after`` after the time at which it could run. There
+    is one notification per lease, which lists all late events of the lease. The first late event
+    sends it. The other events in the list do not send it again.
     """
     late: dict[str, tuple[Lease, tuple[Late, ...]]] = {}
     for _, lease, event in seen:

@@ -1,14 +1,16 @@
 """Dispatcher: claims due events, and runs them in a limited number of worker threads.
 
 The dispatcher queries the database for due events on four occasions: when a timer signals the due
-time of the next event; when a process has written an event and sent a hint; when a worker has
-finished, as this may unblock other events; and after each poll interval, in case a hint was lost.
+time of the next event; when a process has written an event and sent a hint (a wake-up message);
+when a worker has finished, as this may unblock other events; and after each poll interval, in case
+a hint was lost.
 
-Several managers may use one database. As each event is claimed, only one manager runs it.
+Several managers may use one database. Each manager claims an event before it runs the event, so
+only one manager runs it.
 
 ``Dispatcher`` claims the events that ``FairShare`` chooses from the ``QueueView``. ``WorkerPool``
-runs the claimed events in threads, and abandons calls that take too long. ``Upkeep`` renews and
-reclaims claims, and removes old rows.
+runs the claimed events in threads, and abandons calls that take too long. ``Upkeep`` renews the
+claims of this manager, releases claims that other managers stopped renewing, and removes old rows.
 """
 
 import logging
@@ -54,10 +56,14 @@ def owner_name() -> str:
 
 
 class Dispatcher:
-    """Claims due events and starts worker threads for them, from ``start`` to ``stop``."""
+    """Claims due events and starts worker threads for them, from ``start`` to ``stop``.
+
+    ``last_tick`` is when the last run of the main loop ended, in seconds of ``clock.elapsed``; None
+    before the first run.
+    """
 
     def __init__(self, runtime: Runtime, owner: str) -> None:
-        """Prepare to claim events as ``owner``. No thread runs before ``start``."""
+        """Prepare to claim events as the manager ``owner``. No thread runs before ``start``."""
         self.last_tick: float | None = None
         self._runtime, self._owner = runtime, owner
         self._timer = Timer(runtime.clock)
@@ -90,7 +96,8 @@ class Dispatcher:
     def stop(self) -> None:
         """Stop claiming events, wait for workers, and release the claims of unfinished events.
 
-        Waits up to ``shutdown_timeout``. Other managers can then claim the released events.
+        The wait takes at most ``shutdown_timeout``. Other managers can then claim the released
+        events.
         """
         self._task.stop()
         self.pool.stop()
@@ -102,9 +109,10 @@ class Dispatcher:
             )
 
     def run_due(self) -> int:
-        """Claim and run all due events in this thread; return how many.
+        """Claim and run all due events in this thread; return how many events ran.
 
-        Tests and simulations call it instead of ``start``, which needs a timer and threads.
+        Tests and simulations call this method instead of ``start``, which needs a timer and
+        threads.
         """
         count = 0
         while batches := self._claim():
@@ -131,7 +139,10 @@ class Dispatcher:
             self._timer.at(upcoming, self._task.wake)
 
     def _claim(self) -> list[Batch]:
-        """Claim events and return them in batches, at most one batch per free worker."""
+        """Claim events and return them in batches, at most one batch per free worker.
+
+        The list is empty if no worker is free, or if this manager can claim no event.
+        """
         if len(self.pool.running) >= self._runtime.settings.workers:
             return []
         if self._queue.is_fresh:
@@ -148,8 +159,8 @@ class Dispatcher:
     def _claim_some(self) -> list[Batch]:
         """Claim events from the current queue view; return them in batches.
 
-        Other managers may claim the chosen events first. Then the function chooses other events,
-        until it has claimed some or none are left.
+        Other managers may claim the chosen events first. Then this method chooses other events,
+        until it has claimed some or the queue view has no more events to start.
         """
         running, abandoned = self.pool.running, self.pool.abandoned
         self._queue.avoid_others()
@@ -166,7 +177,8 @@ class Dispatcher:
     def _claim_chosen(self, chosen: Sequence[Sequence[PendingEvent]]) -> list[Batch]:
         """Claim the chosen events, and return them in batches.
 
-        Events that are blocked, or that another manager has claimed, are left out.
+        Each item of ``chosen`` has the events for one worker. Events that are blocked, or that
+        another manager has claimed, are left out.
         """
         now, expires = self._runtime.clock.now(), self._keeper.expires()
         stored = now + self._runtime.settings.claim_timeout
@@ -187,14 +199,14 @@ class Dispatcher:
 class WorkerPool:
     """Runs batches of claimed events in threads, and limits the effect of slow plug-in calls.
 
-    If a call takes longer than a second, another thread finishes the worker's other events. It
-    requeues events for which no plug-in was called, and stores the results of the others. If a call
-    takes longer than ``call_timeout``, the pool abandons it: the attempt counts as failed, although
-    the call may still run.
+    If a call takes longer than a second, another thread relieves the worker: it takes the worker's
+    other events. Of these, it requeues the events for which no plug-in was called, and stores the
+    results of the others. If a call takes longer than ``call_timeout``, the pool abandons it: the
+    attempt counts as failed, although the call may still run.
     """
 
     def __init__(self, runtime: Runtime, sizes: BatchSizeEstimator) -> None:
-        """Begin without workers. ``sizes`` records how long the calls take."""
+        """Begin without workers. ``sizes`` records how long plug-in calls take."""
         self._runtime, self._sizes = runtime, sizes
         self._running: list[Batch] = []
         self._abandoned: list[Batch] = []
@@ -208,14 +220,15 @@ class WorkerPool:
 
     @property
     def abandoned(self) -> list[Batch]:
-        """The batches whose plug-in call the pool has abandoned, but which has not returned yet."""
+        """The batches whose plug-in call the pool has abandoned, but whose call still runs."""
         with self._changed:
             return list(self._abandoned)
 
     def start(self, batch: Batch) -> None:
         """Run a batch in a new thread.
 
-        It is a daemon thread, so that a hung call does not prevent the exit of this process.
+        The thread is a daemon thread, so that a hung call does not prevent the exit of this
+        process.
         """
         with self._changed:
             self._running.append(batch)
@@ -233,7 +246,7 @@ class WorkerPool:
     def stop(self) -> None:
         """Wait up to ``shutdown_timeout`` for workers, then revoke the tokens of unfinished claims.
 
-        A revoked fencing token prevents further changes of the cloud by the calls that still run.
+        A revoked fencing token prevents the calls that still run from changing the cloud.
         """
         deadline = time.monotonic() + self._runtime.settings.shutdown_timeout
         for thread in self._relieve(self._runtime.clock.elapsed()):
@@ -247,8 +260,8 @@ class WorkerPool:
     def watch(self) -> None:
         """Find slow plug-in calls, and limit their effect.
 
-        If a call takes more than a second, other threads do the work that waits for it. If it takes
-        more than ``call_timeout``, the pool abandons it.
+        If a call takes more than a second, other threads take the work that waits for the call. If
+        a call takes more than ``call_timeout``, the pool abandons it.
         """
         now = self._runtime.clock.elapsed()
         self._relieve(now - _SLOW_CALL)
@@ -266,9 +279,10 @@ class WorkerPool:
             self._runtime.wakeup.hint()
 
     def _relieve(self, oldest: float) -> list[threading.Thread]:
-        """Move work that waits for a slow plug-in call to new threads, and return these threads.
+        """Relieve workers whose plug-in call began before ``oldest``; return the threads that help.
 
-        A call is slow if it began before ``oldest``.
+        ``oldest`` is in seconds of the monotonic clock ``clock.elapsed``. A new thread takes the
+        tasks and results that wait for the slow call, requeues the tasks, and stores the results.
         """
         slow = [batch for batch in self.running if batch.call_since_before(oldest)]
         moved = [(tasks, done) for tasks, done in map(Batch.relieve, slow) if tasks or done]
@@ -287,9 +301,10 @@ class WorkerPool:
         self._runtime.wakeup.hint()
 
     def _abandon(self, oldest: float) -> None:
-        """Revoke the fencing tokens of plug-in calls that began before ``oldest``.
+        """Abandon plug-in calls that began before ``oldest``, and store that their attempts failed.
 
-        Then store that their attempts failed.
+        ``oldest`` is in seconds of the monotonic clock ``clock.elapsed``. The pool revokes the
+        fencing tokens of these calls, so the calls can no longer change the cloud.
         """
         with self._changed:
             calls = [(batch, batch.call_since_before(oldest)) for batch in self._running]
@@ -307,7 +322,10 @@ class WorkerPool:
 
 
 class Upkeep:
-    """Periodic tasks of a manager: renew its claims, reclaim expired claims, remove old rows."""
+    """Periodic tasks of a manager: renew its claims, reclaim expired claims, remove old rows.
+
+    To reclaim is to release a claim that another manager no longer renews.
+    """
 
     def __init__(
         self, runtime: Runtime, keeper: ClaimKeeper, pool: WorkerPool, wake: Callable[[], None]
@@ -317,7 +335,7 @@ class Upkeep:
         self._keeper, self._pool, self._wake = keeper, pool, wake
 
     def renew(self) -> None:
-        """Renew the claims of this manager; reclaim those that other managers no longer renew."""
+        """Renew the claims of this manager; release claims that other managers no longer renew."""
         claims = {claim.event_id: claim for batch in self._pool.running for claim in batch.claims}
         self._keeper.renew(claims)
         if self._keeper.reclaim(claims):
@@ -328,7 +346,7 @@ class Upkeep:
 
         The other rows are idempotency keys, notifications, leases that ended long ago, their
         history, past use that no limit counts any more, and calendar feeds whose lease or resource
-        is gone. Options set how long to keep most of them.
+        is gone. Options set how long to keep most of these rows.
         """
         now = self._runtime.clock.now()
         write = self._runtime.database.write

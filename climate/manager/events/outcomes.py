@@ -1,13 +1,13 @@
 """Outcomes of actions: compute and store the lease after a success, and store failures.
 
-climate retries a failed action after growing pauses. When the first attempt and
-``event_max_retries`` retries have failed, it sends one notification of the failure. What happens
-then depends on the action:
+An action is an event that calls plug-ins. climate retries a failed action after growing pauses.
+When the first attempt and ``event_max_retries`` retries have failed, climate sends one notification
+of the failure. What happens then depends on the action:
 
-- A start or end: the lease has the status ERROR. The action is retried about once a minute: a start
-  until it succeeds or the lease ends, an end until it succeeds.
-- An update: the lease is degraded, and the event is not retried.
-- A before-end action: the event is not retried.
+- A start or end: the lease has the status ERROR. climate retries the action about once a minute: a
+  start until it succeeds or the lease ends, an end until it succeeds.
+- An update: the lease is marked ``degraded``, and climate does not retry the event.
+- A before-end action: climate does not retry the event.
 
 The event's row stores the progress: ``status``, ``run_at``, ``attempt``, ``last_error``.
 """
@@ -66,8 +66,9 @@ _LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}
 class Success(NamedTuple):
     """A task whose action succeeded, and the results of its plug-in calls.
 
-    ``details`` has the plug-ins' details by reservation id. If climate gave up ending a stack, so
-    that it remains in the cloud, ``abandoned`` has the reason by reservation id.
+    ``details`` has the plug-ins' details by reservation id. ``abandoned`` has entries only if
+    climate gave up ending a stack, so that the stack remains in the cloud. It has the reason by
+    reservation id.
     """
 
     task: Task
@@ -80,9 +81,10 @@ def commit_success(
 ) -> list[Success]:
     """Store the outcomes of several successful actions in one transaction.
 
-    Returns the successes that it could not store, because other transactions have locked their
-    leases. The caller then passes each of these alone: for a single success, the function waits for
-    the lock. Nothing is stored if the claim is lost or the lease is deleted.
+    Returns the successes that the function could not store, because other transactions have locked
+    their leases. The caller then passes each of these alone: for a single success, the function
+    waits for the lock. If a claim is lost or a lease is deleted, nothing is stored for that
+    success.
     """
     now, settings = runtime.clock.now(), runtime.settings
     by_event = {success.task.claim.event_id: success for success in successes}
@@ -126,7 +128,8 @@ class _Completed:
 def _needless(lease: Lease, now: datetime) -> list[str]:
     """Return the ids of the UNDONE events that a lease no longer needs after its end.
 
-    These are retries, snapshots and reminders. Events of the user stay if they are due.
+    These are climate's own events (retries, snapshots, reminders), and events that are not due yet.
+    The user's own events stay if they are due.
     """
     return [
         event.id
@@ -149,7 +152,7 @@ def _detach(
 ) -> None:
     """Let the resources of removed reservations become free after the cleaning time.
 
-    If limits are enabled, also record how long the reservations have used them.
+    If limits are enabled, also record how long the reservations have used their resources.
     """
     if reservation_ids:
         if settings.limits.enabled:
@@ -200,11 +203,15 @@ def _reservation_after(success: Success, reservation: Reservation, now: datetime
 def _handed_over(
     work: Work, reservation: Reservation, details: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields of a reservation that state which resources are handed over, or missing.
+    """Return the new values of a reservation's fields ``details`` and ``missing_resources``.
 
-    A resource that was handed over before still belongs to the user, even if it is not reservable
-    now. If a user has removed the reservation in the meantime, it keeps the mark of that, so that a
-    manager reclaims it.
+    ``details`` is what the plug-in returned. After a start or update, the new details also list the
+    resources that are handed over. After any other action, ``missing_resources`` is left out. A
+    resource that was handed over before still belongs to the user, even if it is not reservable
+    now.
+
+    If a user removed the reservation while the action ran, the details keep the key LEAVING. So a
+    later event reclaims the resources.
     """
     if work.event.kind not in {START, UPDATE} or work.is_leaving(reservation.id):
         return {"details": dict(details)}
@@ -236,11 +243,11 @@ def _status_after(work: Work, reservation: Reservation) -> ReservationStatus:
 def fail(
     runtime: Runtime, session: Session, claim: Claim, work: Work, failed: Mapping[str, str]
 ) -> None:
-    """Store that an attempt of an action failed, and when to retry it.
+    """Store that an attempt of an action failed, and when to retry the action.
 
     ``failed`` has the errors by reservation id. If the configured number of retries have failed,
-    the lease shows the failure, and a notification is written. Stores nothing if this manager has
-    lost the claim.
+    the function also shows the failure in the lease, and writes a notification. It stores nothing
+    if this manager has lost the claim.
     """
     now = runtime.clock.now()
     lease = lease_of(session, claim)
@@ -268,7 +275,8 @@ def fail(
 def discard(runtime: Runtime, claim: Claim, call: Call) -> None:
     """Store that an attempt failed because its plug-in call exceeded ``call_timeout``.
 
-    The call may still run. It cannot change the cloud, as the caller has revoked its fencing token.
+    The call may still run. The call cannot change the cloud, because the caller has revoked its
+    fencing token.
     """
     seconds = runtime.settings.call_timeout
     failed = {call.reservation_id: f"given up, as it was not done within {seconds:.0f} s"}
@@ -279,8 +287,8 @@ def discard(runtime: Runtime, claim: Claim, call: Call) -> None:
 def _is_reported(lease: Lease, claim: Claim, failed: Mapping[str, str], retries: int) -> bool:
     """Return whether a notification has already reported that the action fails.
 
-    If so, the failed reservations have the status ERROR. That is not sufficient for an end, because
-    the lease's start may have set ERROR. So the function also checks the number of attempts.
+    If so, the failed reservations have the status ERROR. This status is not sufficient for an end,
+    because a failed start may have set it. So the function also checks the number of attempts.
     """
     return claim.attempt > retries + 1 and any(
         reservation.id in failed and reservation.status is ReservationStatus.ERROR
@@ -293,8 +301,8 @@ def _show(
 ) -> None:
     """Store the failure of an action in the lease.
 
-    After a failed start or end, the lease has the status ERROR. After a failed update, it is
-    ``degraded``.
+    After a failed start or end, the lease has the status ERROR. After a failed update, the lease is
+    marked ``degraded``.
     """
     if kind == UPDATE:
         leases.update(session, replace(lease, degraded=True, updated_at=now))

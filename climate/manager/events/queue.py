@@ -5,17 +5,19 @@ If very many events are due, the query for all of them is slow (PostgreSQL: 1.3 
 that became due since the last query. So the many events of one project do not delay new events of
 another project.
 
-``FairShare`` chooses events for the workers, and the size of batches. These rules prevent one
-project, or hung calls, from occupying all workers:
+``FairShare`` chooses events for the workers. A batch is a list of events that one worker runs.
+These rules prevent one project, or hung calls, from occupying all workers:
 
 - If there are more workers than resource types, some workers are reserved for each resource type,
   and some for events without a resource type (reminders, users' events, finalizers).
 - A project never occupies all workers, unless there is only one worker.
-- The project that occupies the fewest workers is served first. Among equals, it is the turn of the
-  project and resource types that were served least recently.
+- The project that occupies the fewest workers is served first. Among equals, ``FairShare`` chooses
+  the project and resource types that it served least recently.
 - If calls on a combination of resource types are quick, a worker runs a batch of such events, from
   all projects. At most two workers run batches of the same combination.
 - If a resource type has as many hung calls as there are workers, no event of this type starts.
+
+A finalizer is a task that outlives its lease; it belongs to no project.
 """
 
 import random
@@ -71,8 +73,8 @@ _DECAY = 0.8
 class QueueView:
     """The due events that this manager may claim and run, as of its last queries.
 
-    They are grouped by project and combination of resource types. Each group is in the order in
-    which to run its events.
+    The events are grouped by project and combination of resource types. Each group is in the order
+    in which to run its events.
     """
 
     def __init__(self, store: Store, rng: random.Random) -> None:
@@ -91,15 +93,15 @@ class QueueView:
 
     @property
     def pending(self) -> Mapping[Group, Collection[PendingEvent]]:
-        """The events that queries found and nobody removed since, by project and resource types."""
+        """The queried events that nobody has removed since, by project and resource types."""
         return {group: events.values() for group, events in self._pending.items()}
 
     def refresh(self, skip: int) -> bool:
         """Query the database for due events, and replace all events in this view by the result.
 
-        A query returns at most ``PAGE`` (100,000) events. ``skip`` is how many due events to pass
-        over at the beginning: 0 for the first page, ``PAGE`` for the second. Returns True if there
-        may be a further page.
+        A query returns at most ``PAGE`` (100,000) events. ``skip`` is how many due events to skip
+        at the beginning: 0 for the first page, ``PAGE`` for the second. Returns True if there may
+        be a further page.
         """
         began, now = self._store.clock.elapsed(), self._store.clock.now()
         with self._store.database.read() as session:
@@ -110,10 +112,11 @@ class QueueView:
         return len(events) == PAGE
 
     def add_newly_due(self) -> None:
-        """Add the events that became due since the last query, and those written late.
+        """Add the events that became due since the last query, and events that were written late.
 
-        An event may be written after its due time. To find such events, the query also covers the
-        minute before the last query. If that is slow, it does so less often.
+        A late event was written after its due time. To find such events, the query also covers the
+        minute before the last query. If a query for this minute is slow, the next ones skip it for
+        a while.
         """
         began, now = self._store.clock.elapsed(), self._store.clock.now()
         is_whole_minute = began >= self._requery_minute_at
@@ -135,7 +138,7 @@ class QueueView:
                 del self._pending[group]
 
     def note_claims(self, tried: int, claimed: Collection[str]) -> None:
-        """Record how many events this manager tried to claim, and which of them it has claimed.
+        """Record how many events this manager tried to claim, and the ids of those it has claimed.
 
         If a claimed event is requeued, ``add_newly_due`` finds it again.
         """
@@ -146,9 +149,10 @@ class QueueView:
     def avoid_others(self) -> None:
         """Continue at another position of the queue if other managers claim the same events.
 
-        To find out, the function checks which events in this view are still unclaimed. It then
-        drops the claimed ones, and begins at a random position among the rest. If claims fail for
-        another reason, it does nothing, and does not check this again until the next ``refresh``.
+        If several claims have failed, this method queries which events in this view are still
+        unclaimed. If many are claimed, it drops these, and begins at a random position among the
+        rest. Otherwise the claims failed for another reason. Then it changes nothing, and does not
+        query again until the next ``refresh``.
         """
         if not self._may_check or self._failed_claims < _FAILED_CLAIMS:
             return
@@ -163,7 +167,8 @@ class QueueView:
     def _reusable_until(self, began: float) -> float:
         """Return until when to reuse the result of a query that has just ended.
 
-        The result and ``began``, the start of the query, are readings of the monotonic clock.
+        The returned time and ``began``, the start of the query, are in seconds of the monotonic
+        clock.
         """
         now = self._store.clock.elapsed()
         took = now - began
@@ -190,9 +195,10 @@ def _rotated(events: Sequence[PendingEvent], rng: random.Random) -> Sequence[Pen
 class BatchSizeEstimator:
     """Estimates, for each combination of resource types, how many events a batch may have.
 
-    Storing the results of a hundred events takes hardly longer than storing one, so large batches
-    are efficient. But an event that waits behind a slow call is late. So only events whose plug-in
-    calls are quick are put into batches.
+    A batch is a list of events that one worker runs one after the other. Storing the results of a
+    hundred events takes hardly longer than storing one, so large batches are efficient. But an
+    event that waits behind a slow call is late. So only events whose plug-in calls are quick share
+    a batch.
     """
 
     def __init__(self) -> None:
@@ -220,7 +226,11 @@ class FairShare:
     """Chooses events for the free workers of one manager; no project occupies all workers."""
 
     def __init__(self, workers: int, types: Collection[str], sizes: BatchSizeEstimator) -> None:
-        """Prepare to share ``workers`` among the resource ``types`` and events without a type."""
+        """Prepare to share ``workers`` among the resource ``types`` and events without a type.
+
+        ``workers`` is the number of worker threads. ``sizes`` sets how many events a batch may
+        have.
+        """
         self._workers = workers
         self._sizes = sizes
         self._types = _NO_TYPE | set(types)
@@ -238,8 +248,9 @@ class FairShare:
     ) -> list[list[PendingEvent]]:
         """Return the events to start now: a list for each free worker, the most urgent first.
 
-        ``running`` are the batches of busy workers. ``abandoned`` are batches whose plug-in call
-        was abandoned and still runs.
+        ``pending`` has the due events by project and resource types. ``running`` are the batches of
+        busy workers. ``abandoned`` are batches whose plug-in call the worker pool no longer waits
+        for, although the call still runs.
         """
         usage = _Usage(running, abandoned)
         queues = list(self._queues(pending, usage))
@@ -259,12 +270,11 @@ class FairShare:
     def _queues(
         self, pending: Mapping[Group, Iterable[PendingEvent]], usage: "_Usage"
     ) -> Iterator[Iterator[list[PendingEvent]]]:
-        """Yield queues of events, the most urgent first.
+        """Yield queues of events, the most urgent queue first.
 
-        Each item of a queue is work for one worker.
-
-        Each project and combination of resource types has its own queue. If calls on a combination
-        are quick, one queue serves all projects.
+        Each item of a queue is a list of events for one worker. Each project and combination of
+        resource types has its own queue. If calls on a combination are quick, one queue serves all
+        projects.
         """
         quick: dict[frozenset[str], dict[str, Iterable[PendingEvent]]] = {}
         for group in self._order(pending, usage):
@@ -282,7 +292,11 @@ class FairShare:
     def _batches(
         self, pending: Mapping[str, Iterable[PendingEvent]], size: int, usage: "_Usage"
     ) -> Iterator[list[PendingEvent]]:
-        """Yield batches of up to ``size`` events: one event of each project, then the next."""
+        """Yield batches of up to ``size`` events, with one event of each project in turn.
+
+        ``pending`` has the events by project id. A project that occupies its maximum of workers is
+        left out.
+        """
         rest = {project_id: iter(events) for project_id, events in pending.items()}
         while True:
             batch: list[PendingEvent] = []
@@ -318,7 +332,11 @@ class FairShare:
 
 
 class _Usage:
-    """The numbers of busy workers: by resource type, by project, and with batches."""
+    """Counts of the busy workers by resource type, by project, and with several events.
+
+    ``abandoned`` counts, by resource type, the plug-in calls that the worker pool no longer waits
+    for.
+    """
 
     def __init__(self, running: Collection[Batch], abandoned: Collection[Batch]) -> None:
         self.workers = 0

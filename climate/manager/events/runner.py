@@ -2,18 +2,18 @@
 
 1. The dispatcher claims events (transaction 1).
 2. ``begin`` locks and reads their leases, and decides on each event (transaction 2). If an event
-   only notifies, it is finished here.
+   only notifies, ``begin`` also finishes it.
 3. ``runner`` calls plug-ins, with no transaction open.
 4. ``outcomes`` stores the new state of the lease and its notifications, or a failure and the time
    of the retry (transaction 3). If the claim is lost, nothing is stored.
 
 If plug-in calls are quick, each transaction processes many events.
 
-The members of a stack are the reservations of its parts. They must exist before the stack, and are
-removed after it. So the start of a stack waits for the starts of its members. The ends of the
-members wait for the end of the stack, but not longer than ``stack_patience``. After that, the
-members end first, and the manager tries once more to end the stack. If that fails, climate abandons
-the stack: an operator must remove it.
+A stack is a reservation whose parts are other reservations, its members. The members must exist
+before the stack, and are removed after it. So the start of a stack waits for the starts of its
+members. The ends of the members wait for the end of the stack, but not longer than
+``stack_patience``. After that, the members end first, and the manager tries once more to end the
+stack. If that fails, climate abandons the stack: an operator must remove it.
 """
 
 import logging
@@ -52,8 +52,8 @@ R = TypeVar("R")
 def run(runtime: Runtime, batch: Batch, sizes: BatchSizeEstimator) -> None:
     """Run a batch of claimed events: begin all, call plug-ins one by one, store the outcomes.
 
-    If the first calls take too long, the remaining events are requeued. ``sizes`` records how long
-    the calls took.
+    If the first calls take too long, the function requeues the remaining events. ``sizes`` records
+    how long the calls took.
     """
     batch.begin(_together(runtime, batch.claims, begin))
     began, calls, took = runtime.clock.elapsed(), 0, 0.0
@@ -109,7 +109,7 @@ def _call_plugins(runtime: Runtime, task: Task) -> Result:
 
 
 def _log(work: Work, error: Exception, *, is_repeated: bool) -> None:
-    """Log a failure; if ``is_repeated``, log no traceback, as some retries have no limit."""
+    """Log a failure. If ``is_repeated``, omit the traceback, because some retries have no limit."""
     text = "event %s of lease %s failed: %s"
     LOG.error(text, work.event.kind, work.lease.id, error, exc_info=None if is_repeated else error)
 
@@ -130,7 +130,8 @@ def _call(
 def _ordered(work: Work, now: datetime, patience: timedelta) -> list[Reservation]:
     """Return the reservations in the order in which to call plug-ins for them.
 
-    A stack starts after its members, and ends before them.
+    A stack starts after its members, and ends before them. If the end is late, a stack ends after
+    its members.
     """
     if len(work.reservations) == 1:
         return work.reservations
@@ -156,7 +157,7 @@ def _blocked_by(
 ) -> str | None:
     """Return why a reservation must wait for others of its stack; None if it need not wait.
 
-    ``undone`` are the ids of reservations that failed or wait.
+    ``undone`` has the ids of the reservations whose plug-in call failed or must wait.
     """
     if not _ends(work, reservation):
         members = [member for member in work.reservations if member.stack_id == reservation.id]
@@ -167,7 +168,10 @@ def _blocked_by(
 
 
 def _with_details(work: Work, details: Mapping[str, Mapping[str, Any]]) -> Lease:
-    """Return the lease with new details in its reservations; ``details`` is by reservation id."""
+    """Return the lease of ``work`` with new details in its reservations.
+
+    ``details`` has the new details by reservation id. Other reservations keep their details.
+    """
     if not details:
         return work.lease
     old = work.lease.reservations
@@ -176,7 +180,10 @@ def _with_details(work: Work, details: Mapping[str, Mapping[str, Any]]) -> Lease
 
 
 def _is_end_late(work: Work, now: datetime, patience: timedelta) -> bool:
-    """Return whether the event is the end of a lease, and has waited longer than ``patience``."""
+    """Return whether the event is the end of a lease, and has failed for more than ``patience``.
+
+    The time counts from the end of the first attempt.
+    """
     return work.event.kind == END and now - work.lease.tried_since(work.event, now) > patience
 
 
@@ -187,7 +194,8 @@ def _ends(work: Work, reservation: Reservation) -> bool:
 def _stacks(work: Work) -> set[str]:
     """Return the ids of reservations that are stacks.
 
-    A reservation is a stack if it has this resource type, or if another one names it as its stack.
+    A reservation is a stack if it has the type ``virtual:stack``, or if another reservation names
+    it as its stack.
     """
     stacks = {r.id for r in work.reservations if r.resource_type == "virtual:stack"}
     return stacks | {r.stack_id for r in work.reservations if r.stack_id is not None}
@@ -217,9 +225,10 @@ def release(database: Database, tasks: Sequence[Task]) -> None:
 
 
 def _classify(runtime: Runtime, result: Result) -> Success | Callable[[Session], None]:
-    """Return the outcome of a task: a Success, or a function to call in a transaction.
+    """Return the outcome of a task's calls: a Success, or a function that stores another outcome.
 
-    That function stores the failure, or requeues the event.
+    The caller calls the returned function with a session, in a transaction. The function stores
+    that the attempt failed, or requeues the event.
     """
     (claim, work), undone = result.task, result.undone
     # The token blocked a change to the cloud, so the work is incomplete whatever plug-ins returned.
@@ -242,9 +251,11 @@ def _classify(runtime: Runtime, result: Result) -> Success | Callable[[Session],
 def _together(
     runtime: Runtime, items: Sequence[T], work: Callable[[Runtime, Session, Sequence[T]], list[R]]
 ) -> list[R]:
-    """Call ``work`` for all items in one transaction, and return the results.
+    """Call ``work`` for all items in one transaction, and return its results.
 
-    If that fails, call it for each item in a transaction of its own.
+    If this transaction fails, the function calls ``work`` again for each item, in a transaction for
+    each. It logs an item that fails again, and leaves it out. Raises the error if there is only one
+    item, or if the database is unavailable.
     """
     try:
         return runtime.database.write(lambda session: work(runtime, session, items))
