@@ -27,8 +27,8 @@ from climate.plugins.base import Drift, ExpectedState, HeldReservation
 def audit(runtime: Runtime) -> list[Drift]:
     """Return all drift: differences between the state that leases require and the cloud's state.
 
-    Violations of invariants of the database are also returned as drift. Each drift has a distinct
-    description. Raises the errors of the plug-ins.
+    The result also has violations of invariants of the database, and the last errors of events that
+    failed. Each drift has a distinct description. Raises the errors of the plug-ins.
     """
     drifts = [
         drift
@@ -46,7 +46,8 @@ def audit(runtime: Runtime) -> list[Drift]:
 def repair(runtime: Runtime, drift: Drift) -> bool:
     """Repair a drift (a difference between leases and the cloud), or let a manager repair it.
 
-    Returns False if there is no safe repair. Raises the errors of the plug-in.
+    Returns True if the drift is repaired, or if a manager will repair it. Returns False if there is
+    no safe repair. Raises the errors of the plug-in.
     """
     if drift.lease_id is not None:
         _retry(runtime.store, drift.lease_id)
@@ -76,9 +77,10 @@ def _expected(database: Database, resource_type: str) -> ExpectedState:
 
 
 def _failures(session: Session) -> Iterator[Drift]:
-    """Yield a drift with the last error for each failed or failing event of open leases.
+    """Yield a drift for each event that has failed and is not done, of leases that are not over.
 
-    If climate retries the event without a limit, the repair of the drift is an immediate retry.
+    The drift has the last error of the event. If climate retries the event without a limit, the
+    repair of the drift is an immediate retry.
     """
     for lease in leases.find_all(session, None):
         for event in lease.events:
@@ -92,7 +94,7 @@ def _failures(session: Session) -> Iterator[Drift]:
 
 
 def _is_in_cloud(lease: Lease) -> bool:
-    """Whether the cloud may contain objects of the lease."""
+    """Return whether the cloud may contain objects of the lease."""
     start = lease.event(START)
     begun = start is not None and (start.attempt > 0 or start.status is not EventStatus.UNDONE)
     untouched = lease.status is LeaseStatus.PENDING and not begun
@@ -100,7 +102,7 @@ def _is_in_cloud(lease: Lease) -> bool:
 
 
 def _is_alive(database: Database, reservation_id: str | None) -> bool:
-    """Whether the reservation belongs to a lease that is not over."""
+    """Return whether the reservation belongs to a lease that is not over."""
     with database.read() as session:
         return any(
             reservation.id == reservation_id
@@ -111,7 +113,7 @@ def _is_alive(database: Database, reservation_id: str | None) -> bool:
 
 
 def _is_settled(lease: Lease) -> bool:
-    """Whether the lease runs and no update of it is open."""
+    """Return whether the lease is running and no update of it is waiting or in progress."""
     return lease.status is LeaseStatus.ACTIVE and not any(
         event.kind == UPDATE and event.status in OPEN_EVENT for event in lease.events
     )
@@ -135,7 +137,10 @@ def _holdings(
 
 
 def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> set[str]:
-    """Return the external ids of resources of this type that reservations of other types hold."""
+    """Return the external ids of resources of this type that reservations of other types hold.
+
+    ``present`` are the leases for which the cloud may have objects.
+    """
     others = [
         r.id for lease in present for r in lease.reservations if r.resource_type != resource_type
     ]
@@ -150,7 +155,8 @@ def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> s
 def _retry(store: Store, lease_id: str) -> None:
     """Request that a manager hands over the resources of a running lease again.
 
-    If the lease is not running, request an immediate retry of its failed start or end instead.
+    If the lease is not running, or an update of it is open, request an immediate retry of its
+    failed start or end instead. Does nothing if the lease is deleted.
     """
     now = store.clock.now()
 

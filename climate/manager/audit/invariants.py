@@ -1,7 +1,8 @@
 """Self-audit: check the invariants in the database, and notify when one breaks or holds again.
 
-Each check is divided into slices of the database. A manager checks a few slices per turn; when all
-slices are checked, a round is complete. Only one manager at a time checks an invariant.
+An invariant is a rule that the stored rows must always obey. Each check is divided into slices of
+the database. A manager checks a few slices per turn. When all slices are checked, a round is
+complete. Only one manager at a time checks an invariant.
 
 An invariant counts as broken from the first violation until a whole round finds none. climate sends
 a notification only when an invariant changes between broken and holding.
@@ -31,16 +32,20 @@ _FINDINGS = 20
 
 
 def violations(store: Store) -> Iterator[tuple[int, str]]:
-    """Check all invariants on the whole database; yield the number and a text per violation."""
+    """Check all invariants on the whole database; yield a number and a text for each violation.
+
+    The number is that of the invariant in ARCHITECTURE.md.
+    """
     for name, (number, _) in LOOKS.items():
         for findings, _ in slices(store, name, ""):
             yield from ((number, finding) for finding in findings)
 
 
 def slices(store: Store, name: str, position: str) -> Iterator[tuple[list[str], str | None]]:
-    """Check an invariant, one slice of the database at a time, from ``position`` to the end.
+    """Check the invariant ``name`` from ``position`` on, one slice of the database at a time.
 
     Yields the violations in each slice, and the position of the next slice (None after the last).
+    The position ``""`` is the beginning.
     """
     check = LOOKS[name][1]
     following: str | None = position
@@ -51,9 +56,9 @@ def slices(store: Store, name: str, position: str) -> Iterator[tuple[list[str], 
 
 
 def check_once(runtime: Runtime) -> None:
-    """Check a few slices of each invariant whose check is due, unless another manager checks it.
+    """Check a few slices of each invariant whose check is due and that no other manager checks.
 
-    Then set the metrics to the stored verdicts, some of which other managers may have stored.
+    Then set the metrics to the stored verdicts, which include the verdicts of other managers.
     """
     for name in LOOKS:
         now = runtime.clock.now()
@@ -95,7 +100,8 @@ def _store(
 ) -> str | None:
     """Store the verdict on an invariant; write a notification if the verdict changed.
 
-    Returns the type of the notification; None if there was none.
+    The turn is the right of this manager to check. If the turn is lost, nothing is stored. Returns
+    the type of the notification; None if there was none.
     """
     before, since = turn.verdict.broken_since, verdict.broken_since
     is_stored = invariants.store(session, turn, position, verdict)

@@ -22,11 +22,12 @@ _MOST = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lateness:
-    """The work that waits for managers; its counts stop at 10,000.
+    """The work that waits for managers. Its counts stop at 10,000.
 
     ``due`` is the number of due events that no manager has claimed, by kind. ``oldest_due_at`` is
-    the earliest due time of all overdue events. ``unpublished`` is the number of notifications that
-    are not published yet; the oldest was written at ``unpublished_since``.
+    the earliest due time of all overdue events (None: there is none). ``unpublished`` is the number
+    of notifications that are not published yet; the oldest was written at ``unpublished_since``
+    (None: all are published).
     """
 
     due: Mapping[str, int]
@@ -39,7 +40,7 @@ class Lateness:
 class ManagersAtWork:
     """The managers with a heartbeat in the last day, and the work that waits for them at ``now``.
 
-    ``warnings`` are sentences about managers that are absent and loops that have stalled.
+    ``warnings`` are sentences about absent managers and about loops that have stalled.
     """
 
     managers: Sequence[Heartbeat]
@@ -49,7 +50,7 @@ class ManagersAtWork:
 
 
 def managers_at_work(store: Store) -> ManagersAtWork:
-    """Return the managers of the last day, dead ones included, and the work that waits for them."""
+    """Return the managers of the last day, including dead ones, and the work that waits."""
     now = store.clock.now()
     with store.database.read() as session:
         known = managers.known(session)
@@ -80,10 +81,10 @@ class ExplainedEvent:
 
 
 def find_overdue(store: Store, page: Page) -> tuple[list[ExplainedEvent], Part[OverdueEvent]]:
-    """Return a page of the overdue events, in order of due time.
+    """Return a page of the overdue events, in order of due time, with the reason for each.
 
     The first result has the events with the reasons why they have not run. The second is the page
-    without the reasons, for the link to the next one.
+    without the reasons. The caller needs it for the link to the next page.
     """
     now = store.clock.now()
     with store.database.read() as session:

@@ -180,9 +180,10 @@ def _with_details(work: Work, details: Mapping[str, Mapping[str, Any]]) -> Lease
 
 
 def _is_end_late(work: Work, now: datetime, patience: timedelta) -> bool:
-    """Return whether the event is the end of a lease, and has failed for more than ``patience``.
+    """Return whether the event is the end of a lease that fails for more than ``patience``.
 
-    The time counts from the end of the first attempt.
+    The time counts from the end of the first attempt. After several attempts, it counts from when
+    the event could first run.
     """
     return work.event.kind == END and now - work.lease.tried_since(work.event, now) > patience
 

@@ -1,7 +1,8 @@
 """Use cases of calendar feeds: create, list, read, revoke, and remove feeds that are obsolete.
 
-A calendar feed is an address with a secret. Calendar programs read from it the leases of a project,
-the bookings of a resource, or a single lease. A feed is obsolete if its lease or resource is gone.
+A calendar feed is an address with a secret. From this address, a calendar program reads the leases
+of a project, the bookings of a resource, or a single lease. A feed is obsolete if its lease or
+resource is gone.
 """
 
 import logging
@@ -43,7 +44,11 @@ _STALE_PER_RUN = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The contents of a new feed (a lease, project or resource), its name, and who creates it."""
+    """What a new feed shows (a lease, project or resource), the feed's name, and who creates it.
+
+    ``id`` is the id of that lease, project or resource. ``project_id`` and ``user_id`` are those of
+    the creator. If ``sees_all`` is set, the feed may show the leases of all projects.
+    """
 
     scope: FeedScope
     id: str
@@ -54,9 +59,9 @@ class Target:
 
 
 def create(runtime: Runtime, target: Target) -> tuple[Feed, str]:
-    """Create a calendar feed; return it with the secret of its address, which is not stored.
+    """Create a calendar feed; return the feed, and the secret of its address, which is not stored.
 
-    Raises LimitExceeded.
+    Raises LimitExceeded if the project already has the maximum number of feeds.
     """
     most, now, secret = runtime.settings.feeds_per_project, runtime.clock.now(), new_secret()
     feed = Feed(
@@ -86,7 +91,11 @@ def delete(runtime: Runtime, feed_id: str) -> None:
 
 
 def read(runtime: Runtime, secret: str) -> tuple[Feed, list[Entry]]:
-    """Return the calendar feed whose address has this secret, and its entries; raises NotFound."""
+    """Return the calendar feed whose address has this secret, and the feed's entries.
+
+    Raises NotFound if the secret belongs to no feed. At most once an hour, also store when the feed
+    was read.
+    """
     now, hashed = runtime.clock.now(), secret_hash(secret)
     with runtime.database.read() as session:
         feed = feeds.find_by_secret(session, hashed) if hashed else None
@@ -100,9 +109,9 @@ def read(runtime: Runtime, secret: str) -> tuple[Feed, list[Entry]]:
 
 
 def lease_entries(runtime: Runtime, lease_id: str) -> list[Entry]:
-    """Return the calendar entry of a lease, whatever its project, as a list.
+    """Return the calendar entry of a lease as a list; an empty list if there is no such lease.
 
-    The list is empty if there is no such lease.
+    The caller must check that the requester may see the lease.
     """
     with runtime.database.read() as session:
         leases = feed_leases.of_lease(session, lease_id, None)
@@ -112,7 +121,8 @@ def lease_entries(runtime: Runtime, lease_id: str) -> list[Entry]:
 def remove_stale(store: Store) -> None:
     """Remove calendar feeds that can never show an entry again.
 
-    Also remove the records of leases that were deleted long ago, which feeds show as cancelled.
+    Also remove the records of leases that were deleted long ago. Feeds show such leases as
+    cancelled.
     """
     before = store.clock.now() - REMOVED_SHOWN
     store.database.write(partial(feeds.forget_removals, before=before))
@@ -123,7 +133,10 @@ def remove_stale(store: Store) -> None:
 
 
 def _entries(session: Session, feed: Feed, now: datetime) -> list[Entry]:
-    """Return the entries of a feed: leases that its project may see, and recently deleted ones."""
+    """Return the entries of a feed: the leases that it may show, and recently deleted leases.
+
+    The feed of a resource also has anonymous entries for the bookings of other projects.
+    """
     project_id = None if feed.sees_all else feed.project_id
     others: list[Entry] = []
     if feed.scope is FeedScope.LEASE:
@@ -141,7 +154,10 @@ def _entries(session: Session, feed: Feed, now: datetime) -> list[Entry]:
 
 
 def _note_read(runtime: Runtime, feed: Feed, now: datetime, since: datetime) -> None:
-    """Store when the feed was read; if the database rejects this, only log it."""
+    """Store that the feed was read at ``now``, unless a read after ``since`` is stored already.
+
+    If the database rejects this, only log the error.
+    """
     work = partial(feeds.note_read, feed_id=feed.id, now=now, since=since)
     try:
         runtime.database.write(work)

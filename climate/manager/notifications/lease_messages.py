@@ -1,4 +1,7 @@
-"""Lease messages: build notifications about leases and nodes; write them to the outbox."""
+"""Lease messages: build notifications about leases and nodes; write them to the outbox.
+
+The outbox is the database table of notifications. A relay publishes them later. A node is a host.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +23,8 @@ from climate.db.resources.allocations import Named
 class News:
     """A completed or failed event of a lease, which a notification is to announce.
 
-    ``lease`` is the lease after the event. ``extra`` has additional keys of the payload.
+    ``kind`` is the kind of the event. ``lease`` is the lease after the event. ``extra`` has
+    additional keys of the payload.
     """
 
     kind: str
@@ -29,9 +33,9 @@ class News:
 
 
 def announce(session: Session, news: Sequence[News], now: datetime) -> None:
-    """Write a notification to the outbox for each event in ``news``, in this order.
+    """Write one notification to the outbox for each event in ``news``, in this order.
 
-    Its type is ``lease.event.KIND``, with the kind of the event.
+    The type of a notification is ``lease.event.KIND``, where KIND is the kind of the event.
     """
     if not news:
         return
@@ -42,7 +46,10 @@ def announce(session: Session, news: Sequence[News], now: datetime) -> None:
 
 
 def _payload(news: News, named: Mapping[str, Sequence[Named]]) -> dict[str, Any]:
-    """Return the payload of a notification: the lease, and its resources by type."""
+    """Return the payload of a notification: the lease, and its resources by type.
+
+    ``named`` has the resources by reservation id.
+    """
     by_type: dict[str, list[dict[str, str]]] = {"hosts": []}
     for reservation in news.lease.reservations:
         for resource in named[reservation.id]:
@@ -60,7 +67,8 @@ def notify_nodes(
 ) -> None:
     """Write a notification ``node.KIND`` for each payload, which describes one node.
 
-    These notifications belong to no project, so only callers that may read all projects see them.
+    KIND is the argument ``kind``. These notifications belong to no project, so only callers that
+    may read all projects see them.
     """
     owned = ((f"node.{kind}", {**payload, "project_id": ""}) for payload in payloads)
     outbox.write_all(session, owned, now)
@@ -76,8 +84,10 @@ def notify_nodes_of(
 ) -> None:
     """Write a ``node.KIND`` notification for each host of a lease that starts or ends.
 
-    Does nothing for other kinds of events, or if the setting ``topics`` is off. ``granted`` has the
-    resources of the lease by reservation id.
+    KIND is the argument ``kind``, the kind of the event. The function does nothing for other kinds
+    than start and end, or if ``topics`` is off in ``settings``. ``settings`` is None if
+    provisioning is disabled. Then it also does nothing. ``granted`` has the resources of the lease
+    by reservation id.
     """
     if settings is None or not settings.topics or kind not in {START, END}:
         return

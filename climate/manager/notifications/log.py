@@ -1,4 +1,7 @@
-"""The log of notifications: read it from a position, wait for new entries, remove old entries."""
+"""The log of notifications: read it from a number on, wait for new ones, remove old ones.
+
+Each notification has a number, which grows from one notification to the next.
+"""
 
 import time
 
@@ -20,11 +23,14 @@ last_seq = reading(outbox.last_seq)
 def find_after(
     runtime: Runtime, wanted: NotificationFilter, after: int | None, limit: int
 ) -> Matches:
-    """Return up to ``limit`` notifications whose numbers are above ``after``.
+    """Return up to ``limit`` notifications that match ``wanted``, the oldest first.
 
-    If ``after`` is None, return the oldest ones; with a ``limit`` of 0, none, and the number of the
-    last notification as ``after``. Raises NotificationsRemoved if notifications above ``after``
-    have been removed.
+    Only notifications whose numbers are above ``after`` count. Raises NotificationsRemoved if some
+    of these have been removed.
+
+    If ``after`` is None, all stored notifications count. If also ``limit`` is 0, the result is
+    empty, and its field ``after`` is the number of the last notification. So a caller can skip all
+    notifications up to now.
     """
     with runtime.database.read() as session:
         if after is None and limit == 0:
@@ -68,9 +74,10 @@ def wait_after(
 
 
 def forget_old(store: Store, settings: Settings) -> None:
-    """Remove published notifications that are older than ``notifications_kept``.
+    """Remove published notifications that are older than the setting ``notifications_kept``.
 
-    A call removes at most ``_BATCHES`` batches: the next call continues.
+    If this setting is None, remove nothing. A call removes at most 5,000 notifications; the next
+    call continues.
     """
     age = settings.notifications_kept
     if age is None:

@@ -1,10 +1,13 @@
-"""Relay: numbers committed notifications and publishes them to the broker in order.
+"""Relay: numbers committed notifications and publishes them to the message broker in order.
 
-Each manager has a relay. All relays number notifications, so that long polling and webhooks do not
-wait for the broker. Only one relay at a time has the turn to publish. It sends one notification
-after the other, and stores its position after each batch. If the broker fails, the relay retries
-the same notification after a growing pause: no notification is lost, and the order is kept. After a
-crash, another relay may publish the last batch again; each notification keeps its ``message_id``.
+Transactions write notifications to the outbox, a database table. Each manager has a relay. All
+relays give numbers to the notifications in the outbox, so that long polling and webhooks do not
+wait for the broker. Only one relay at a time may publish: it has the turn.
+
+The relay with the turn sends one notification after the other, and stores its position after each
+batch. If the broker fails, the relay retries the same notification after a growing pause. So no
+notification is lost, and the order is kept. After a crash, another relay may publish the last batch
+again. Each notification keeps its ``message_id``, so that receivers can detect this.
 """
 
 import logging
@@ -27,17 +30,21 @@ _PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 
 
 class Emitter(Protocol):
-    """Interface of the object that publishes notifications to the broker."""
+    """Interface of the object that publishes notifications to the message broker."""
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
-        """Publish a notification. Returns after the broker has stored it; raises if that fails."""
+        """Publish a notification. Return after the broker has stored it; raise if that fails."""
 
     def close(self) -> None:
         """Close the connections to the broker. No call of ``publish`` may follow."""
 
 
 class Relay:
-    """Numbers and publishes the notifications in the outbox, from ``start`` to ``stop``."""
+    """Numbers and publishes the notifications in the outbox, from ``start`` to ``stop``.
+
+    The outbox is the database table to which transactions write notifications. ``owner`` is the
+    name of this manager.
+    """
 
     def __init__(self, runtime: Runtime, emitter: Emitter, owner: str) -> None:
         self._runtime, self._emitter, self._owner = runtime, emitter, owner
@@ -55,7 +62,7 @@ class Relay:
     def start(self) -> None:
         """Start a thread that numbers notifications, and a thread that publishes them.
 
-        There are two threads, because the broker may block the second one.
+        The threads are separate, because the broker may block the thread that publishes.
         """
         self._runtime.wakeup.subscribe(self._numbering.wake)
         self._runtime.news.subscribe(self._publishing.wake)
@@ -63,7 +70,7 @@ class Relay:
         self._publishing.start()
 
     def stop(self) -> None:
-        """Stop both threads, and let another manager's relay publish.
+        """Stop both threads, and give up the turn, so that another manager's relay can publish.
 
         Waits up to ``shutdown_timeout`` until the notification in progress is published, and the
         current transaction has numbered its notifications.
@@ -78,7 +85,7 @@ class Relay:
     def number(self) -> int:
         """Number all new notifications; return how many.
 
-        If there are any, also send a hint to processes that wait for them.
+        If there are any, also send a hint to the processes that wait for new notifications.
         """
         database = self._runtime.database
         with database.read() as session:
@@ -94,8 +101,8 @@ class Relay:
     def flush(self) -> int:
         """Number and publish all notifications in this thread; return how many were published.
 
-        Raises the errors of the emitter. The notifications that it published before the error stay
-        marked as published.
+        Raises the errors of the emitter. Notifications that were published before such an error
+        stay marked as published.
         """
         self.number()
         return self._publish_all()
@@ -109,7 +116,7 @@ class Relay:
     def _publish_waiting(self) -> int:
         """Publish all notifications that are not published yet; return how many.
 
-        Returns False after an error, and during the pause that follows it.
+        Returns False after an error, and during the pause that follows an error.
         """
         if time.monotonic() < self._retry_at:
             return False
@@ -130,7 +137,7 @@ class Relay:
         return published
 
     def _next_batch(self) -> list[Notification]:
-        """Return the notifications to publish now; none while another relay has the turn."""
+        """Return the notifications to publish now; an empty list if another relay has the turn."""
         if self._publishing.is_stopping or not self._has_turn():
             return []
         # Query only after taking the turn: another relay may have published until then.
@@ -138,9 +145,9 @@ class Relay:
             return outbox.unpublished(session, _BATCH)
 
     def _has_turn(self) -> bool:
-        """Return whether this relay has the turn to publish.
+        """Return whether this relay has the turn, the exclusive right to publish.
 
-        If no other relay has the turn and there are notifications to publish, take it.
+        If no relay has the turn and there are notifications to publish, this relay takes the turn.
         """
         now = self._runtime.clock.now()
         if now < self._turn_ends:
@@ -174,7 +181,7 @@ class Relay:
     def _mark(self, last: Notification) -> None:
         """Store ``last`` as the last published notification, and extend the turn of this relay.
 
-        If another relay has taken the turn, end the turn of this one.
+        If another relay has taken the turn in the meantime, this relay stops publishing.
         """
         now = self._runtime.clock.now()
         until = now + self._runtime.settings.claim_timeout

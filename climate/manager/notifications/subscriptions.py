@@ -1,9 +1,9 @@
 """Use cases of subscriptions to notifications, and of their dead letters.
 
-A dead letter is a notification that climate gave up delivering. A change of a subscription takes
-effect with the next notification. If a manager is delivering to the subscriber at the moment, the
-change also removes that manager's claim. So the result of this delivery cannot overwrite the
-change.
+A subscription delivers notifications to the URL of a subscriber. A dead letter is a notification
+that climate gave up delivering. A change of a subscription takes effect with the next notification.
+If a manager is delivering to the subscriber at that moment, the change also removes the manager's
+claim on the subscription. So the result of this delivery cannot overwrite the change.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,10 +30,10 @@ count_dead_letters = reading(subscriptions.count_dead_letters)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change of a subscription. If a field is None, its stored value stays.
+    """A change of a subscription. If a field is None, the stored value stays.
 
-    ``wanted`` contains only the filters to change, by name. Delivery continues with the
-    notifications whose numbers are above ``after``.
+    ``wanted`` contains only the filters to change, by name. ``after`` is a number: delivery
+    continues with the notifications whose numbers are greater.
     """
 
     url: str | None = None
@@ -53,10 +53,10 @@ class Owner:
 
 
 def create(runtime: Runtime, owner: Owner, url: str, secret: str, settings: Change) -> Subscription:
-    """Create a subscription, which delivers notifications to ``url``.
+    """Create a subscription, which delivers notifications to ``url``; return the subscription.
 
-    ``settings`` contributes only its filters and ``after``. Delivery begins with the first
-    notification whose number is above ``after`` (None: with new notifications). Raises
+    Of ``settings``, only the filters and ``after`` count. Delivery begins with the first
+    notification whose number is above ``after`` (None: with the next new notification). Raises
     LimitExceeded. Raises NotificationsRemoved if notifications above ``after`` have been removed.
     """
     rules = runtime.settings.webhooks
@@ -87,8 +87,8 @@ def create(runtime: Runtime, owner: Owner, url: str, secret: str, settings: Chan
 def update(runtime: Runtime, subscription_id: str, change: Change) -> Subscription:
     """Change a subscription, reset its count of failures, and return the changed subscription.
 
-    Raises NotFound. Raises NotificationsRemoved if the next notifications to deliver have been
-    removed.
+    Raises NotFound. Raises NotificationsRemoved if the next notifications to deliver have already
+    been removed.
     """
     now = runtime.clock.now()
     if change.secret is not None:
@@ -126,7 +126,8 @@ def _values(session: Session, before: Subscription, change: Change) -> dict[str,
 def _start(session: Session, after: int | None) -> int:
     """Return the number of the notification after which delivery starts.
 
-    If ``after`` is None, that is the newest one. Raises NotificationsRemoved.
+    This is ``after``, or the number of the newest notification if ``after`` is None. Raises
+    NotificationsRemoved if notifications above ``after`` have been removed.
     """
     if after is None:
         return outbox.last_seq(session)
@@ -141,19 +142,19 @@ def _start(session: Session, after: int | None) -> int:
 
 
 def delete(runtime: Runtime, subscription_id: str) -> None:
-    """Remove a subscription with its dead letters. Does nothing if there is no such subscription.
+    """Remove a subscription with its dead letters. Do nothing if there is no such subscription.
 
-    If a delivery is in progress, it may still arrive.
+    A delivery that is in progress may still arrive.
     """
     runtime.database.write(lambda session: subscriptions.delete(session, subscription_id))
 
 
 def redeliver(runtime: Runtime, subscription_id: str, seqs: Collection[int] | None) -> int:
-    """Request one more delivery of dead letters, notifications that climate gave up delivering.
+    """Request one more delivery of dead letters, the notifications that climate gave up delivering.
 
     ``seqs`` are the numbers of the notifications (None: all dead letters of the subscription).
-    Returns how many will be delivered. Raises NotFound. Raises Conflict if the subscription is
-    suspended.
+    Returns how many dead letters will be delivered. Raises NotFound. Raises Conflict if the
+    subscription is suspended.
     """
 
     def work(session: Session) -> int:
@@ -176,8 +177,9 @@ def redeliver(runtime: Runtime, subscription_id: str, seqs: Collection[int] | No
 def encrypt_secrets(database: Database, keys: Sequence[str]) -> tuple[int, list[str]]:
     """Encrypt all stored secrets of subscriptions with the first of ``keys``.
 
-    This includes secrets that are stored in clear. Without keys, secrets stay in clear. Returns the
-    number of secrets, and the ids of the subscriptions whose secrets no key decrypts.
+    This includes secrets that are stored in clear text. Without keys, these secrets stay in clear
+    text. Returns the number of secrets, and the ids of the subscriptions whose secrets no key
+    decrypts.
     """
     with database.read() as session:
         secrets = subscriptions.secrets(session)

@@ -1,10 +1,12 @@
-"""Webhook delivery: sends notifications to subscribers, to each one in order and independently.
+"""Webhook delivery: sends notifications by HTTP to each subscriber, in order.
 
-Several managers deliver at once. Each manager claims subscriptions, and stores the result of a
-delivery only while it holds the claim. It serves at most ``webhooks.parallel`` subscriptions at a
-time. At most half of these are subscriptions whose receiver was slow or failed, so that such
-receivers cannot delay the others. After a crash, another manager may send a notification again,
-with the same id.
+A slow subscriber does not delay the others. Several managers deliver at once. Each manager claims
+subscriptions, that is, it reserves the delivery to them for a limited time. It stores the result of
+a delivery only while it holds the claim. It serves at most ``webhooks.parallel`` subscriptions at a
+time. A receiver counts as slow after a slow or failed delivery. At most half of the subscriptions
+that a manager serves have slow receivers.
+
+After a crash, another manager may send a notification again, with the same id.
 """
 
 import logging
@@ -45,11 +47,14 @@ class Poster(Protocol):
     """Interface of the object that sends a notification to its receiver by HTTP."""
 
     def post(self, delivery: Delivery, payload: Mapping[str, Any]) -> Outcome:
-        """Send the payload within the configured time-out; return a success or failure."""
+        """Send the payload within the configured time-out; return a success or a failure."""
 
 
 class WebhookDelivery:
-    """Claims subscriptions with undelivered notifications, and serves each in its own thread."""
+    """Claims subscriptions with undelivered notifications, and serves each in its own thread.
+
+    ``poster`` sends the notifications. ``owner`` is the name of this manager.
+    """
 
     def __init__(self, runtime: Runtime, poster: Poster, owner: str) -> None:
         self._runtime, self._poster, self._owner = runtime, poster, owner
@@ -73,8 +78,8 @@ class WebhookDelivery:
     def stop(self) -> None:
         """Stop claiming, wait for running deliveries, and release the claims of unfinished ones.
 
-        Waits up to ``shutdown_timeout``. Another manager may then repeat a delivery that is still
-        running.
+        The wait takes at most ``shutdown_timeout``. If a delivery is still running then, another
+        manager may repeat this delivery.
         """
         deadline = time.monotonic() + self._runtime.settings.shutdown_timeout
         self._task.stop(deadline - time.monotonic())
@@ -86,16 +91,17 @@ class WebhookDelivery:
         )
 
     def run_due(self) -> int:
-        """Deliver in this thread until no delivery is due; return how many were attempted."""
+        """Deliver in this thread until no delivery is due; return how many it attempted."""
         count = 0
         while claimed := self._claim(1, 1):
             count += sum(self._serve(subscription_id) for subscription_id, _ in claimed)
         return count
 
     def _start_due(self) -> int:
-        """Start a thread for each subscription with a due delivery; return how many.
+        """Start a thread for each subscription with a due delivery; return how many were started.
 
-        The number of threads is limited.
+        At most ``webhooks.parallel`` threads run at a time. At most half of them serve slow
+        receivers.
         """
         with self._done:
             running = list(self._running.values())
@@ -112,7 +118,8 @@ class WebhookDelivery:
     def _claim(self, free: int, slow: int) -> list[tuple[str, bool]]:
         """Claim up to ``free`` subscriptions, of which up to ``slow`` have a slow receiver.
 
-        Returns a list of (subscription id, whether its receiver is slow).
+        Returns a list of (subscription id, whether its receiver is slow). A receiver counts as slow
+        after a slow or failed delivery.
         """
         now = self._runtime.clock.now()
         with self._runtime.database.read() as session:
@@ -141,7 +148,7 @@ class WebhookDelivery:
     def _serve(self, subscription_id: str) -> int:
         """Deliver to one subscription for a limited time, then release the claim on it.
 
-        Returns how many deliveries were attempted.
+        Returns how many deliveries the method attempted.
         """
         turn_end = time.monotonic() + _TURN
         count = 0
@@ -159,7 +166,8 @@ class WebhookDelivery:
         """Return the next delivery of a subscription that this manager has claimed.
 
         If there is none, release the claim and return None. If notifications were removed before
-        their delivery, also suspend the subscription.
+        their delivery, suspend the subscription and return None. Also return None if the claim is
+        lost.
         """
         with self._runtime.database.read() as session:
             claimed = webhook_queue.find_mine(session, subscription_id, self._owner)
@@ -188,13 +196,16 @@ class WebhookDelivery:
 
 
 class _Results:
-    """Stores the results of deliveries while ``owner`` has the claim on the subscription."""
+    """Stores the results of deliveries while this manager has the claim on the subscription.
+
+    ``owner`` is the name of this manager.
+    """
 
     def __init__(self, runtime: Runtime, owner: str) -> None:
         self._runtime, self._owner = runtime, owner
 
     def claimed_until(self, now: datetime) -> datetime:
-        """Return when a claim made now expires, which is later than the end of any delivery."""
+        """Return when a claim made now expires. Every delivery ends earlier than that."""
         timeout = timedelta(seconds=2 * self._runtime.settings.webhooks.timeout)
         return now + timeout + self._runtime.settings.claim_timeout
 
@@ -213,7 +224,7 @@ class _Results:
     def suspend(self, subscription: Subscription, reason: str) -> None:
         """Suspend a subscription for ``reason``, and write a notification.
 
-        Delivery continues when the owner of the subscription activates it again.
+        A suspended subscription delivers nothing until its owner activates it again.
         """
         self._store(
             subscription.id,
@@ -239,9 +250,12 @@ class _Results:
         )
 
     def _note_failure(self, delivery: Delivery, reason: str, verdict: Verdict) -> None:
-        """Store a failed delivery, and its consequence according to ``verdict``.
+        """Store that a delivery failed for ``reason``, apply ``verdict``, and release the claim.
 
-        That is a retry, a dead letter (climate gives up), or the suspension of the subscription.
+        The verdict is one of these: retry the delivery after a pause; give up, and store the
+        notification as a dead letter; or suspend the subscription, which then delivers nothing. If
+        the delivery of a dead letter fails, it stays a dead letter. A suspension also writes a
+        notification.
         """
         now = self._runtime.clock.now()
         subscription, letter = delivery.subscription, delivery.letter
@@ -288,7 +302,8 @@ class _Results:
     ) -> bool:
         """Store ``values`` in the row of a subscription, and call ``more``, in one transaction.
 
-        If this manager has lost the claim on the subscription, do nothing and return False.
+        ``more`` is called with the session (None: nothing is called). If this manager has lost the
+        claim on the subscription, the method does nothing and returns False.
         """
 
         def work(session: Session) -> bool:

@@ -1,1 +1,1 @@
-"""Objects that a process has once: runtime, timer, periodic tasks, and waiting requests."""
+"""What each process needs: the runtime, timers and loops, heartbeats, and waiting requests."""

@@ -1,4 +1,7 @@
-"""Limits the requests that wait for the deletion of a lease: one per lease, and a few in all."""
+"""Limits the requests that wait for the deletion of a lease: one per lease, and a few in all.
+
+Before climate deletes a running lease, a manager ends it. A request may wait until that is done.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -6,20 +9,21 @@ from contextlib import contextmanager
 
 
 class DeletionWaits:
-    """The leases whose deletion a request of this process is waiting for."""
+    """The leases whose deletion a request of this process is waiting for. Thread-safe."""
 
     def __init__(self, places: int) -> None:
-        """Allow ``places`` waiting requests."""
+        """Allow at most ``places`` waiting requests at a time."""
         self._places = places
         self._lock = threading.Lock()
         self._leases: set[str] = set()
 
     @contextmanager
     def place(self, lease_id: str) -> Iterator[bool]:
-        """Yield whether the request may wait for the deletion of the lease.
+        """Return a context in which a request may wait for the deletion of the lease.
 
-        It may if the number of waiting requests allows it, and no other request waits for this
-        lease.
+        The context yields True if the request may wait. It yields False if as many requests as
+        allowed are waiting already, or if another request waits for the same lease. Then the
+        request must not wait. The request counts as waiting until the context ends.
         """
         with self._lock:
             may_wait = len(self._leases) < self._places and lease_id not in self._leases

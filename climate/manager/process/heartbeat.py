@@ -1,6 +1,9 @@
 """Heartbeats of managers in the database, and trial writes to the database.
 
-From them, every process knows which managers work, and whether writes succeed.
+Each manager stores a heartbeat every five seconds: the present time, and how long ago each of its
+loops last succeeded. The heartbeats show every process which managers are alive and which loops
+have stalled. If there is no recent heartbeat, a process makes a trial write: it inserts and deletes
+a row, to find out whether the database accepts writes.
 """
 
 import logging
@@ -67,7 +70,7 @@ class Beats:
     now: datetime
 
     def warnings(self) -> list[str]:
-        """Return sentences about missing managers and stalled loops. They name no machine."""
+        """Return sentences about missing managers and stalled loops. They contain no host names."""
         if self.last is None:
             return ["no manager is running"]
         if not self.alive:
@@ -91,9 +94,9 @@ def find_beats(store: Store) -> Beats:
 
 
 class WriteTrials:
-    """Finds out whether the database accepts writes. A process has one such object.
+    """Finds out whether the database accepts writes. Each process has one such object.
 
-    However often readiness is checked, there is at most one trial write in five seconds.
+    However often health checks call it, there is at most one trial write in five seconds.
     """
 
     def __init__(self, store: Store) -> None:
@@ -106,8 +109,8 @@ class WriteTrials:
         """Return the error if the database answers but rejects writes (a full disk), else None.
 
         Heartbeats are writes. If they are recent and the last write of this process succeeded,
-        there is no error. Otherwise a trial write decides. If the trial write has no result in
-        time, the last write of this process decides.
+        there is no error. Otherwise a trial write decides. If the trial write does not end within
+        two seconds, the last completed write of this process decides.
         """
         database = self._store.database
         is_late = beats.last is None or beats.now - beats.last > _LATE

@@ -1,11 +1,11 @@
 """Long polling: requests wait for newer notifications, a limited number at a time.
 
 A waiting request holds no database connection. One thread queries the database for all waiting
-requests: at each hint, and every poll interval, as hints may be lost. It sleeps while no request
-waits.
+requests. It does so at each hint (a message that there are new notifications), and after every poll
+interval, because hints may be lost. It sleeps while no request waits.
 
-Requests of one project have at most a quarter of the places, and a quarter is kept for
-provisioners. So no project can occupy all places.
+Each waiting request occupies a place. The requests of one project occupy at most a quarter of the
+places, and a quarter is kept for provisioners. So no project can occupy all places.
 """
 
 import logging
@@ -23,10 +23,13 @@ LOG = logging.getLogger(__name__)
 
 
 class LongPoll:
-    """The requests of this process that wait for new notifications."""
+    """The requests of this process that wait for new notifications. Thread-safe."""
 
     def __init__(self, database: Database, news: Wakeup, poll_interval: float, places: int) -> None:
-        """Allow ``places`` waiting requests; the thread starts with the first ``wait``."""
+        """Allow ``places`` waiting requests; the thread starts with the first call of ``wait``.
+
+        ``news`` sends the hints. ``poll_interval`` is in seconds.
+        """
         self._database, self._news = database, news
         self._poll_interval, self._places = poll_interval, places
         self._changed = threading.Condition()
@@ -46,8 +49,8 @@ class LongPoll:
     def place(self, project_id: str | None) -> ExitStack:
         """Count a request as waiting, until the caller closes the returned context.
 
-        The caller may close it several times. ``project_id`` is the requester's project (None: a
-        provisioner). Raises TooManyFollowers if too many requests are waiting already.
+        The caller may close the context several times. ``project_id`` is the requester's project
+        (None: a provisioner). Raises TooManyFollowers if too many requests are waiting already.
         """
         with self._changed:
             self._check_place(project_id)
@@ -81,7 +84,8 @@ class LongPoll:
         """Wait until there is a notification with a number above ``seen``; return True.
 
         Returns False after ``seconds``, or as soon as ``close`` is called. The caller must have
-        called ``place``, because the thread queries only while requests are counted as waiting.
+        called ``place``, because the thread queries the database only while requests count as
+        waiting.
         """
         with self._changed:
             if self._thread is None and not self._is_closed:
@@ -93,7 +97,7 @@ class LongPoll:
             return self._seq > seen and not self._is_closed
 
     def close(self) -> None:
-        """Let all waiting requests, and all later calls of ``wait``, return at once."""
+        """End the wait of all requests, and let all later calls of ``wait`` return at once."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""A thread that runs functions at an interval, and earlier when it is woken."""
+"""A thread that runs functions at an interval, and earlier when another thread wakes it."""
 
 import logging
 import threading
@@ -20,9 +20,10 @@ _MANY, _LONG_PAUSE = 100, 0.1
 
 @dataclass(slots=True)
 class Progress:
-    """When a loop last completed a run without an error, as a reading of ``time.monotonic``.
+    """When a loop last completed a run without an error, and the interval of its runs.
 
-    ``done_at`` is initially the time at which the loop was created. ``interval`` is in seconds.
+    ``done_at`` is in seconds of the clock ``time.monotonic``; at first, it is when the loop was
+    created. ``interval`` is in seconds.
     """
 
     name: str
@@ -53,11 +54,11 @@ def logged(text: str) -> Iterator[None]:
 
 
 class PeriodicTask:
-    """A thread that calls the functions ``steps`` at each wake-up and at an interval.
+    """A thread that calls the functions ``steps`` at an interval, and after each call of ``wake``.
 
     The interval begins at the end of the last run. A step may return the number of items that it
-    handled; False means that it failed. An error of a step is logged. It prevents neither the next
-    step nor the next run of this step.
+    handled, or False if it failed. An error of a step is logged. The error prevents neither the
+    next step nor the next run of this step.
     """
 
     def __init__(
@@ -68,7 +69,11 @@ class PeriodicTask:
         pause: float = _PAUSE,
         runs_at_start: bool = True,
     ) -> None:
-        """Prepare; no step runs before ``start``. ``pause``: minimum seconds between two runs."""
+        """Prepare; no step runs before ``start``.
+
+        ``interval`` is the maximum time between two runs, and ``pause`` the minimum, in seconds. If
+        ``runs_at_start`` is set, the first run begins at once, otherwise after an interval.
+        """
         self._name, self._steps = name, steps
         self._interval = min(interval, threading.TIMEOUT_MAX)
         self._progress = Progress(name, self._interval)
@@ -93,13 +98,13 @@ class PeriodicTask:
         self._thread.start()
 
     def wake(self) -> None:
-        """Request a run of the steps soon; return at once."""
+        """Request that the steps run soon; return at once."""
         self._wake.set()
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Stop; wait up to ``timeout`` seconds (None: no limit) for the running step.
+        """Stop; wait up to ``timeout`` seconds (None: without limit) until the running step ends.
 
-        Returns whether the thread has ended. False means that a step is still running.
+        Returns True if the thread has ended, and False if a step is still running.
         """
         self._stopping.set()
         self._wake.set()

@@ -1,7 +1,7 @@
 """Runtime: the objects that use cases need; ``climate.bootstrap`` creates it once per process.
 
 A function receives only the part that it needs: ``Store``, ``Catalog`` or ``Settings``. It receives
-the whole ``Runtime`` only to pass it on to functions that need several parts.
+the whole ``Runtime`` only if it needs several parts, or calls functions that do.
 """
 
 import random
@@ -61,8 +61,9 @@ class Catalog:
 class Runtime:
     """The objects that the use cases of a process need.
 
-    - ``wakeup`` and ``news`` send hints between processes: a ``wakeup`` that an event was written,
-      ``news`` that notifications got numbers. A lost hint costs at most one poll interval.
+    - ``wakeup`` and ``news`` send hints between processes. A hint of ``wakeup`` means that an event
+      was written. A hint of ``news`` means that notifications got numbers. A lost hint costs at
+      most one poll interval.
     - ``latest`` wakes requests that wait for new notifications.
     - ``deletions`` limits the requests that wait for the deletion of a lease.
     - ``rng`` lets parallel requests begin with different resources, and varies the pauses before
@@ -102,7 +103,7 @@ class Runtime:
         self.database.dispose()
 
     def preference(self) -> Preference:
-        """Return the order in which one request prefers resources; it differs between requests."""
+        """Return the order in which one request tries resources; each call returns a new order."""
         return Preference(self.rng.random(), self.selection)
 
     def plugin(self, resource_type: str) -> ResourcePlugin:
@@ -111,7 +112,11 @@ class Runtime:
 
 
 def reading(query: Callable[Concatenate[Session, P], T]) -> Callable[Concatenate[Runtime, P], T]:
-    """Return a use case that runs a database query in its own read transaction."""
+    """Return a use case that runs ``query`` in its own read transaction.
+
+    The use case takes the runtime instead of the session. Its other parameters are those of
+    ``query``.
+    """
 
     def use_case(runtime: Runtime, /, *args: P.args, **kwargs: P.kwargs) -> T:
         with runtime.database.read() as session:

@@ -5,7 +5,7 @@ in the database, so a lost or late job delays events, but loses none.
 
 APScheduler uses the machine's wall clock. If an operator sets that clock back by an hour, the next
 interval job would run an hour late. So the timer compares the wall clock with monotonic time. If
-the wall clock was set, it restarts all intervals.
+the wall clock was set, the timer restarts all intervals.
 """
 
 import threading
@@ -25,7 +25,10 @@ _STEP = 0.5
 
 
 class Timer:
-    """Calls functions: one at a given time (``at``), and others at intervals (``every``)."""
+    """Calls functions: one at a given time (``at``), and others at intervals (``every``).
+
+    ``progress`` has the progress of each function that is called at intervals.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.progress: list[Progress] = []
@@ -43,9 +46,10 @@ class Timer:
         threading.Thread(target=self._watch, name="wall clock", daemon=True).start()
 
     def every(self, seconds: float, job: Callable[[], object], name: str) -> None:
-        """Call ``job`` every ``seconds``. ``name`` must be unique.
+        """Call ``job`` every ``seconds``. ``name`` must be unique among the interval jobs.
 
-        The job must be short and thread-safe. If it raises an error, the timer logs it.
+        The job must be short and thread-safe. If the job raises an error, the timer logs the error
+        and calls the job again after the interval.
         """
         progress = Progress(name, seconds)
 
@@ -61,7 +65,7 @@ class Timer:
     def at(self, moment: datetime, job: Callable[[], object]) -> None:
         """Call ``job`` once, when climate's clock shows ``moment``.
 
-        Replaces the previous such job.
+        A later call of ``at`` replaces this job.
         """
         run_at = _wall() + (moment - self._clock.now())
         self._scheduler.add_job(job, "date", run_date=run_at, id=_ALARM, replace_existing=True)
@@ -87,5 +91,5 @@ def _wall() -> datetime:
 
 
 def _offset(clock: Clock) -> timedelta:
-    """Return the offset of the wall clock from monotonic time; it changes when the clock is set."""
+    """Return the wall clock minus monotonic time; the result changes when the clock is set."""
     return _wall() - datetime.fromtimestamp(clock.elapsed(), UTC)

@@ -1,7 +1,7 @@
 """Lead times: how long before a lease the preparation of a host must begin.
 
-They are estimated from the durations of the hosts' last preparations. The durations are cached for
-a minute.
+climate estimates them from the durations of the hosts' last preparations. It caches the durations
+for a minute.
 """
 
 import threading
@@ -21,7 +21,10 @@ _MAX_AGE = timedelta(minutes=1)
 
 
 class LeadTimes:
-    """Estimates lead times from a cache of the hosts' last preparation durations. Thread-safe."""
+    """Estimates the lead times of hosts: how long before a lease their preparation must begin.
+
+    The estimate uses a cache of the durations of the hosts' last preparations. Thread-safe.
+    """
 
     def __init__(self, settings: Provisioning) -> None:
         self._settings = settings
@@ -43,9 +46,10 @@ class LeadTimes:
             self._read_at = now  # last: after a failed query, the next call queries again
 
     def lead(self, host: Resource, hosts: int) -> Lead:
-        """Return the lead time of ``host`` for a lease of ``hosts`` hosts.
+        """Return the lead time of ``host`` for a lease of ``hosts`` hosts, and how it was computed.
 
-        Call ``refresh`` before.
+        Field ``seconds`` of the result is the lead time. It grows with ``hosts``, because all hosts
+        of the lease must be ready in time. Call ``refresh`` before.
         """
         policy = self._settings.policy
         profile = self._profiles.get(hardware(host)) or lead_time.profile((), policy)

@@ -1,10 +1,13 @@
 """Planner: request the preparation of hosts in time for their leases, and replace late hosts.
 
-Each run compares the bookings of the next hours with the existing preparations. So the planner also
-handles leases whose dates or hosts changed. Every manager has a planner, and all steps are
-idempotent. Two planners cannot create the same preparation, because preparations have a unique key,
-and a planner locks the lease. (An advisory lock is no alternative: a process holds only one
-advisory lock at a time, and a plug-in may need it.)
+A preparation is a task for a provisioner, a program that powers hosts on and off: make a host ready
+for a lease. Each run compares the bookings of the next hours with the existing preparations. So the
+planner also handles leases whose dates or hosts changed.
+
+Every manager has a planner, and all steps are idempotent. Two planners cannot create the same
+preparation, because preparations have a unique key, and a planner locks the lease. (An advisory
+lock is no alternative: a process holds only one advisory lock at a time, and a plug-in may need
+it.)
 """
 
 import logging
@@ -45,8 +48,8 @@ _SLOW = "it was not ready while there was still time for another"
 def plan(runtime: Runtime, settings: Provisioning, lead_times: LeadTimes) -> int:
     """Request preparations that are due, end those without a booking, and replace late hosts.
 
-    Returns how many preparations were due. If the host of a lease cannot be replaced, the function
-    continues with other leases.
+    Returns how many preparations were due. If a late host cannot be replaced in its lease, the
+    function continues with the next late host.
     """
     now = runtime.clock.now()
     longest = timedelta(seconds=settings.policy.longest)
@@ -71,7 +74,11 @@ def plan(runtime: Runtime, settings: Provisioning, lead_times: LeadTimes) -> int
 def _due(
     session: Session, settings: Provisioning, lead_times: LeadTimes, now: datetime
 ) -> Mapping[str, Mapping[int, Lead]]:
-    """Return the hosts whose preparation is due, each with its lead time, grouped by lease id."""
+    """Return the hosts whose preparation is due, each with its lead time, grouped by lease id.
+
+    The inner mapping is by resource id. A lead time is how long before the lease the preparation
+    must begin.
+    """
     until = now + timedelta(seconds=settings.policy.longest)
     bookings = preparations.unprepared(session, now, until)
     if not bookings:
@@ -91,7 +98,10 @@ def _due(
 
 
 def _request(clock: Clock, lease_id: str, leads: Mapping[int, Lead], session: Session) -> None:
-    """Store the missing preparations of a lease, and write a notification for each."""
+    """Store the missing preparations of a lease, and write a notification for each of them.
+
+    ``leads`` has the lead times of the hosts to prepare, by resource id.
+    """
     now = clock.now()
     try:
         lease = leases.get(session, lease_id, lock=True)
@@ -138,11 +148,12 @@ def payload(task: Preparation) -> dict[str, str]:
 
 
 def _replace(runtime: Runtime, task: Preparation) -> None:
-    """Quarantine a late host, and move its lease to another host.
+    """Quarantine the late host of a preparation, and move its lease to another host.
 
-    If the host is only slow and no other host is available, it stays. The lock of a lease must come
-    before the locks of hosts, so this function needs two transactions. If the manager stops between
-    them, the next inventory sync replaces the host.
+    A host in quarantine gets no new bookings. If the host is only slow and no other host can
+    replace it, the lease keeps it. The lock of a lease must come before the locks of hosts, so this
+    function needs two transactions. If the manager stops between them, the next inventory sync
+    replaces the host.
     """
     failed = task.progress is PreparationState.FAILED
     reason = task.reason if failed and task.reason else _SLOW
@@ -159,7 +170,8 @@ def _replace(runtime: Runtime, task: Preparation) -> None:
 def _is_replaced(runtime: Runtime, task: Preparation, session: Session) -> bool:
     """Return whether another host would replace a late host in its lease.
 
-    To find out, quarantine the host and heal the lease in a transaction that rolls back.
+    To find out, quarantine the host and replace it in the lease. The caller's transaction then
+    rolls back.
     """
     quarantine(runtime.clock.now(), task.resource_id, _SLOW, session)
     healing.heal(runtime, {task.resource_id}, task.lease_id, session)
@@ -168,7 +180,7 @@ def _is_replaced(runtime: Runtime, task: Preparation, session: Session) -> bool:
 
 
 def quarantine(now: datetime, resource_id: int, reason: str, session: Session) -> None:
-    """Quarantine a host: leases cannot book it any more, but its present bookings stay."""
+    """Quarantine a host: it gets no new bookings, but its present bookings stay."""
     resources.set_reservable(session, [resource_id], now, reservable=False)
     readiness.set_aside(session, resource_id, reason, now)
 
@@ -176,7 +188,8 @@ def quarantine(now: datetime, resource_id: int, reason: str, session: Session) -
 class Planner:
     """Plans preparations and shutdowns of hosts, from ``start`` to ``stop``.
 
-    It does so at an interval, and earlier at each hint that an event was written.
+    The planner runs at an interval, and earlier at each hint that an event was written. A hint is a
+    message between threads or processes.
     """
 
     def __init__(self, runtime: Runtime, settings: Provisioning) -> None:
@@ -196,7 +209,7 @@ class Planner:
 
     @property
     def progress(self) -> list[Progress]:
-        """The progress of the loops that plan, and that remove old rows."""
+        """The progress of the loop that plans, and of the loop that removes old rows."""
         return [*self._task.progress, *self._forgetting.progress]
 
     def start(self) -> None:
@@ -206,9 +219,10 @@ class Planner:
         self._forgetting.start()
 
     def stop(self) -> None:
-        """Stop without waiting for the current planning run, which another manager repeats.
+        """Stop both threads, but wait only for the thread that removes old rows.
 
-        If old preparations are being removed, wait for that.
+        A planning run that is in progress may stay unfinished. Another manager then repeats its
+        steps.
         """
         self._task.stop(0)
         self._forgetting.stop()

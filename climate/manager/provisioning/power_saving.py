@@ -1,9 +1,13 @@
 """Power saving: switch off hosts that no lease needs, and keep enough spare hosts on.
 
+A spare host is a free host that stays on, for leases that start at once. The operator sets how many
+spare hosts each hardware class has.
+
 Each run compares the free hosts with the bookings. Every manager does this, and all steps are
-idempotent. A shutdown is the record that a host is to be off, or is off. It ends only when the host
-has a preparation, has power, or is in quarantine because it could not be switched on. So no lease
-starts with a host that is off.
+idempotent. A shutdown is the record that a host is to be off, or is off. Provisioners, programs
+that power hosts on and off, carry it out. A shutdown ends only when the host has a preparation, has
+power, or is in quarantine because it could not be switched on. So no lease starts with a host that
+is off.
 """
 
 import logging
@@ -42,7 +46,10 @@ _NOT_ANY_MORE = "hosts are not switched off any more"
 
 
 class PowerSaver:
-    """Switches idle hosts off and spare hosts on, for one manager; the planner calls ``run``."""
+    """Switches idle hosts off and spare hosts on, for one manager; the planner calls ``run``.
+
+    A spare host is a free host that stays on, for leases that start at once.
+    """
 
     def __init__(self, runtime: Runtime, settings: Provisioning, lead_times: LeadTimes) -> None:
         self._runtime, self._settings, self._lead_times = runtime, settings, lead_times
@@ -52,8 +59,8 @@ class PowerSaver:
     def run(self) -> None:
         """Advance the shutdowns of hosts; from time to time, choose hosts to switch off or on.
 
-        If power saving is disabled, it chooses no host. It cancels the shutdowns that no
-        provisioner has claimed, and advances the others to their end.
+        If power saving is disabled, the method chooses no host, and cancels the shutdowns that no
+        provisioner has claimed. Shutdowns that a provisioner has claimed continue until they end.
         """
         policy = self._settings.energy
         if policy is None and not self._is_done:
@@ -74,9 +81,9 @@ class PowerSaver:
 def advance(runtime: Runtime, objection: str | None = None) -> None:
     """Cancel shutdowns of hosts that leases need, and end shutdowns that are finished.
 
-    A shutdown that a provisioner has claimed is not cancelled. If ``objection`` is set, all other
-    shutdowns are cancelled; it is the reason. Before a shutdown ends, climate enables the host's
-    service in the cloud. If that fails, the next run tries again.
+    If ``objection`` is set, all other shutdowns are also cancelled, for this reason. In both cases,
+    a shutdown that a provisioner has claimed is not cancelled. Before a shutdown ends, climate
+    enables the host's service in the cloud. If that fails, the next run tries again.
     """
     with runtime.database.read() as session:
         now = runtime.clock.now()
@@ -121,9 +128,10 @@ def _enable_service(plugin: ResourcePlugin, task: Shutdown, host: Resource) -> b
 
 
 def plan(runtime: Runtime, settings: Provisioning, policy: Policy, lead_times: LeadTimes) -> None:
-    """Store which hosts are idle.
+    """Store which hosts are idle, then request that hosts are switched off or on.
 
-    Then request that some are switched off, or spare hosts switched on.
+    Idle hosts are switched off, except some spare hosts: free hosts that stay on for leases that
+    start at once. If there are too few spare hosts, hosts are switched on.
     """
     now = runtime.clock.now()
     runtime.database.write(
@@ -153,7 +161,7 @@ def _free(
 ) -> tuple[dict[int, Resource], list[FreeHost]]:
     """Return the free hosts: those that are on, and that no lease holds.
 
-    The first result has the hosts by id, the second their idle and lead times.
+    The first result has the hosts by id. The second has the idle time and lead time of each host.
     """
     idle = shutdowns.idle(session, now)
     hosts = {
@@ -179,9 +187,9 @@ def _free(
 def _to_wake(
     session: Session, settings: Provisioning, free: list[FreeHost], policy: Policy, now: datetime
 ) -> list[Shutdown]:
-    """Return the shutdowns of the hosts to switch on as spares.
+    """Return the shutdowns whose hosts must be switched on again as spare hosts.
 
-    Hosts that a lease needs are not in the result, as their preparation switches them on.
+    Hosts that a lease needs are left out, because their preparation switches them on.
     """
     off = [task for task in shutdowns.resting(session) if policy.spare]
     if not off:
@@ -195,9 +203,10 @@ def _to_wake(
 
 
 def _wake(runtime: Runtime, seen: Shutdown, host: Resource) -> None:
-    """Request power for a host that is to be a spare.
+    """Request that a host that is off is switched on again as a spare host.
 
-    First, enable its service in the cloud. Do nothing more if the host is not off any more.
+    ``seen`` is the shutdown of ``host``, as read before. First, enable the host's service in the
+    cloud. If that fails, or if the host is no longer off, do nothing more.
     """
 
     def work(session: Session) -> None:
@@ -219,9 +228,10 @@ def _request(
 ) -> list[Shutdown]:
     """Store and return the shutdowns of hosts to switch off.
 
-    ``seen`` contains the ids of the chosen hosts and of the first host of all. The transaction
-    locks these. The locks of the chosen hosts block bookings. The lock of the first host serialises
-    managers: without it, each manager might switch off hosts that another manager counts as spares.
+    ``seen`` has the ids of the chosen hosts, and the smallest id of all candidate hosts. The
+    transaction locks these hosts. The locks of the chosen hosts block bookings. The lock of the
+    host with the smallest id lets only one manager choose at a time. Otherwise two managers might
+    switch off hosts that the other one counts as spare.
     """
     now = clock.now()
     allocations.lock(session, seen, wait=True)
@@ -249,7 +259,7 @@ def saved(runtime: Runtime, since: datetime, until: datetime, period: Period) ->
 
     A host that was switched off for 3 hours counts as 3 host-hours. The result has one entry per
     hardware class and period (for example day). Times in the future do not count. Shutdowns whose
-    records have been removed are missing.
+    records have been removed do not count either.
     """
     end = min(until, runtime.clock.now())
     with runtime.database.read() as session:

@@ -1,8 +1,9 @@
 """Use cases of provisioners that get hosts ready: find preparations, and report their progress.
 
-climate stores a report under the lock of the preparation. If the report is that the host is ready,
-the lease may start in the same transaction, so that transaction locks the lease first. The planner
-handles all other consequences for the lease.
+A provisioner is a program that powers hosts on and off. A preparation is its task to make a host
+ready for a lease. climate stores a report while the preparation is locked. If the report is that
+the host is ready, the lease may start in the same transaction. So this transaction locks the lease
+before the preparation. The planner handles all other consequences for the lease.
 """
 
 import math
@@ -37,7 +38,8 @@ _find = reading(preparations.find)
 def find(runtime: Runtime, wanted: TaskFilter, page: Page, wait: float = 0.0) -> Part[Preparation]:
     """Return a page of preparations. If it is empty, wait up to ``wait`` seconds for a match.
 
-    Raises TooManyFollowers if too many requests are waiting already.
+    The page stays empty if there is no match in that time. Raises TooManyFollowers if too many
+    requests are waiting already.
     """
     part = _find(runtime, wanted, page)
     if part.items or wait <= 0:
@@ -57,9 +59,11 @@ def find(runtime: Runtime, wanted: TaskFilter, page: Page, wait: float = 0.0) ->
 
 
 def _until_expiry(database: Database, seen_at: datetime | None) -> float:
-    """Return the seconds until the next claim of a preparation expires, from ``seen_at`` on.
+    """Return how many seconds after ``seen_at`` the next claim of a preparation expires.
 
-    The expiry of a claim causes no notification, so waiting requests must query again after it.
+    Returns infinity if no claim can expire, or if ``seen_at`` is None because the request does not
+    filter by claims. The expiry of a claim writes no notification, so a waiting request must query
+    again after it.
     """
     if seen_at is None:
         return math.inf
@@ -72,8 +76,7 @@ def report(runtime: Runtime, id_: str, report: Report[PreparationState]) -> Prep
     """Store a provisioner's report, and return the changed preparation.
 
     Raises NotFound, PreparationClaimed, InvalidTransition. Raises PreparationOver if the
-    preparation is over; but if the report is that the host is ready, climate stores it all the
-    same.
+    preparation is over. But the report that its host is ready is stored even then.
     """
     after = runtime.database.write(partial(_report, runtime, id_, report))
     after.check_not_over()
@@ -122,10 +125,11 @@ def _apply(
 def _accepted(
     session: Session, before: Preparation, report: Report[PreparationState], now: datetime
 ) -> Preparation:
-    """Return the preparation with the provisioner's claim.
+    """Return the preparation with the provisioner's claim, which reserves the task for it.
 
-    Raises PreparationClaimed if a shutdown of the host is not over. An owner can always extend its
-    claim: while a host has a preparation, climate starts no shutdown of it.
+    Raises PreparationClaimed if another provisioner has claimed the preparation, or if a shutdown
+    of the host is not over. An owner can always extend its claim: while a host has a preparation,
+    climate starts no shutdown of it.
     """
     after = preparation.accept(before, report.owner, now, now + report.claim)
     is_new = after.attempt != before.attempt
@@ -139,7 +143,8 @@ def _apply_when_over(
 ) -> Preparation:
     """Return a preparation that is over, after a late report about it.
 
-    If its owner reports that the host is ready, the result has ``now`` as the time of that.
+    If its owner reports READY for the first time, the result has ``ready_at`` set to ``now``, and
+    the reported durations. Otherwise the preparation is returned unchanged.
     """
     is_ready = report.state is PreparationState.READY and report.owner == over.owner
     if not is_ready or over.ready_at is not None:
@@ -152,7 +157,7 @@ def _learn(
 ) -> None:
     """Store how long the preparation took if the host was off before.
 
-    Also end the quarantine of the host, as it works.
+    Also end a quarantine of the host, because the host works.
     """
     total = sum(report.seconds.values())
     if report.cold and total > 0:

@@ -1,4 +1,7 @@
-"""Use cases of the readiness of hosts: show it, and quarantine hosts."""
+"""Use cases of the readiness of hosts: show it, and quarantine hosts.
+
+A host in quarantine gets no new bookings.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -30,8 +33,8 @@ _SETTLING = timedelta(minutes=2)
 class HostReadiness:
     """How ready a host is for its next lease, and what is known about its preparations.
 
-    ``lead`` is the host's lead time for a lease with no other host. It is None if provisioning is
-    disabled.
+    ``lead`` is the host's lead time (how long before a lease its preparation must begin), for a
+    lease with no other host. ``lead`` is None if provisioning is disabled.
     """
 
     host: Resource
@@ -53,7 +56,7 @@ def of_lease(runtime: Runtime, lease: Lease) -> Shown:
 
 
 def of_host(runtime: Runtime, resource_id: int) -> HostReadiness:
-    """Return how ready a host is for its next lease, and its lead time; raises NotFound."""
+    """Return how ready a host is for its next lease, with its lead time; raises NotFound."""
     now, settings = runtime.clock.now(), runtime.settings.provisioning
     with runtime.database.read() as session:
         host = _host(session, resource_id)
@@ -95,7 +98,10 @@ def set_aside(runtime: Runtime, resource_id: int, reason: str | None) -> HostRea
 
 
 def summary(runtime: Runtime, since: datetime, until: datetime, period: Period) -> list[Share]:
-    """Return how many leases and hosts were ready at the start, by hardware class and period."""
+    """Return how many leases and hosts were ready at their start, by hardware class and period.
+
+    Only hosts that were needed between ``since`` and ``until`` count.
+    """
     with runtime.database.read() as session:
         tasks = preparations.needed_between(session, since, min(until, runtime.clock.now()))
     return pure.summary(tasks, period)
@@ -106,8 +112,9 @@ def host_status(
 ) -> tuple[Collection[int], Collection[int]]:
     """Return the ids of the hosts in quarantine, and of other hosts that may be off.
 
-    A host may be off if provisioners prepare it on demand and no lease needs it now. If
-    provisioning is disabled, no host may be off, but an operator's quarantine still counts.
+    ``registered`` are the resources to check. A host may be off if provisioners prepare it on
+    demand and no lease needs it now. If provisioning is disabled (``settings`` is None), no host
+    may be off, but an operator's quarantine still counts.
     """
     hosts = [resource for resource in registered if resource.type == HOST]
     if not hosts:

@@ -1,9 +1,12 @@
 """Use cases of provisioners that switch hosts off: find shutdowns, and report their progress.
 
+A provisioner is a program that powers hosts on and off. A shutdown is its task to switch a host
+off, and perhaps on again later. A shutdown is *waking* while the host must be switched on again.
+
 Only the provisioner that owns the claim of a shutdown may switch its host off. Before climate
-accepts a claim, it disables the host's service in the cloud. That fails if users' servers run on
-the host. No transaction is open during this call. A booking in the meantime is harmless: the host
-is switched off, and then prepared for the booking's lease.
+accepts a claim, it disables the host's service in the cloud, with no transaction open. That fails
+if users' servers run on the host. A lease may book the host in the meantime. Then the host is
+switched off, and afterwards prepared for this lease.
 """
 
 from datetime import datetime
@@ -43,7 +46,8 @@ def report(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> Shutdow
 def _reserve_host(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> None:
     """Disable the service of a host in the cloud before a provisioner claims its shutdown.
 
-    If the cloud refuses, cancel the shutdown and raise ShutdownOver.
+    Not needed, and not done, if the host is to be switched on again, or if the provisioner only
+    extends its claim. If the cloud refuses, cancel the shutdown and raise ShutdownOver.
     """
     now = runtime.clock.now()
     with runtime.database.read() as session:
@@ -91,10 +95,11 @@ def _applied(
 def _accepted(
     session: Session, before: Shutdown, report: Report[ShutdownState], now: datetime
 ) -> Shutdown:
-    """Return the shutdown with the provisioner's claim.
+    """Return the shutdown with the provisioner's claim, which reserves the task for it.
 
-    Raises ShutdownOver if a lease needs the host. But once a provisioner has claimed a shutdown, it
-    must finish it, even if a lease needs the host.
+    Raises ShutdownOver if a lease needs the host and no provisioner has claimed the shutdown yet. A
+    claimed shutdown must be finished, even if a lease needs the host. Raises ShutdownClaimed if
+    another provisioner has the claim.
     """
     after = shutdown.accept(before, report.owner, now, now + report.claim)
     if before.progress is ShutdownState.WANTED and shutdowns.is_needed(session, before, now):

@@ -1,4 +1,8 @@
-"""The calendar: what occupies resources in a window, for a viewer of one project or of all."""
+"""The calendar: what occupies resources in a window, for a viewer of one project or of all.
+
+A calendar has a row for each resource. A row has intervals with exact times, or buckets: parts of
+equal length of the window.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,9 +54,10 @@ _SECOND = timedelta(seconds=1)
 class CalendarView:
     """The part of a calendar to show, and who views it.
 
-    ``resolution`` is the length of a bucket in seconds (0: intervals instead of buckets).
-    ``viewer`` is the viewer's project, whose leases are named. If ``sees_all`` is set, the leases
-    of all projects are named. If ``private`` is set, the viewer may name private properties.
+    ``resolution`` is the length of a bucket, a part of the window, in seconds (0: intervals instead
+    of buckets). ``viewer`` is the viewer's project. The calendar names only the leases of this
+    project. If ``sees_all`` is set, it names the leases of all projects. If ``private`` is set, the
+    viewer may name private properties in the filter.
     """
 
     filter: RowFilter
@@ -66,7 +71,7 @@ class CalendarView:
 
     @property
     def visible_project(self) -> str | None:
-        """The project whose leases are named (None: all projects)."""
+        """The project whose leases the calendar names (None: all projects)."""
         return None if self.sees_all else self.viewer
 
     def seconds(self, moment: datetime) -> int:
@@ -74,7 +79,7 @@ class CalendarView:
         return (moment - self.window.start) // _SECOND
 
     def offsets(self, span: Window) -> tuple[int, int]:
-        """Return the whole seconds from the window's start to both ends of ``span``."""
+        """Return the whole seconds from the window's start to the start and the end of ``span``."""
         return self.seconds(span.start), self.seconds(span.end)
 
 
@@ -82,8 +87,8 @@ class CalendarView:
 class CalendarRow:
     """A row of a calendar: a resource, its state, and its intervals or buckets.
 
-    If the calendar has buckets, ``digits`` has a digit for each, and ``own`` states which of them
-    have own bookings of the viewer.
+    If the calendar has buckets, ``digits`` has a digit for each bucket, and ``own`` states for each
+    bucket whether the viewer has bookings in it.
     """
 
     id: int
@@ -100,7 +105,7 @@ class CalendarPage:
     """A page of a calendar.
 
     ``version`` is the version of the calendar just before the page was read. ``leases`` has the
-    leases that the viewer may see, by id.
+    leases that the viewer may see, by id. ``total`` is the number of rows on all pages.
     """
 
     version: Version
@@ -113,8 +118,8 @@ class CalendarPage:
 def show(runtime: Runtime, view: CalendarView) -> CalendarPage:
     """Return a page of a calendar.
 
-    Raises InvalidDate, InvalidQuery, and InvalidInput if the page has too many bookings, buckets or
-    groups.
+    Raises InvalidDate, InvalidQuery. Raises InvalidInput if the page has too many bookings, buckets
+    or groups.
     """
     check_span(view.window)
     _check_cells(view)
@@ -246,9 +251,10 @@ def _row(row: ListedRow, state: HostState, **shown: Any) -> CalendarRow:
 
 
 def _unbookable_since(row: ListedRow, view: CalendarView) -> int | None:
-    """Return since when a resource cannot be booked; None if it can.
+    """Return since when a resource cannot be booked; None if it can be booked.
 
-    The result is the time of its last change, which is not before that.
+    The result is in whole seconds from the window's start, and at least 0. The time of the
+    resource's last change is used, because the resource has been unbookable at least since then.
     """
     return None if row.reservable else max(0, view.seconds(row.changed_at))
 

@@ -1,4 +1,4 @@
-"""Use case: shows in which whole days the calendar changed since a version of it.
+"""Use case: show in which whole days the calendar changed since a version of it.
 
 Viewers of any project may see the result, because it has neither names nor exact times.
 """
@@ -22,7 +22,11 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of the calendar: the last notification before it, and a digest of the resources."""
+    """A version of the calendar: a notification's number ``seq`` and a digest of the resources.
+
+    ``seq`` is the number of the last notification up to this version. Each change of a lease writes
+    a notification.
+    """
 
     seq: int
     resources: str
@@ -34,9 +38,9 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class CalendarChanges:
-    """The windows in which the calendar changed up to ``version``.
+    """The windows in which the calendar changed, and its version after these changes.
 
-    If ``reset`` is set, the changes are not known, and clients must read the whole calendar again.
+    If ``reset`` is set, the changes are not known. Clients must then read the whole calendar again.
     """
 
     version: Version
@@ -47,7 +51,7 @@ class CalendarChanges:
 def current(session: Session) -> Version:
     """Return the present version of the calendar.
 
-    What the session reads afterwards includes at least the changes up to this version.
+    Whatever the session reads afterwards includes at least the changes up to this version.
     """
     return Version(outbox.last_seq(session), calendar_changes.resources_version(session))
 
@@ -56,7 +60,7 @@ def find(runtime: Runtime, after: Version | None, resource_type: str | None) -> 
     """Return in which windows the calendar changed since the version ``after``.
 
     If ``after`` is None, return only the present version. If ``resource_type`` is None, changes of
-    the calendar of any type count. Raises UnsupportedResourceType.
+    all resource types count. Raises UnsupportedResourceType.
     """
     types = None if resource_type is None else _reserved_types(runtime, resource_type)
     with runtime.database.snapshot() as session:
@@ -85,11 +89,11 @@ def wait(
     seconds: float,
     project_id: str,
 ) -> CalendarChanges:
-    """Return what ``find`` returns; without changes, wait up to ``seconds`` for one first.
+    """Return what ``find`` returns; if there are no changes, first wait up to ``seconds`` for one.
 
-    If only resources change, and no lease, the wait does not end early, and the result has the
-    change. ``project_id`` is the requester's project. Raises TooManyFollowers if too many requests
-    are already waiting.
+    Only a change of a lease ends the wait early. If only resources change, the function waits for
+    the whole time, and then returns this change. ``project_id`` is the requester's project. Raises
+    TooManyFollowers if too many requests are already waiting.
     """
     changes = find(runtime, after, resource_type)
     if _is_news(changes) or seconds <= 0:
@@ -114,7 +118,8 @@ def _reserved_types(runtime: Runtime, resource_type: str) -> list[str]:
 
 
 def _days(window: Window) -> Window:
-    """Return the whole days (UTC) that a window touches, so that it does not identify a lease."""
+    """Return the whole days (UTC) that a window touches, so that clients cannot recognise a lease.
+    """
     start = window.start.replace(hour=0, minute=0, second=0, microsecond=0)
     end = window.end.replace(hour=0, minute=0, second=0, microsecond=0)
     return Window(start, end if end == window.end else later(end, _DAY).replace(microsecond=0))

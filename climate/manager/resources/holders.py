@@ -1,6 +1,6 @@
 """Use cases about the resources of a lease, and about the bookings of a resource.
 
-The owner of a lease sees its resources. Operators see the bookings of resources.
+The owner of a lease sees the lease's resources. Operators see the bookings of resources.
 """
 
 from datetime import datetime
@@ -49,7 +49,8 @@ def bookings(
 ) -> Part[Booking]:
     """Return a page of the bookings of a resource that overlap [start, end), sorted by start.
 
-    If ``end`` is None, these are all bookings from ``start`` on. Raises NotFound.
+    If ``end`` is None, the page has all bookings that overlap the time after ``start``. Raises
+    NotFound.
     """
     resource = registry.get_resource(runtime, resource_id, private=False)
     with runtime.database.snapshot() as session:

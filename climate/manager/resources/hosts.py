@@ -15,8 +15,9 @@ from climate.manager.process.runtime import Runtime
 def set_properties(runtime: Runtime, host_id: int, extra: Mapping[str, str]) -> Resource:
     """Add or change extra properties of a host; return the host with its new properties.
 
-    Raises NotFound. Raises InvalidInput if the cloud defines such a property. Raises Conflict if a
-    property changes that a present or future reservation of this host names in its expression.
+    Raises NotFound. Raises InvalidInput if the cloud defines a property of that name. Raises
+    Conflict if a present or future reservation of this host requires a property whose value would
+    change.
     """
     now = runtime.clock.now()
 
@@ -53,8 +54,8 @@ def find_allocations(
 ) -> dict[int, list[Allocation]]:
     """Return the allocations of hosts by host id; a host without allocations has an empty list.
 
-    If ``host_id`` is set, the result has only that host. Raises NotFound if it is not registered.
-    Past allocations are included only if ``lease_id`` or ``reservation_id`` is set.
+    If ``host_id`` is set, the result has only that host. Raises NotFound if that host is not
+    registered. Past allocations are included only if ``lease_id`` or ``reservation_id`` is set.
     """
     includes_past = lease_id is not None or reservation_id is not None
     with runtime.database.read() as session:
@@ -83,7 +84,7 @@ def find_properties(runtime: Runtime) -> tuple[list[Property], dict[str, list[st
 
 
 def set_property_private(runtime: Runtime, name: str, *, private: bool) -> Property:
-    """Hide an extra property of hosts from listings, or show it there again; raises NotFound."""
+    """Hide an extra property of hosts from listings, or show it again; raises NotFound."""
     now = runtime.clock.now()
     return runtime.database.write(
         lambda session: resources.set_private(session, HOST, name, private=private, now=now)

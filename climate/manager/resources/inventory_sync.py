@@ -1,8 +1,8 @@
 """Inventory sync: reconcile the registered resources with the cloud, and heal leases.
 
-A resource that has failed is not reservable. Healing replaces it in the leases that have it now or
-start soon. A resource that works again becomes reservable again. Every manager runs the sync; all
-steps are idempotent.
+Reservable means that new leases can get the resource. A resource that has failed is not reservable.
+Healing replaces it in the leases that have it now or start soon. A resource that works again
+becomes reservable again. Every manager runs the sync; all steps are idempotent.
 
 In two other cases, a resource is not reservable either. In the first case, it is a host in
 quarantine. In the second case, the end of its last lease keeps failing, and its plug-in cannot
@@ -39,8 +39,8 @@ LOG = logging.getLogger(__name__)
 def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]:
     """Reconcile all resources with the cloud, then heal leases; return the ids of lost resources.
 
-    Lost resources have stopped running. ``lost_before`` are those that the previous run found.
-    Healing counts a resource as lost only if both runs found it lost. If the ``refresh`` of a
+    Lost resources have stopped running. ``lost_before`` are the lost resources of the previous run.
+    Healing replaces a resource as lost only if both runs found it lost. If the ``refresh`` of a
     plug-in raises an exception, the run ends: the resource types before it stay reconciled, and no
     lease is healed.
     """
@@ -85,9 +85,10 @@ def reconcile(
 ) -> None:
     """Store the native properties of a resource, and whether it is reservable.
 
-    If it becomes reservable again, enroll it first, so that no project can use it. ``discovered``
-    is its state in the cloud (None: it does not exist there). A ``stuck`` resource is in
-    quarantine, or its last lease has not released it. It is not reservable, whatever the cloud
+    Native properties are those that the cloud reports. If the resource becomes reservable again,
+    first ``enroll`` closes it in the cloud, so that no project can use it. ``discovered`` is its
+    state in the cloud (None: it does not exist there). A ``stuck`` resource is in quarantine, or
+    its last lease has not released it. Such a resource is not reservable, whatever the cloud
     reports.
     """
     usable = discovered is not None and discovered.usable and not stuck
@@ -107,7 +108,10 @@ def _ignoring_power(
     discovered: DiscoveredResource | None,
     may_be_off: bool,  # noqa: FBT001 - not a switch, a fact
 ) -> DiscoveredResource | None:
-    """Return the discovered state, as usable if it is of a lost host that may be off."""
+    """Return the discovered state; if a lost host may be off, return it as usable and not lost.
+
+    A host may be off if climate powers it on only on demand. ``disabled`` hosts stay lost.
+    """
     if discovered is None or not may_be_off or not discovered.lost or discovered.disabled:
         return discovered
     return replace(discovered, usable=True, lost=False)
@@ -119,9 +123,9 @@ def _note_up(
     by_external_id: Mapping[str, DiscoveredResource],
     queried_at: datetime,
 ) -> None:
-    """Store which hosts the cloud reports as up, and when it noticed that.
+    """Store which hosts the cloud reports as up, and when the cloud last heard from them.
 
-    The preparations of these hosts use this.
+    climate uses this to find idle hosts, and to decide when a shutdown of a host is over.
     """
     seen = {host.id: Seen(up=False, at=queried_at) for host in registered}
     for host in registered:
@@ -140,7 +144,7 @@ def _update_inventories(
 ) -> None:
     """Store the inventories that the cloud reports for a resource, if they have changed.
 
-    Leases keep their allocations.
+    An inventory is the amount that leases can share, such as 64 VCPU. Allocations stay as they are.
     """
     if discovered is None or not discovered.complete or discovered.inventories == shared:
         return
@@ -173,7 +177,10 @@ def _store(
 
 
 class InventorySync:
-    """Reconciles resources with the cloud, and checks trusts, every ``sync_interval`` seconds."""
+    """Reconciles resources with the cloud, and checks trusts, every ``sync_interval`` seconds.
+
+    A trust is the Keystone permission with which plug-ins act as a user.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -190,7 +197,7 @@ class InventorySync:
         return self._task.progress
 
     def start(self) -> None:
-        """Start the thread of the sync. It is separate because the cloud may be slow."""
+        """Start the sync in a thread of its own, because the cloud may be slow."""
         self._task.start()
 
     def stop(self) -> None:

@@ -1,6 +1,6 @@
 """Use case: list the properties of a resource type with some of their values.
 
-Clients suggest them to users who write filters.
+Clients suggest these values to users who write filters.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,8 @@ _MOST_NAMES, _MOST_VALUES = 500, 20
 class PropertyValues:
     """A property of resources, with some of its values, sorted.
 
-    If all values are numbers (``numeric``), they are sorted as numbers, else as texts.
+    If all values are numbers, ``numeric`` is set and the values are sorted as numbers. Otherwise
+    they are sorted as texts.
     """
 
     name: str
@@ -27,7 +28,7 @@ class PropertyValues:
 
 
 def find(runtime: Runtime, resource_type: str, *, private: bool) -> list[PropertyValues]:
-    """Return the properties that resources of a type have, with some values, sorted by name.
+    """Return the properties of a resource type, each with some of its values, sorted by name.
 
     Unless ``private`` is set, private properties are left out.
     """

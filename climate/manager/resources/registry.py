@@ -35,13 +35,13 @@ def register(
     """Register a resource of the cloud, so that leases can reserve it; return it.
 
     The plug-in finds the resource by ``external_number``, its number in the cloud, or by ``name``.
-    If an extra property has the name of a native property, it is ignored. Raises NotFound and
-    InvalidInput. Raises Conflict if the resource is ambiguous, in use, not reservable or already
-    registered.
+    An extra property with the name of a native property (one that the cloud reports) is ignored.
+    Raises NotFound and InvalidInput. Raises Conflict if the resource is ambiguous, in use, not
+    reservable or already registered.
 
     climate stores the resource before it changes the cloud, so that the inventory sync can finish
-    an interrupted registration. If the cloud reports the resource as unusable, it is registered,
-    but not reservable yet.
+    an interrupted registration. A resource that the cloud reports as unusable is registered, but
+    not reservable yet.
     """
     plugin = runtime.plugin(resource_type)
     discovered = plugin.find(name=name, external_number=external_number)
@@ -132,9 +132,9 @@ def find_resources(
 ) -> Part[Resource]:
     """Return a page of the resources that match the filter ``wanted``.
 
-    If ``states`` is not empty, they are also in one of these states. Unless ``private`` is set,
-    private properties are left out and count as unknown. Raises InvalidQuery if the expression in
-    the filter names an unknown property.
+    If ``states`` is not empty, only resources in one of these states match. Unless ``private`` is
+    set, private properties are left out and count as unknown. Raises InvalidQuery if the expression
+    in the filter names an unknown property.
     """
     with runtime.database.read() as session:
         extra = resources.definitions(session, *wanted.resource_types)
@@ -181,7 +181,11 @@ def _check_names(
     extra: list[Property],
     hidden: Collection[str],
 ) -> None:
-    """Raise InvalidQuery if the expression of a filter names an unknown or hidden property."""
+    """Raise InvalidQuery if the expression of a filter names an unknown or hidden property.
+
+    ``extra`` are the extra properties of the resource types. ``hidden`` has the names of the
+    properties that the requester may not see.
+    """
     queried = expressions.names(wanted.query).difference(hidden)
     existing = {prop.name for prop in extra}
     for type_ in wanted.resource_types if queried else ():

@@ -1,4 +1,4 @@
-"""Use case: describe resources for people, with their states and, for operators, their bookings."""
+"""Use case: describe resources with their states and, for operators, with their bookings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,9 +15,9 @@ from climate.manager.process.runtime import Runtime
 class DescribedResource:
     """A resource with its state, and with facts that only operators see.
 
-    ``report`` is None if the requester may not see it, if the resource is not a host, or if
-    provisioning is disabled. ``now`` and ``next`` are the present and the next booking, if
-    requested.
+    ``report`` has the times of the host's last changes. ``report`` is None if the requester may not
+    see it, if the resource is not a host, or if provisioning is disabled. ``now`` and ``next`` are
+    the present and the next booking, if requested; None if there is no such booking.
     """
 
     resource: Resource

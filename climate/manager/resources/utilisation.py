@@ -33,9 +33,10 @@ class Period(StrEnum):
 
 
 class By(StrEnum):
-    """How a utilisation query groups its result: one series of numbers per type, project or value.
+    """How a utilisation query groups its result into series of numbers.
 
-    PROPERTY makes one series for each value of a property, for example for each rack.
+    There is one series per resource type, per project or per value of a property. PROPERTY makes
+    one series for each value, for example for each rack.
     """
 
     TYPE = "type"
@@ -48,7 +49,7 @@ class UtilisationQuery:
     """The parameters of a utilisation query: which resources, when, and how to group the result.
 
     If ``resource_type`` is None, all types count. If ``by`` is PROPERTY, ``prop`` is the name of
-    the property. ``private`` is whether the requester may name private properties.
+    the property. ``private`` states whether the requester may name private properties.
     """
 
     resource_type: str | None
@@ -76,7 +77,7 @@ def show(runtime: Runtime, query: UtilisationQuery) -> list[Series]:
     """Return which part of the resources is booked in each period, as one series per group.
 
     The series are sorted by name. Cleaning time after a lease counts as booked. If leases share a
-    resource, the resource class (for example VCPU) of which most is booked counts. Raises
+    resource, the resource class (for example VCPU) with the largest booked part counts. Raises
     InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
     check_span(query.window)
@@ -98,9 +99,9 @@ def show(runtime: Runtime, query: UtilisationQuery) -> list[Series]:
 def _read(
     runtime: Runtime, session: Session, query: UtilisationQuery
 ) -> tuple[dict[str, int], list[Sums]]:
-    """Return the number of resources by name of the series, and the booked time per series.
+    """Return the number of resources of each series by its name, and the booked time per series.
 
-    Raises InvalidInput, InvalidQuery.
+    Raises InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
     window, resolution = query.window, query.period.seconds
     if query.by is By.TYPE:
