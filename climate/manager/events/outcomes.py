@@ -206,9 +206,9 @@ def _handed_over(
     """Return the new values of a reservation's fields ``details`` and ``missing_resources``.
 
     ``details`` is what the plug-in returned. After a start or update, the new details also list the
-    resources that are handed over. After any other action, ``missing_resources`` is left out. A
-    resource that was handed over before still belongs to the user, even if it is not reservable
-    now.
+    resources that are handed over. A resource that was handed over before still belongs to the
+    user, even if it is not reservable now. After other actions, or if the event reclaims the
+    reservation, ``missing_resources`` is left out.
 
     If a user removed the reservation while the action ran, the details keep the key LEAVING. So a
     later event reclaims the resources.

@@ -24,8 +24,8 @@ _DAY = timedelta(days=1)
 class Version:
     """A version of the calendar: a notification's number ``seq`` and a digest of the resources.
 
-    ``seq`` is the number of the last notification up to this version. Each change of a lease writes
-    a notification.
+    ``seq`` is the number of the last notification up to this version. When a lease changes, climate
+    writes a notification, so ``seq`` grows.
     """
 
     seq: int
@@ -118,8 +118,7 @@ def _reserved_types(runtime: Runtime, resource_type: str) -> list[str]:
 
 
 def _days(window: Window) -> Window:
-    """Return the whole days (UTC) that a window touches, so that clients cannot recognise a lease.
-    """
+    """Return the whole days (UTC) that a window touches, so that the result identifies no lease."""
     start = window.start.replace(hour=0, minute=0, second=0, microsecond=0)
     end = window.end.replace(hour=0, minute=0, second=0, microsecond=0)
     return Window(start, end if end == window.end else later(end, _DAY).replace(microsecond=0))
