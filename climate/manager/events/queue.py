@@ -93,7 +93,7 @@ class QueueView:
 
     @property
     def pending(self) -> Mapping[Group, Collection[PendingEvent]]:
-        """The queried events that nobody has removed since, by project and resource types."""
+        """The events that this manager has not removed yet, by project and resource types."""
         return {group: events.values() for group, events in self._pending.items()}
 
     def refresh(self, skip: int) -> bool:
