@@ -130,10 +130,10 @@ def current_and_next(
     """Return the present and the next booking of each resource, by resource id (None: no booking).
 
     A booking of the whole resource stays the present one after the end date of its lease, until the
-    end event has run (status TERMINATED) or the lease is being deleted (DELETING). Otherwise,
-    several leases can have shares (parts) of the resource. Of those before their end date, the
-    share that started first is the present booking. The next booking is the first that starts after
-    ``now``. The ``amounts`` of the bookings are empty.
+    end event has run (status TERMINATED) or the lease is being deleted (DELETING). If there is no
+    such booking, the present one can be a share, which books a part of the resource. Several shares
+    can overlap: the one that started first counts, if its lease has not reached its end date. The
+    next booking is the first that starts after ``now``. The ``amounts`` of all bookings are empty.
 
     Executes two SQL statements. The number of rows that they return does not depend on the number
     of bookings.
