@@ -1,4 +1,7 @@
-"""Tables of provisioning: the tasks of provisioners, and the readiness of hosts."""
+"""The tables of provisioning: the tasks of provisioners, and the readiness of hosts.
+
+A provisioner is a program that gets hosts ready for leases and switches unused hosts off.
+"""
 
 from datetime import datetime
 from typing import Any
@@ -74,10 +77,10 @@ class ShutdownRow(TaskRow):
 
 
 class ReadinessRow(Base):
-    """The table of what climate knows about hosts.
+    """The table of the readiness of hosts, with one row per host.
 
-    These are the durations of the last preparations, the quarantine, whether the cloud reports the
-    host as up, and since when it is idle.
+    A row says how long the last preparations took, whether the host is in quarantine, whether the
+    cloud reports the host as up, and since when the host is idle.
     """
 
     __tablename__ = "readiness"
@@ -100,13 +103,16 @@ class ReadinessRow(Base):
 
 
 def has_preparation(resource_id: int | sa.SQLColumnExpression[int]) -> sa.Exists:
-    """Return the SQL condition that a host has a preparation that is not over."""
+    """Return the SQL condition that a host has a preparation that is not over.
+
+    A preparation is a task to get the host ready for a lease.
+    """
     of_host = PreparationRow.resource_id == resource_id
     return sa.exists().where(of_host, PreparationRow.over_at.is_(None))
 
 
 def is_quarantined(resource_id: sa.SQLColumnExpression[int]) -> sa.Exists:
-    """Return the SQL condition that a host is in quarantine."""
+    """Return the SQL condition that a host is in quarantine, so that leases do not get it."""
     of_host = ReadinessRow.resource_id == resource_id
     return sa.exists().where(of_host, ReadinessRow.set_aside.is_not(None))
 

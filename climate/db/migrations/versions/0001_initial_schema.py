@@ -1,4 +1,4 @@
-"""Initial schema."""
+"""Create the tables of the first release."""
 
 from typing import Any
 

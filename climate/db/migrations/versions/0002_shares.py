@@ -1,4 +1,4 @@
-"""Shares of resources: inventories, and allocations of a part of a resource."""
+"""Add inventories, and shares: allocations of a part of a resource, such as 4 VCPU of a host."""
 
 from typing import Any
 
@@ -71,7 +71,11 @@ def _indexes(*, shares: bool) -> None:
 
 
 def _postgresql(*, shares: bool) -> None:
-    """Make the guard compare lanes, too: a share has its own lane, a whole booking has all."""
+    """Change the constraint against double bookings so that shares may overlap each other.
+
+    The constraint compares lanes, too. A share has its own lane; a whole booking has all lanes. So
+    two shares never conflict, and a whole booking conflicts with any share.
+    """
     drop = "ALTER TABLE allocations DROP CONSTRAINT allocations_no_overlap"
     overlap = "resource_id WITH =, tstzrange(start_at, busy_until) WITH &&"
     lane = (
@@ -104,7 +108,10 @@ def _postgresql(*, shares: bool) -> None:
 
 
 def _mariadb(*, shares: bool) -> None:
-    """Leave shares out of the guard's index, which so compares whole bookings only."""
+    """Leave shares out of the index against double bookings, so that shares may overlap each other.
+
+    The index then compares bookings of whole resources only.
+    """
     unique = "ALTER TABLE allocations ADD UNIQUE allocations_no_overlap"
     # The foreign key always needs an index; this one serves it during the change.
     _run(

@@ -1,4 +1,4 @@
-"""Idempotency keys, and indexes for the orders of lease lists."""
+"""Add the table of idempotency keys, and indexes for the sort orders of lists of leases."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Limits of projects and users, past use of deleted leases, and events without a lease."""
+"""Add limits of projects and users, past use of deleted leases, and events without a lease."""
 
 from typing import Any
 

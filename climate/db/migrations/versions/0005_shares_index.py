@@ -1,4 +1,4 @@
-"""An index of shares; on PostgreSQL a partial one, without whole bookings."""
+"""On PostgreSQL, leave bookings of whole resources out of the index of shares."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The beginning of a property's value, with an index to find equal values."""
+"""Store the first 64 characters of each property value, with an index to find equal values."""
 
 import sqlalchemy as sa
 from alembic import op

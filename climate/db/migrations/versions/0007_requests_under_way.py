@@ -1,4 +1,4 @@
-"""The held lease of an idempotency key whose request is undecided."""
+"""Store the id of the held lease with the idempotency key of a request that is undecided."""
 
 import sqlalchemy as sa
 from alembic import op

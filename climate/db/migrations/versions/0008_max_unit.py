@@ -1,4 +1,4 @@
-"""The largest unit of a resource class, ``max_unit``."""
+"""Add ``max_unit`` to inventories: how much of a resource class one unit can have at most."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The trust that managers use to act as a lease's user, and the reason of its loss."""
+"""Add to leases the trust with which managers act as the user, and why the trust was lost."""
 
 import sqlalchemy as sa
 from alembic import op

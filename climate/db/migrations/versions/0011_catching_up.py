@@ -1,4 +1,4 @@
-"""The time at which a manager found events of a lease late."""
+"""Add to leases ``caught_up_at``: when a manager last found events of the lease late."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,7 @@
-"""Subscriptions, dead letters, removal of notifications, and notifications without a lease."""
+"""Add subscriptions and dead letters; allow the removal of notifications.
+
+A notification no longer needs a lease.
+"""
 
 from typing import Any
 

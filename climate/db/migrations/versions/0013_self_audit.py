@@ -1,4 +1,4 @@
-"""The progress of the self-audit, and an index of the notifications of a lease."""
+"""Store the progress of the self-audit; add an index of the notifications of a lease."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Preparations of hosts before their leases start, and preparation times."""
+"""Add preparations (tasks to get hosts ready before a lease) and the times that they take."""
 
 from typing import Any
 

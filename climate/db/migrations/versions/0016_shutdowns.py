@@ -1,4 +1,4 @@
-"""Shutdowns of hosts that no lease needs."""
+"""Add shutdowns: tasks to switch off hosts that no lease needs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The start condition of a lease, and when it was ready and started."""
+"""Add to leases the start condition, and when the hosts were ready and the lease started."""
 
 import sqlalchemy as sa
 from alembic import op

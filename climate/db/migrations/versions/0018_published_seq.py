@@ -1,7 +1,11 @@
-"""Store how far the relay has published as one number; leave free space in pages that change often.
+"""Store how far the relay has published as one number; leave free space in some tables.
 
-``published_at`` and its index stay, because processes of the previous release may run beside this
-one. This release does not write them. A relay that claims the outbox skips what those published.
+The relay publishes notifications. The number is the ``seq`` of the last published one. The free
+space is in the pages of tables that change often.
+
+The column ``published_at`` and its index stay, because processes of the previous release may run
+beside this release. This release does not write the column. When a relay of this release claims the
+outbox, it skips the notifications that those processes have published.
 """
 
 import sqlalchemy as sa
@@ -38,7 +42,10 @@ def downgrade() -> None:
 
 
 def _leave_room(percent: int) -> None:
-    """Leave free space in PostgreSQL's pages, so that updates there need no change of indexes."""
+    """Leave ``100 - percent`` percent free in PostgreSQL's pages of leases and reservations.
+
+    An update that finds space in the page of its row does not change the indexes.
+    """
     if op.get_bind().dialect.name == "postgresql":
         for table in ("leases", "reservations"):
             op.execute(f"ALTER TABLE {table} SET (fillfactor = {percent})")

@@ -1,7 +1,7 @@
-"""Adds a version to leases, by which a manager detects concurrent changes.
+"""Add ``version`` to leases, by which a manager detects concurrent changes.
 
-Drops the index on ``published_at``: since 0018 ``relay.published_seq`` says what is published. The
-column stays for processes of 0018, which read it.
+Drop the index on ``published_at``, because ``relay.published_seq`` (0018) says what is published.
+The column stays for processes of 0018, which read it.
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,7 @@
-"""For Galera clusters, whose locks act within one node.
+"""Add ``generation`` to tables, and a table of advisory locks, both for Galera clusters.
 
-Adds a generation to the rows that transactions lock without changing them: the transaction counts
-it up, so that other nodes detect the conflict. Adds a table for advisory locks.
+Locks act only within one node of such a cluster. A transaction that locks a row without changing it
+increments ``generation`` of the row, so that other nodes detect the conflict.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Adds the table managers: a heartbeat of each manager process."""
+"""Add the table ``managers``, with the last heartbeat of each manager process."""
 
 from typing import Any
 

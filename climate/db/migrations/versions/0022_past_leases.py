@@ -1,4 +1,4 @@
-"""Adds the table past_leases: a history of removed leases."""
+"""Add the table ``past_leases``: the history of removed leases."""
 
 from typing import Any
 

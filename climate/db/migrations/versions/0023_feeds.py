@@ -1,4 +1,7 @@
-"""Adds the tables feeds and feed_removals: calendar feeds, and removed leases that they show."""
+"""Add the tables ``feeds`` (calendar feeds) and ``feed_removals``.
+
+The second table has the removed leases that feeds still show.
+"""
 
 from typing import Any
 

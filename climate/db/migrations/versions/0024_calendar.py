@@ -1,6 +1,7 @@
-"""Store the window that each notification concerns; let an index alone find shares in a window.
+"""Store with each notification the window that it concerns; extend the index of shares.
 
-Rows of the previous release have no window. Readers then start again from the present.
+The index then contains all columns that a query for the shares in a window needs. Notifications of
+the previous release have no window; a reader that finds one starts again from the present.
 """
 
 import sqlalchemy as sa

@@ -41,9 +41,8 @@ def find(
 ) -> list[BookedSpan]:
     """Return up to ``limit`` bookings of these resources that overlap the window, in any order.
 
-    The viewer may see the leases of the project ``project_id`` (None: of all projects). No viewer
-    may see held leases, about which an external service still decides. If the viewer may not see
-    the lease of a booking, ``lease`` of the booking is None.
+    The viewer may see the leases of the project ``project_id`` (None: of all projects), except held
+    ones, which wait for an external decision. Bookings of other leases have no ``lease``.
     """
     if not resource_ids:
         return []
