@@ -274,9 +274,10 @@ def detach(session: Session, reservation_ids: Collection[str], busy_until: datet
 
 
 def forget_cleaned(session: Session, now: datetime) -> None:
-    """Delete allocations without a reservation that end by ``now``, the end of their cleaning.
+    """Delete the allocations without a reservation whose cleaning is over at ``now``.
 
-    Their leases were deleted before the resources were clean.
+    Such an allocation stays after its lease is deleted, so that nobody books the resource before it
+    is clean.
     """
     _delete(session, AllocationRow.reservation_id.is_(None), AllocationRow.busy_until <= now)
 

@@ -131,9 +131,10 @@ def current_and_next(
 
     A booking of the whole resource stays the present one after the end date of its lease, until the
     end event has run (status TERMINATED) or the lease is being deleted (DELETING). If there is no
-    such booking, the present one can be a share, which books a part of the resource. Several shares
-    can overlap: the one that started first counts, if its lease has not reached its end date. The
-    next booking is the first that starts after ``now``. The ``amounts`` of all bookings are empty.
+    such booking, the present one can be a share, which books a part of the resource. Only shares of
+    leases before their end date count. If there are several, the present booking is the share that
+    started first. The next booking is the first that starts after ``now``. The ``amounts`` of all
+    bookings are empty.
 
     Executes two SQL statements. The number of rows that they return does not depend on the number
     of bookings.

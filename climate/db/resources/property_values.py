@@ -22,10 +22,10 @@ def find(
 ) -> dict[str, list[str]]:
     """Return the first values of the first properties of a resource type, by property name.
 
-    The query reads up to ``most_names`` names and up to ``most_values`` values of each, in the
-    order of the text. Then it leaves out the properties in ``hidden``. It also leaves out values of
-    64 or more characters, because the index contains only the beginning of them. Executes one SQL
-    statement.
+    Names and values are sorted as text. The query reads up to ``most_names`` names, and up to
+    ``most_values`` values of each name. Of these, the properties in ``hidden`` are left out. Values
+    of 64 or more characters are left out, too, because the index contains only their beginning.
+    Executes one SQL statement.
     """
     names = _names(resource_type, most_names)
     first = sa.select(

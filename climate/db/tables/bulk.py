@@ -34,10 +34,9 @@ Rows = tuple[type[Base], Sequence[Mapping[str, Any]]]
 
 
 def record(kind: type[R], row: Any, **replaced: object) -> R:  # noqa: ANN401 - mapped or plain row
-    """Return a row of the database as an object of the dataclass ``kind``.
+    """Return a row as an object of the dataclass ``kind``.
 
-    The fields in ``replaced`` get the given values. All other fields get the values of the columns
-    with the same names.
+    Fields in ``replaced`` get these values, and are not read from the row.
     """
     names = (name for name in _names(kind) if name not in replaced)
     return kind(**{name: getattr(row, name) for name in names}, **replaced)
@@ -49,7 +48,7 @@ def _names(kind: type[R]) -> list[str]:
 
 
 def values(item: object, names: str) -> dict[str, Any]:
-    """Return attributes of ``item`` by name; ``names`` has their names, separated by spaces."""
+    """Return attributes of an object by name; ``names`` are separated by spaces."""
     keys, get = _attributes(names)
     return dict(zip(keys, get(item), strict=True))
 
@@ -61,7 +60,7 @@ def _attributes(names: str) -> tuple[list[str], Callable[[object], tuple[Any, ..
 
 
 def insert(session: Session, *tables: Rows) -> None:
-    """Insert rows into several tables; on PostgreSQL, with one statement.
+    """Insert rows into several tables.
 
     A table must come after the tables to which its foreign keys refer.
     """
@@ -77,7 +76,7 @@ def insert(session: Session, *tables: Rows) -> None:
 
 
 def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Update rows of a table; each mapping has the ``id`` of a row and the columns to set.
+    """Update rows of a table by id; each mapping has ``id`` and the columns to set.
 
     All mappings must have the same columns.
     """
@@ -94,10 +93,10 @@ def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]
 
 
 def certify(session: Session, row: type[Base], keys: Collection[Any]) -> None:
-    """On a Galera cluster, change the rows with these primary keys; elsewhere, do nothing.
+    """On a Galera cluster, change the rows with these primary keys.
 
-    The transaction must have locked these rows. The change lets the cluster detect a conflict with
-    a transaction on another node.
+    The transaction has locked these rows. The change lets the cluster detect a conflict with
+    another node. On other databases, do nothing.
     """
     if keys:
         (key,) = cast("sa.Table", row.__table__).primary_key.columns
@@ -107,10 +106,7 @@ def certify(session: Session, row: type[Base], keys: Collection[Any]) -> None:
 def certify_where(
     session: Session, row: type[Base], which: Callable[[], sa.ColumnElement[bool]]
 ) -> None:
-    """On a Galera cluster, change the locked rows that meet the condition; elsewhere, do nothing.
-
-    ``which`` returns the SQL condition. ``certify`` explains the reason for the change.
-    """
+    """Do the same as ``certify`` for the locked rows that meet a condition."""
     connection = session.connection()
     if connection.dialect.name == "mysql" and is_galera(connection):
         table = cast("sa.Table", row.__table__)

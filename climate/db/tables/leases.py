@@ -33,17 +33,16 @@ class Base(DeclarativeBase):
 
 
 class Certified:
-    """A mix-in for tables with rows that transactions lock, possibly without changing them.
+    """A mix-in for tables whose rows transactions lock.
 
-    On a Galera cluster, ``bulk.certify`` increments ``generation`` of the locked rows. So two nodes
-    that lock the same row conflict.
+    On a Galera cluster, ``bulk.certify`` increments ``generation`` of the locked rows.
     """
 
     generation: Mapped[int] = mapped_column(sa.BigInteger, server_default="0", sort_order=1000)
 
 
 class LeaseRow(Certified, Base):
-    """The table of leases: window, user and project, status, and the progress of the start.
+    """The table of leases: window, owner, status and start.
 
     A transaction that locks a lease to change it increments ``version``. ``caught_up_at`` is when a
     manager last found events of the lease late.
@@ -102,11 +101,7 @@ class ReservationRow(Base):
 
 
 class ResourceRow(Certified, Base):
-    """The table of resources that leases can reserve, such as hosts.
-
-    ``external_id`` is the name or id of the resource in the cloud. If ``reservable`` is false, no
-    new lease can book the resource.
-    """
+    """The table of resources that can be reserved, with their ids in the cloud."""
 
     __tablename__ = "resources"
     __table_args__ = (
@@ -144,10 +139,7 @@ class ResourceProperty(Base):
 
 
 class PropertyRow(Base):
-    """The table of the definitions of extra properties: properties that operators set.
-
-    Ordinary listings hide private properties.
-    """
+    """The table of definitions of extra properties. Ordinary listings hide private properties."""
 
     __tablename__ = "properties"
     __table_args__ = (UniqueConstraint("resource_type", "name"), MARIADB)
@@ -161,10 +153,9 @@ class PropertyRow(Base):
 
 
 class InventoryRow(Base):
-    """The table of inventories: how much a resource has of one resource class, such as VCPU.
+    """The table of inventories: one row per resource and resource class, as in Placement.
 
-    The capacity is ``(total - reserved) * allocation_ratio``, as in OpenStack Placement. One unit
-    of a reservation can have at most ``max_unit`` (NULL: no limit).
+    The capacity is ``(total - reserved) * allocation_ratio``. A unit takes at most ``max_unit``.
     """
 
     __tablename__ = "inventories"
@@ -183,10 +174,10 @@ class InventoryRow(Base):
 class AllocationRow(Base):
     """The table of allocations: each row books a resource in ``[start_at, busy_until)``.
 
-    This window includes the cleaning after the lease. If ``resource_class`` is NULL, the row books
-    the whole resource, and ``whole_id`` is the id of the resource. Otherwise, the row books a
-    share: an ``amount`` of the class, such as 4 VCPU; ``whole_id`` is NULL. After a lease is
-    deleted, the row stays without a reservation until the cleaning is over.
+    The window includes cleaning time. Without a resource class, the row books the whole resource,
+    and ``whole_id`` is the resource's id. With a class, it books a share, ``amount``, and
+    ``whole_id`` is NULL. After a lease is deleted, the row stays without a reservation until the
+    cleaning is over.
     """
 
     __tablename__ = "allocations"
@@ -226,11 +217,11 @@ class AllocationRow(Base):
 
 
 class EventRow(Certified, Base):
-    """The table of events (steps of leases, such as a start), which is the queue of the managers.
+    """The table of the events of leases, which is the queue of the managers.
 
     ``due_at`` is the scheduled time, set at ``created_at``. ``run_at`` is the earliest time of the
-    next attempt. A manager claims an event to run it; ``owner`` and ``attempt`` identify the claim.
-    A finalizer is an event without a lease; its data are in ``payload``.
+    next attempt. ``owner`` and ``attempt`` identify the claim of a manager. A finalizer is an event
+    without a lease; its data are in ``payload``.
     """
 
     __tablename__ = "events"
@@ -258,9 +249,9 @@ class EventRow(Certified, Base):
 
 
 class LimitRow(Certified, Base):
-    """The table of limits that override the configured limits for a project or a user.
+    """The table of limits of projects and users that override the configured limits.
 
-    A transaction locks the row before it counts what the project or the user has in use.
+    A transaction locks the row before it counts what the project or user has in use.
     """
 
     __tablename__ = "limits"
@@ -272,7 +263,7 @@ class LimitRow(Certified, Base):
 
 
 class PastUseRow(Base):
-    """The table of past use: how many whole hosts a deleted reservation used, and when.
+    """The table of past use: whole hosts that deleted reservations have used.
 
     A row stays as long as its host-hours count towards a limit.
     """
@@ -321,10 +312,9 @@ class PastLeaseRow(Base):
 
 
 class IdempotencyKeyRow(Base):
-    """The table of idempotency keys of requests, with the answer to each request.
+    """The table of idempotency keys of requests, with their answers.
 
-    A repeated request with the same key gets the stored answer. While a request has no answer yet,
-    ``held_id`` is the id of its held lease, about which an external service still decides.
+    While a request has no answer yet, ``held_id`` is the id of its held lease.
     """
 
     __tablename__ = "idempotency_keys"

@@ -45,11 +45,9 @@ class OutboxRow(Base):
 
 
 class RelayRow(Base):
-    """The table with one row for the relay, which numbers and publishes notifications.
+    """The claim of the relay that publishes notifications, and the progress of the outbox.
 
-    ``owner`` and ``claimed_until`` are the claim of the manager that runs the relay. The row also
-    has the last ``seq`` (public number of a notification) that was assigned, that was published,
-    and that was removed.
+    The progress is the last ``seq`` that was assigned, that was published, and that was removed.
     """
 
     __tablename__ = "relay"
@@ -66,10 +64,10 @@ class RelayRow(Base):
 class SubscriptionRow(Certified, Base):
     """The table of webhook subscriptions and their progress.
 
-    Every notification with a number up to ``done_seq`` is done: it was delivered, became a dead
-    letter (climate gave up), or does not match. ``owner`` and ``claimed_until`` are the claim of
-    the manager that delivers. ``place`` is a number that is unique in a project. A new subscription
-    gets a number below the limit, so the unique key enforces the limit.
+    Every notification up to ``done_seq`` was delivered, became a dead letter or does not match.
+    ``owner`` and ``claimed_until`` are the claim of a manager that delivers. ``place`` is unique in
+    a project. For a new subscription it is less than the limit, so the unique key enforces the
+    limit.
     """
 
     __tablename__ = "subscriptions"
@@ -104,8 +102,8 @@ class SubscriptionRow(Certified, Base):
 class DeadLetterRow(Base):
     """The table of dead letters: notifications that climate gave up delivering to a subscription.
 
-    If ``wanted`` is set, climate is going to deliver the notification again. The row is deleted
-    together with the notification.
+    ``wanted`` means that climate is going to deliver it again. The row is deleted together with the
+    notification.
     """
 
     __tablename__ = "dead_letters"
@@ -122,11 +120,9 @@ class DeadLetterRow(Base):
 
 
 class FeedRow(Base):
-    """The table of calendar feeds: addresses from which calendar programs read leases.
+    """The table of calendar feeds. ``secret_hash`` is the SHA-256 of the secret in the address.
 
-    ``secret_hash`` is the SHA-256 of the secret in the address. ``place`` is a number that is
-    unique in a project. A new feed gets a number below the maximum number of feeds, so the unique
-    key enforces this maximum.
+    ``place`` is unique in a project. So the unique key enforces the maximum number of feeds.
     """
 
     __tablename__ = "feeds"

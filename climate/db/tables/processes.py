@@ -11,10 +11,9 @@ from climate.db.tables.leases import Base
 
 
 class AdvisoryLockRow(Base):
-    """The table of advisory locks on a Galera cluster: locks with a name and at most one owner.
+    """The table of advisory locks that were held at least once; ``name`` is the SHA-1 of the name.
 
-    ``name`` is the SHA-1 of the name of the lock. A lock has a row after its first use. Other
-    databases do not need this table, because their own advisory locks act on the whole database.
+    Only a Galera cluster needs it, because its own advisory locks act only within one node.
     """
 
     __tablename__ = "advisory_locks"

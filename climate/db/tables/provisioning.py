@@ -1,7 +1,4 @@
-"""The tables of provisioning: the tasks of provisioners, and the readiness of hosts.
-
-A provisioner is a program that gets hosts ready for leases and switches unused hosts off.
-"""
+"""Tables of provisioning: the tasks of provisioners, and the readiness of hosts."""
 
 from datetime import datetime
 from typing import Any
@@ -77,10 +74,10 @@ class ShutdownRow(TaskRow):
 
 
 class ReadinessRow(Base):
-    """The table of the readiness of hosts, with one row per host.
+    """The table of what climate knows about hosts.
 
-    A row says how long the last preparations took, whether the host is in quarantine, whether the
-    cloud reports the host as up, and since when the host is idle.
+    These are the durations of the last preparations, the quarantine, whether the cloud reports the
+    host as up, and since when it is idle.
     """
 
     __tablename__ = "readiness"
@@ -103,16 +100,13 @@ class ReadinessRow(Base):
 
 
 def has_preparation(resource_id: int | sa.SQLColumnExpression[int]) -> sa.Exists:
-    """Return the SQL condition that a host has a preparation that is not over.
-
-    A preparation is a task to get the host ready for a lease.
-    """
+    """Return the SQL condition that a host has a preparation that is not over."""
     of_host = PreparationRow.resource_id == resource_id
     return sa.exists().where(of_host, PreparationRow.over_at.is_(None))
 
 
 def is_quarantined(resource_id: sa.SQLColumnExpression[int]) -> sa.Exists:
-    """Return the SQL condition that a host is in quarantine, so that leases do not get it."""
+    """Return the SQL condition that a host is in quarantine."""
     of_host = ReadinessRow.resource_id == resource_id
     return sa.exists().where(of_host, ReadinessRow.set_aside.is_not(None))
 

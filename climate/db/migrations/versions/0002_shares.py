@@ -1,4 +1,4 @@
-"""Add inventories, and shares: allocations of a part of a resource, such as 4 VCPU of a host."""
+"""Shares of resources: inventories, and allocations of a part of a resource."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ _COLUMNS = "id, resource_id, reservation_id, start_at, busy_until"
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     op.create_table(
         "inventories",
         sa.Column("resource_id", _SERIAL, nullable=False),
@@ -71,11 +71,7 @@ def _indexes(*, shares: bool) -> None:
 
 
 def _postgresql(*, shares: bool) -> None:
-    """Change the constraint against double bookings so that shares may overlap each other.
-
-    The constraint compares lanes, too. A share has its own lane; a whole booking has all lanes. So
-    two shares never conflict, and a whole booking conflicts with any share.
-    """
+    """Make the guard compare lanes, too: a share has its own lane, a whole booking has all."""
     drop = "ALTER TABLE allocations DROP CONSTRAINT allocations_no_overlap"
     overlap = "resource_id WITH =, tstzrange(start_at, busy_until) WITH &&"
     lane = (
@@ -108,10 +104,7 @@ def _postgresql(*, shares: bool) -> None:
 
 
 def _mariadb(*, shares: bool) -> None:
-    """Leave shares out of the index against double bookings, so that shares may overlap each other.
-
-    The index then compares bookings of whole resources only.
-    """
+    """Leave shares out of the guard's index, which so compares whole bookings only."""
     unique = "ALTER TABLE allocations ADD UNIQUE allocations_no_overlap"
     # The foreign key always needs an index; this one serves it during the change.
     _run(

@@ -22,7 +22,7 @@ _ID = sa.String(length=36)
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     op.create_table(
         "limits",
         sa.Column("scope", sa.String(length=16), nullable=False),

@@ -12,12 +12,12 @@ _COLUMNS = ["resource_id", "busy_until"]
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     _replace(sa.text("resource_class IS NOT NULL"))
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     _replace(None)
 
 

@@ -12,10 +12,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     op.add_column("leases", sa.Column("caught_up_at", UtcDateTime(), nullable=True))
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     op.drop_column("leases", "caught_up_at")

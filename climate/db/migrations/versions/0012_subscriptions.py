@@ -25,7 +25,7 @@ _OUTBOX = "id, seq, message_id, event_type, lease_id, project_id, payload, creat
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     if op.get_bind().dialect.name == "sqlite":
         _remake_outbox(sa.Column("resource_types", sa.Text(), nullable=True), about_leases=False)
     else:

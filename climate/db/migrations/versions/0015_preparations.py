@@ -28,7 +28,7 @@ _INDEXES = {
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     op.create_table(
         "preparations",
         sa.Column("id", _ID, nullable=False),

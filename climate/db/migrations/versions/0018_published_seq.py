@@ -1,11 +1,7 @@
-"""Store how far the relay has published as one number; leave free space in some tables.
+"""Store how far the relay has published as one number; leave free space in pages that change often.
 
-The relay publishes notifications. The number is the ``seq`` of the last published one. The free
-space is in the pages of tables that change often.
-
-The column ``published_at`` and its index stay, because processes of the previous release may run
-beside this release. This release does not write the column. When a relay of this release claims the
-outbox, it skips the notifications that those processes have published.
+``published_at`` and its index stay, because processes of the previous release may run beside this
+one. This release does not write them. A relay that claims the outbox skips what those published.
 """
 
 import sqlalchemy as sa
@@ -18,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     published = sa.Column("published_seq", sa.BigInteger, nullable=False, server_default="0")
     op.add_column("relay", published)
     op.execute(
@@ -29,7 +25,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     if op.get_bind().dialect.name == "postgresql":  # numbering locks this table first, too
         op.execute("LOCK TABLE relay IN ACCESS EXCLUSIVE MODE")
         op.execute("SET LOCAL statement_timeout = 0")
@@ -42,10 +38,7 @@ def downgrade() -> None:
 
 
 def _leave_room(percent: int) -> None:
-    """Leave ``100 - percent`` percent free in PostgreSQL's pages of leases and reservations.
-
-    An update that finds space in the page of its row does not change the indexes.
-    """
+    """Leave free space in PostgreSQL's pages, so that updates there need no change of indexes."""
     if op.get_bind().dialect.name == "postgresql":
         for table in ("leases", "reservations"):
             op.execute(f"ALTER TABLE {table} SET (fillfactor = {percent})")

@@ -1,7 +1,7 @@
-"""Add ``generation`` to tables, and a table of advisory locks, both for Galera clusters.
+"""For Galera clusters, whose locks act within one node.
 
-Locks act only within one node of such a cluster. A transaction that locks a row without changing it
-increments ``generation`` of the row, so that other nodes detect the conflict.
+Adds a generation to the rows that transactions lock without changing them: the transaction counts
+it up, so that other nodes detect the conflict. Adds a table for advisory locks.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ _TABLES = (
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     for table in _TABLES:
         generation = sa.Column("generation", sa.BigInteger, nullable=False, server_default="0")
         op.add_column(table, generation)
@@ -45,7 +45,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     galera.restore(op.get_bind())
     op.drop_table("advisory_locks")
     for table in _TABLES:

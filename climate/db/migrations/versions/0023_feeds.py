@@ -19,7 +19,7 @@ _MARIADB: dict[str, Any] = {**MARIADB}
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     op.create_table(
         "feeds",
         sa.Column("id", sa.String(36), nullable=False),

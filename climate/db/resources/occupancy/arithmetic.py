@@ -85,7 +85,10 @@ def _date_bin(element: bucket, compiler: SQLCompiler, **options: Any) -> str:
 
 
 class number(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """An SQL expression: the number of a bucket, from 0. The argument is a ``bucket``."""
+    """An SQL expression: the number of a bucket, from 0.
+
+    The argument is a ``bucket`` expression, whose value identifies the bucket.
+    """
 
     type = sa.BigInteger()
     inherit_cache = True
@@ -221,9 +224,9 @@ def values(window: Window, resolution: int) -> dict[str, Any]:
 def execute(session: Session, query: sa.Select[Any], more: Mapping[str, Any]) -> Sequence[Any]:
     """Execute a query that computes sums over many bookings, and return its rows.
 
-    On PostgreSQL, first change two settings for the rest of the transaction. They let it sort in
-    memory, not on disk, and plan for the given window. ``more`` has the values of the SQL
-    parameters.
+    On PostgreSQL, first change two settings for the rest of the transaction. The settings let
+    PostgreSQL sort in memory instead of on disk, and plan the query for the given window. ``more``
+    has the values of the SQL parameters.
     """
     if session.get_bind().dialect.name == "postgresql":
         session.execute(_FOR_SUMS)

@@ -3,7 +3,7 @@
 A requirement says which resources a reservation needs. A unit is a whole resource, or a share of
 one, such as 4 VCPU. A bucket is one of the spans of equal length into which the window is divided.
 The caller subtracts the highest number of taken units in a bucket from the number of all units. The
-result is the least number of free units in this bucket. The database computes the sums.
+difference is the least number of free units in this bucket. The database computes the sums.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -52,8 +52,8 @@ def taken(
     """Return how many units a requirement could use, and how many of them bookings take over time.
 
     ``parts`` are the parts of the requirement (see ``Requirement.parts``). Only the resources
-    ``ids`` count (None: all that match). The result has at most one bucket per ``resolution``
-    seconds. The layout of the requirement must not be TOGETHER.
+    ``ids`` count (None: all that match). The result has at most one bucket (span of time) per
+    ``resolution`` seconds. The layout must not be TOGETHER (all units on one resource).
     """
     # Which resources are large enough is a matter of their room.
     shapes = (fitting.shape(replace(part, amounts={})) for part in parts)
@@ -192,10 +192,11 @@ def _levels(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
 
 
 def _counted(part: Requirement, left: Sequence[sa.ColumnElement[int]]) -> sa.ColumnElement[Any]:
-    """Return an SQL expression: how many units fit, if ``left`` has this number by resource class.
+    """Return an SQL expression: how many units fit on a resource.
 
-    The result is the least number in ``left``, but at least 0. If the units of the requirement
-    ``part`` must be on different resources (APART), the result is at most 1.
+    ``left`` has, for each resource class, how many units fit if only this class counts. The result
+    is the least of these numbers, but at least 0. If the units of the requirement ``part`` must be
+    on different resources (APART), the result is at most 1.
     """
     least = reduce(lambda a, b: sa.case((a < b, a), else_=b), left)
     most = _ONE if part.layout is Layout.APART else least
