@@ -276,8 +276,8 @@ def detach(session: Session, reservation_ids: Collection[str], busy_until: datet
 def forget_cleaned(session: Session, now: datetime) -> None:
     """Delete the allocations without a reservation whose cleaning is over at ``now``.
 
-    Such an allocation stays after its lease is deleted, so that nobody books the resource before it
-    is clean.
+    Such an allocation stays after its lease is deleted, so that no lease can book the resource
+    before it is clean.
     """
     _delete(session, AllocationRow.reservation_id.is_(None), AllocationRow.busy_until <= now)
 
