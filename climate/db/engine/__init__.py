@@ -1,1 +1,4 @@
-"""The parts below all tables: connections, transactions, retries, column types, schema version."""
+"""Database infrastructure: connections, transactions, retries, column types, schema version.
+
+The definitions of the tables build on this package.
+"""

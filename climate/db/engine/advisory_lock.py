@@ -1,12 +1,15 @@
-"""Advisory locks: one holder per name, among all threads of all processes that use one database.
+"""Advisory locks: a lock with a name, which at most one thread of all processes holds at a time.
 
-They serialise calls to clouds that lose concurrent updates. Such calls are slow, so the lock is not
-a row lock, but an advisory lock on its own connection. The server releases it when the process
-dies. On SQLite, it is the lock of an empty database file beside the main one. On a Galera cluster,
-advisory locks act only within one node, so it is a row with an owner and an expiry.
+The processes that use the same database share the locks. A caller holds one during calls to a cloud
+service that loses concurrent updates. Such calls are slow. So the lock is not a row lock, but an
+advisory lock of the database server on a connection of its own. The server releases it when the
+process dies. On SQLite, the lock is the lock of an empty database file beside the main one. On a
+Galera cluster, advisory locks act only within one node. So there the lock is a row with an owner
+and an expiry time.
 
-A process holds only one lock at a time, whatever its name, and so needs only one connection. If
-each waiting thread used a connection, none might remain for the thread that holds the lock.
+A process holds only one lock at a time, whatever the name of the lock, and so needs only one
+connection. If each waiting thread used a connection, none might remain for the thread that holds
+the lock.
 """
 
 import logging
@@ -61,10 +64,13 @@ _GALERA_UNLOCK = sa.text(
 
 
 class AdvisoryLocks:
-    """The advisory locks of this process in one database; create one object per database."""
+    """The advisory locks of this process in one database; create one object per database.
+
+    An advisory lock has a name. At most one thread of all processes holds it at a time.
+    """
 
     def __init__(self, database: Database) -> None:
-        """Open no connection yet; ``hold`` opens one."""
+        """Remember the database; open no connection yet, as ``hold`` opens one."""
         self._database = database
         self._in_process = threading.Lock()
         specific = {"sqlite": _on_sqlite, "postgresql": _on_postgresql}
@@ -72,10 +78,10 @@ class AdvisoryLocks:
 
     @contextmanager
     def hold(self, name: str) -> Iterator[None]:
-        """Return a context that holds the lock ``name``.
+        """Return a context that holds the lock ``name``; wait until other holders release it.
 
-        Raises Contention if another holder keeps the lock for ``WAIT`` seconds. The caller must not
-        hold another lock: a process holds one at a time, so the thread would wait for itself.
+        Raises Contention if they hold it for ``WAIT`` seconds. The caller must not hold another
+        lock: a process holds only one at a time, so the thread would wait for itself.
         """
         deadline = time.monotonic() + WAIT
         if not self._in_process.acquire(timeout=WAIT):
@@ -92,7 +98,10 @@ def _contention(name: str) -> Contention:
 
 
 def _remaining(deadline: float) -> float:
-    """Return the seconds until ``deadline``; never 0, which means no limit to PostgreSQL."""
+    """Return the seconds until ``deadline``, a time of ``time.monotonic``; at least 0.001.
+
+    The result is never 0, because PostgreSQL takes a time-out of 0 as no limit.
+    """
     return max(deadline - time.monotonic(), 0.001)
 
 
@@ -155,9 +164,9 @@ def _on_mariadb(database: Database, name: str, deadline: float) -> Iterator[None
 
 @contextmanager
 def _on_galera(database: Database, name: str, deadline: float) -> Iterator[None]:
-    """Hold a lock on a Galera cluster, by owning a row.
+    """Return a context that holds a lock on a Galera cluster: the row of the lock has an owner.
 
-    If two nodes set the owner at once, one of them fails at its COMMIT.
+    If transactions on two nodes set the owner at the same time, one of them fails at its COMMIT.
     """
     values = {"name": f"climate {name}", "owner": ids.new_id(), "hold": HOLD}
 
@@ -178,9 +187,9 @@ def _on_galera(database: Database, name: str, deadline: float) -> Iterator[None]
 
 @contextmanager
 def _logged_if_lost(connection: sa.Connection, name: str) -> Iterator[None]:
-    """Return a context in which to release a lock.
+    """Return a context for the release of a lock, which logs the loss of the lock.
 
-    If the release finds that the lock was lost, log this and do not raise, as the work is done.
+    If the server no longer knows the lock, the context does not raise, because the work is done.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The current time of the database server, which is the clock that all processes share."""
+"""The current time of the database server. All processes share this clock."""
 
 from datetime import UTC, datetime
 
@@ -13,10 +13,10 @@ _QUERIES = {
 
 
 def present(database: Database) -> datetime:
-    """Return the time of the database server (aware UTC); raise if the server does not answer.
+    """Return the current time of the database server in UTC; raise if the server does not answer.
 
-    SQLite has no server. All processes that share the file also share the machine's clock, so the
-    result is the machine's time.
+    SQLite has no server. So the result is the time of the machine, which all processes that use the
+    file share.
     """
     query = _QUERIES.get(database.dialect)
     if query is None:

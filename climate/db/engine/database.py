@@ -1,8 +1,8 @@
 """Connections and transactions: only this module opens, commits and retries transactions.
 
-``read()`` opens a session for reading. ``write(work)`` runs ``work(session)`` in one transaction,
-and runs it again if the transaction lost a race. So ``work`` must have no effect other than on the
-database: it must send no message and call no plug-in.
+``Database.read`` opens a session for reading. ``Database.write`` runs a function ``work(session)``
+in one transaction. If the transaction lost a race with another one, ``write`` runs ``work`` again.
+So ``work`` must change nothing but the database: it must not send a message or call a plug-in.
 
 PostgreSQL and MariaDB use READ COMMITTED: each statement sees the latest commits. SQLite uses BEGIN
 IMMEDIATE: one writer at a time.
@@ -68,10 +68,10 @@ T = TypeVar("T")
 
 
 class LostRace(Contention):
-    """Raised by ``work`` if another transaction was faster, for example booked the same resources.
+    """Raised by a transaction if another one was faster, for example booked the same resources.
 
-    ``Database.write`` then runs ``work`` again. If all attempts fail, the client receives this
-    error.
+    ``Database.write`` then runs the transaction again. If all attempts fail, the client receives
+    this error.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,10 @@ class LostRace(Contention):
 
 
 class _Undo(Exception):
-    """Raised by ``rehearse`` to roll its transaction back; it carries the result of ``work``."""
+    """Raised by ``Database.rehearse`` to roll back its transaction.
+
+    ``result`` is the result of ``work``, which would otherwise be lost.
+    """
 
     def __init__(self, result: Any) -> None:  # noqa: ANN401 - whatever work returns
         super().__init__()
@@ -88,10 +91,14 @@ class _Undo(Exception):
 
 
 class Database:
-    """The connections and transactions of one SQLite, PostgreSQL or MariaDB database."""
+    """One SQLite, PostgreSQL or MariaDB database: its connections and its transactions.
+
+    ``dialect`` is "sqlite", "postgresql" or "mysql" (MariaDB). Up to ``pool_size`` connections stay
+    open while they are not in use.
+    """
 
     def __init__(self, url: str, pool_size: int = 10) -> None:
-        """Prepare up to twice ``pool_size`` connections to SQLAlchemy's ``url``; open none yet."""
+        """Prepare a pool of up to twice ``pool_size`` connections to ``url``, and open none yet."""
         self.engine = sa.create_engine(
             url,
             json_serializer=encode_json,
@@ -132,13 +139,17 @@ class Database:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Session]:
-        """Return a context with a session for reading, which is rolled back at the end."""
+        """Return a context with a session for reading, which the context rolls back at the end."""
         with Session(self.engine) as session:
             yield session
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Session]:
-        """Return a context with a session for reading, whose statements all see the same state."""
+        """Return a context with a session for reading, in which all statements see the same state.
+
+        On SQLite, that is true of any transaction. On other databases, the context uses REPEATABLE
+        READ.
+        """
         with Session(self.engine) as session:
             if self.dialect != "sqlite":  # SQLite has no other isolation level
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
@@ -147,11 +158,11 @@ class Database:
     def write(self, work: Callable[[Session], T]) -> T:
         """Run ``work(session)`` in a transaction, commit it, and return the result of ``work``.
 
-        If an error is transient (see ``is_transient``), run ``work`` again in a new transaction
-        after a random pause. Such errors are lost races, deadlocks, lock time-outs, and violations
-        of unique keys or of the constraint against double bookings. ``session.info["attempt"]``
-        counts the attempts from 1 to ``ATTEMPTS``. No attempt begins after ``_WRITE_WAIT`` seconds.
-        Raises the error of the last attempt.
+        If the error is transient (see ``is_transient``), run ``work`` again in a new transaction
+        after a random pause. Transient errors are lost races, deadlocks, lock time-outs, and
+        violations of unique keys or of the constraint against double bookings.
+        ``session.info["attempt"]`` counts the attempts from 1 to ``ATTEMPTS``. No attempt begins
+        after ``_WRITE_WAIT`` seconds. Raises the error of the last attempt.
         """
         try:
             for attempt in self._retrying:
@@ -169,7 +180,11 @@ class Database:
         self.on_conflict(conflict(error) if error else "none")
 
     def rehearse(self, work: Callable[[Session], T]) -> T:
-        """Run ``work(session)`` as ``write`` does, but roll back; return the result of ``work``."""
+        """Run ``work(session)`` in a transaction, roll it back, and return the result of ``work``.
+
+        Nothing is stored, so a caller can learn the result of ``work`` without its effect. The
+        retries are those of ``write``.
+        """
 
         def work_and_undo(session: Session) -> None:
             raise _Undo(work(session))
@@ -187,10 +202,10 @@ class Database:
 
     @contextlib.contextmanager
     def _writer_turn(self) -> Iterator[None]:
-        """Return a context in which this thread may write.
+        """Return a context in which this thread may write to the database.
 
-        On SQLite, it first waits for the other writers of this process, and raises OperationalError
-        if that takes too long.
+        On SQLite, the context first waits until no other thread of this process writes. It raises
+        OperationalError after waiting ``_WRITE_WAIT`` seconds.
         """
         if self._writers is None:
             yield
@@ -204,30 +219,37 @@ class Database:
             raise exc.OperationalError(None, None, locked)
 
     def connections(self) -> tuple[Callable[[], int], Callable[[], int]]:
-        """Return two functions, for the number of connections in use and for its maximum."""
+        """Return two functions about the pool, for metrics.
+
+        The first one returns how many connections are in use. The second one returns how many can
+        be in use at most.
+        """
         pool = self.engine.pool
         assert isinstance(pool, QueuePool)  # noqa: S101 - every named database has one
         return pool.checkedout, lambda: 2 * pool.size()
 
     def dispose(self) -> None:
-        """Close all pooled connections."""
+        """Close all connections that are in the pool."""
         self.engine.dispose()
 
 
 def on_commit(session: Session, action: Callable[[], object]) -> None:
-    """Call ``action`` after the commit of this transaction; ``action`` must not raise."""
+    """Call ``action`` once, after the transaction of the session commits; it must not raise.
+
+    If the transaction fails, ``action`` is not called.
+    """
     event.listen(session, "after_commit", lambda _: action(), once=True)
 
 
 def is_retried(session: Session) -> bool:
-    """Return whether the transaction of this session has failed before and runs again."""
+    """Return whether an earlier attempt of this session's transaction failed, so it runs again."""
     return bool(session.info.get("attempt", 1) > 1)
 
 
 def is_patient(session: Session) -> bool:
-    """Return whether this attempt of the transaction should wait for locked rows.
+    """Return whether this attempt of the session's transaction should wait for locked rows.
 
-    The first attempts skip locked rows instead.
+    The first attempts skip locked rows. From attempt ``PATIENT_ATTEMPT`` on, they wait.
     """
     return bool(session.info.get("attempt", 1) >= PATIENT_ATTEMPT)
 
@@ -243,9 +265,10 @@ def is_transient(error: BaseException) -> bool:
 
 
 def conflict(error: BaseException) -> str:
-    """Return the kind of a transient error: the database's error code, or a word.
+    """Return the kind of a transient error: the error code of the database, or a word.
 
-    The words are "guard" (a double booking), "locked" and "lost" (a lost race).
+    A metric counts the kinds. The words are "guard" (a double booking), "locked" (SQLite's lock),
+    and "lost" (a lost race).
     """
     if not isinstance(error, exc.DBAPIError):
         return "lost"
@@ -258,14 +281,14 @@ def conflict(error: BaseException) -> str:
 def _codes(error: exc.DBAPIError) -> tuple[str | None, Any]:
     """Return two codes of a database error: PostgreSQL's SQLSTATE, and the driver's first argument.
 
-    The second is a number or a text.
+    The SQLSTATE is None on other databases. The argument is an error number or a message.
     """
     arguments = error.orig.args if error.orig is not None else ()
     return getattr(error.orig, "sqlstate", None), arguments[0] if arguments else None
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Return whether the database did not answer, or no pooled connection was free in time."""
+    """Return whether the database did not answer, or no pooled connection became free in time."""
     return isinstance(error, exc.OperationalError | exc.InterfaceError | exc.TimeoutError)
 
 
@@ -298,11 +321,11 @@ def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
 
 
 def _pg_checkout(connection: Any, record: Any, _proxy: object) -> None:  # noqa: ANN401
-    """Let the pool replace a connection that the server closed while it was idle.
+    """Let the pool replace a connection that the server closed while the connection was idle.
 
     The socket of such a connection is readable, so this check needs no round trip. A new connection
-    is not checked: if the connection that the pool opens instead also failed, the pool would raise
-    another error.
+    is not checked. The pool may open a new connection as a replacement; if the check failed on the
+    replacement, too, the pool would raise another error.
     """
     was_used = record.info.get("used", False)
     record.info["used"] = True
@@ -317,10 +340,10 @@ def _is_readable(connection: Any) -> bool:  # noqa: ANN401 - DBAPI is untyped
 
 
 def _pg_rollback(connection: sa.Connection) -> None:
-    """Roll back before psycopg does, as its rollback would discard all prepared statements.
+    """Roll back on the server before psycopg does, to keep the prepared statements.
 
-    Every read and every rejected request ends with a rollback. Planning the statements again would
-    take longer than the admission of a lease.
+    The rollback of psycopg would discard them. Every read and every rejected request ends with a
+    rollback. Planning the statements again would take longer than admitting a lease.
     """
     if connection.invalidated:
         return
@@ -330,7 +353,10 @@ def _pg_rollback(connection: sa.Connection) -> None:
 
 
 def _sqlite_begin(connection: sa.Connection) -> None:
-    """Lock the database at the start of a write, as a later upgrade of the lock could fail."""
+    """Begin a transaction on SQLite; a write locks the database at its start.
+
+    If a write locked it later, the upgrade from a read lock could fail.
+    """
     writing = connection.get_execution_options().get("climate_write")
     raw: Any = connection.connection.dbapi_connection
     statement = "BEGIN IMMEDIATE" if writing else "BEGIN"

@@ -1,12 +1,13 @@
-"""Galera: whether a database is a cluster, and the constraint that a cluster cannot have.
+"""Galera clusters of MariaDB: detection, and the double-booking constraint that they cannot have.
 
-GUARD is a constraint against double bookings. MariaDB checks it (``WITHOUT OVERLAPS``) by locking
-the neighbours of a new row in the index, including rows of other resources. Galera applies
-independent transactions in parallel (``wsrep_slave_threads``). Two of them can wait for each
-other's neighbours. Nothing resolves that, and the whole cluster stops.
+A database on one server has the constraint GUARD against double bookings. MariaDB checks it
+(``WITHOUT OVERLAPS``) by locking the neighbours of a new row in the index, including rows of other
+resources. Galera applies independent transactions in parallel (``wsrep_slave_threads``). Two
+transactions can wait for each other's neighbours. Nothing resolves that, and the whole cluster
+stops.
 
-So on Galera, only locks and ``certify`` prevent double bookings. On other databases these come
-first, too, and the constraint is the last resort. The self-audit looks for double bookings.
+So on Galera, only locks and ``bulk.certify`` prevent double bookings. On other databases, locks
+come first, too, and the constraint is the last resort. The self-audit looks for double bookings.
 """
 
 from typing import Any
@@ -25,27 +26,33 @@ _IS_GALERA = "climate_is_galera"
 
 
 def detect(connection: Any, record: Any) -> None:  # noqa: ANN401 - DBAPI and pool are untyped
-    """Store with a new MariaDB connection whether the server is a node of a Galera cluster."""
+    """Store in the pool record of a new MariaDB connection whether the server is a Galera node.
+
+    ``is_galera`` returns what was stored.
+    """
     with connection.cursor() as cursor:
         cursor.execute("SHOW VARIABLES LIKE 'wsrep_on'")
         record.info[_IS_GALERA] = (cursor.fetchone() or (None, "OFF"))[1] == "ON"
 
 
 def is_galera(connection: sa.Connection) -> bool:
-    """Return whether a connection leads to a node of a Galera cluster."""
+    """Return whether a connection leads to a node of a Galera cluster of MariaDB servers."""
     return bool(connection.info.get(_IS_GALERA))
 
 
 def is_fit(connection: sa.Connection) -> bool:
-    """Return whether the constraint GUARD is as it should be.
+    """Return whether the constraint GUARD, which rejects double bookings, is as it should be.
 
-    It must exist, except on a Galera cluster, where it must not.
+    It must exist, except on a Galera cluster, where it must not exist.
     """
     return connection.dialect.name != "mysql" or _has(connection, GUARD) != is_galera(connection)
 
 
 def fit(connection: sa.Connection) -> None:
-    """Add the constraint GUARD if it is missing; on a Galera cluster, remove it if it exists."""
+    """Add the constraint GUARD against double bookings, or on a Galera cluster, remove it.
+
+    Do nothing if the database is already as it should be.
+    """
     if is_fit(connection):
         return
     if is_galera(connection):
@@ -55,7 +62,7 @@ def fit(connection: sa.Connection) -> None:
 
 
 def restore(connection: sa.Connection) -> None:
-    """Add the constraint GUARD to a MariaDB database that does not have it."""
+    """Add the constraint GUARD against double bookings to a MariaDB database without it."""
     if connection.dialect.name == "mysql" and not _has(connection, GUARD):
         unique = f"ADD UNIQUE {GUARD} (whole_id, busy WITHOUT OVERLAPS)"
         _alter(connection, unique, f"DROP INDEX {_INDEX}")

@@ -1,9 +1,10 @@
-"""Redaction: remove values from the errors of the database, because climate logs errors.
+"""Redaction: remove values from the error messages of the database, because climate logs them.
 
-SQLAlchemy's ``hide_parameters`` hides parameters. But servers also quote values in their messages.
-PostgreSQL does so in the lines after the first ("Key (id)=(...)", "Failing row contains (...)"). If
-the value is the error, it is in the first line ("invalid input syntax for type uuid: ..."). MariaDB
-writes values in quotes ("Duplicate entry '...' for key ...").
+The option ``hide_parameters`` of SQLAlchemy hides parameters. But servers also quote values in
+their messages. PostgreSQL does so in the lines after the first ("Key (id)=(...)", "Failing row
+contains (...)"). If the value itself is wrong, PostgreSQL quotes it in the first line ("invalid
+input syntax for type uuid: ..."). MariaDB writes values in quotes ("Duplicate entry '...' for key
+...").
 """
 
 import re

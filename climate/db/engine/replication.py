@@ -1,9 +1,10 @@
 """Detection of commits on PostgreSQL that the synchronous standby has not confirmed.
 
-If the wait for the standby is interrupted (a statement timeout, an administrator), PostgreSQL
-commits on the primary alone, sends a warning, and reports success. If the standby is then promoted,
-the commit is lost. So climate treats the warning as a failure: it answers the request with 503.
-Source: PostgreSQL's ``SyncRepWaitForLSN`` (src/backend/replication/syncrep.c).
+If something interrupts the wait for the standby (a statement time-out, an administrator),
+PostgreSQL commits on the primary alone, sends a warning, and reports success. If the standby is
+then promoted to primary, the commit is lost. So climate treats the warning as a failure: the API
+answers the request with 503. Source: PostgreSQL's ``SyncRepWaitForLSN``
+(src/backend/replication/syncrep.c).
 """
 
 import contextlib
@@ -19,9 +20,9 @@ _here = threading.local()
 
 
 def watch(connection: Any, _record: object) -> None:  # noqa: ANN401 - DBAPI is untyped
-    """Let a new connection record PostgreSQL's warning about the standby.
+    """Let a new connection record PostgreSQL's warning that the standby has not confirmed a commit.
 
-    ``confirmed_commit`` reads it.
+    ``confirmed_commit`` reads the warning.
     """
     connection.add_notice_handler(_note)
 
@@ -33,7 +34,10 @@ def _note(diagnostic: Any) -> None:  # noqa: ANN401 - DBAPI is untyped
 
 @contextlib.contextmanager
 def confirmed_commit() -> Iterator[None]:
-    """Return a context that raises OperationalError if the standby does not confirm its commit."""
+    """Return a context that raises OperationalError if the standby does not confirm its commit.
+
+    The commit happens inside the context.
+    """
     _here.warning = None
     yield
     if _here.warning is not None:

@@ -1,4 +1,8 @@
-"""The version of the database schema: migrate to a version, and check the present one."""
+"""The version of the database schema: migrate to a version, and check the present one.
+
+A revision is the name of a version of the schema, such as "0024". A migration changes the schema
+from one revision to the next.
+"""
 
 from collections.abc import Callable
 from functools import cache
@@ -16,29 +20,32 @@ from climate.db.engine.database import Database
 
 
 class SchemaMismatch(RuntimeError):
-    """Raised if the schema of the database is not the one that this release requires."""
+    """Raised if the database does not have the schema revision that this release requires."""
 
 
 class UnknownSchema(SchemaMismatch):
-    """Raised if this release does not know the schema; most likely a later release created it."""
+    """Raised if this release does not know the schema revision of the database.
+
+    Most likely, a later release created the schema.
+    """
 
 
 @cache
 def head() -> str:
-    """Return the revision that this release requires."""
+    """Return the schema revision that this release requires, such as "0024"."""
     revision = ScriptDirectory.from_config(_config()).get_current_head()
     assert revision is not None  # noqa: S101 - the package always ships migrations
     return revision
 
 
 def revisions() -> list[str]:
-    """Return all revisions that this release knows, oldest first."""
+    """Return all schema revisions that this release knows, oldest first."""
     scripts = ScriptDirectory.from_config(_config()).walk_revisions()
     return [script.revision for script in scripts][::-1]
 
 
 def current(database: Database) -> str | None:
-    """Return the revision of the database; None if it has no schema."""
+    """Return the schema revision of the database; None if the database has no schema."""
     with database.engine.connect() as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
@@ -46,7 +53,7 @@ def current(database: Database) -> str | None:
 def check(database: Database) -> None:
     """Raise SchemaMismatch unless the database has the schema that this release requires.
 
-    The error contains the command to run.
+    The error message contains the command that fixes the schema.
     """
     revision = current(database)
     if revision == head():
@@ -75,12 +82,15 @@ def _check_guard(database: Database) -> None:
 
 
 def upgrade(database: Database, revision: str = "head") -> None:
-    """Migrate the schema up to ``revision``; raise SchemaMismatch if there is no such revision."""
+    """Migrate the schema up to ``revision`` ("head": the newest one that this release knows).
+
+    Raises SchemaMismatch if there is no such revision.
+    """
     _migrate(database, command.upgrade, revision)
 
 
 def downgrade(database: Database, revision: str) -> None:
-    """Migrate the schema down to ``revision`` (``base`` removes all tables).
+    """Migrate the schema down to ``revision`` ("base" removes all tables).
 
     Raises SchemaMismatch if there is no such revision.
     """
@@ -88,7 +98,11 @@ def downgrade(database: Database, revision: str) -> None:
 
 
 def _migrate(database: Database, step: Callable[[Config, str], None], revision: str) -> None:
-    """Run migrations in one transaction. On SQLite the write lock serialises processes."""
+    """Run the migrations to ``revision`` in one transaction.
+
+    ``step`` is Alembic's function for upgrades or downgrades. On SQLite, the write lock lets one
+    process migrate at a time.
+    """
     engine = database.engine.execution_options(climate_write=True)
     with engine.begin() as connection:
         try:

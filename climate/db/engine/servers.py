@@ -1,12 +1,12 @@
 """Several servers behind one database URL, and servers that no longer accept writes.
 
 A URL names several servers as ``?host=HOST:PORT&host=HOST:PORT``. A new connection goes to the
-first of them that accepts writes, beginning with the server of the last connection. If the URL
-names only one server, that may be a proxy, which chooses the server.
+first of these servers that accepts writes. The search begins with the server of the last
+connection. If the URL names only one server, that server may be a proxy, which chooses the server.
 
-A server can lose its role while connections to it are open: a demoted PostgreSQL primary becomes
-read-only, and a Galera node without a majority refuses all statements. After such an error, the
-pool drops its connections, so the next transaction uses another server.
+A server can lose its role while connections to it are open. A demoted PostgreSQL primary becomes
+read-only. A Galera node without a majority refuses all statements. After such an error, the pool
+drops its connections, so the next transaction uses another server.
 """
 
 import threading
@@ -34,11 +34,14 @@ MARIADB_NOT_WRITABLE = {1047, 1290, 1836}
 
 
 class NotWritable(Exception):
-    """Raised if a server is up but does not accept writes, or is a primary that was replaced."""
+    """Raised if a server is up, but refuses writes, or is a primary that was replaced."""
 
 
 def addresses(url: sa.URL) -> list[Address]:
-    """Return the servers that a URL names; an empty list if it names only one."""
+    """Return the servers that a URL names, each with ``host`` and possibly ``port``.
+
+    The list is empty if the URL names only one server.
+    """
     hosts = url.query.get("host", ())
     if isinstance(hosts, str) or len(hosts) < 2:  # noqa: PLR2004 - several
         return []
@@ -49,7 +52,7 @@ def addresses(url: sa.URL) -> list[Address]:
 def watch(engine: sa.Engine) -> None:
     """Let the pool of an engine drop connections to servers that refuse writes.
 
-    Its next connections go to a server that accepts writes.
+    The next connections of the engine go to a server that accepts writes.
     """
     event.listen(engine, "handle_error", _judge)
     several = addresses(engine.url)
@@ -86,16 +89,17 @@ class _Connector:
         raise dbapi.OperationalError(f"no database server accepts writes: {'; '.join(failures)}")
 
     def _compare(self, connect: Connect, errors: type[Exception]) -> None:
-        """Record the highest PostgreSQL timeline of all servers, before the first connection.
+        """Find the highest PostgreSQL timeline of all servers, before the first connection.
 
-        A primary with a lower timeline was replaced by another one.
+        A timeline is a number that grows with each promotion of a standby. A primary with a lower
+        timeline than another one was replaced, so no connection goes to it.
         """
         for server in list(self._servers):
             with suppress(NotWritable, errors):
                 self._open(connect, server, "postgresql").close()
 
     def _open(self, connect: Connect, server: Address, dialect: str) -> Any:  # noqa: ANN401 - DBAPI
-        """Return a connection to a server; raises NotWritable if it does not accept writes."""
+        """Return a connection to a server; raise NotWritable if it does not accept writes."""
         connection = connect(**server)
         try:
             with connection.cursor() as cursor:
@@ -129,14 +133,17 @@ def _check_mariadb(cursor: Any) -> None:  # noqa: ANN401 - DBAPI is untyped
 
 
 def _value(cursor: Any, query: str) -> Any:  # noqa: ANN401 - DBAPI is untyped
-    """Run ``query``; return the last column of its first row, or None if there is no row."""
+    """Run the SQL ``query``; return the last column of its first row; None if there is no row."""
     cursor.execute(query)
     row = cursor.fetchone()
     return row[-1] if row else None
 
 
 def _judge(context: sa.engine.ExceptionContext) -> None:
-    """Mark the error of a server that refuses writes as a lost connection, so the pool drops it."""
+    """Mark the error of a server that refuses writes as a lost connection.
+
+    Then SQLAlchemy's pool drops the connections to this server.
+    """
     error = context.original_exception
     code = error.args[0] if error.args else None
     if getattr(error, "sqlstate", None) == PG_READ_ONLY or code in MARIADB_NOT_WRITABLE:

@@ -1,4 +1,4 @@
-"""SQLite: its files, and the settings of its connections."""
+"""SQLite: creation of its files, and settings of its connections."""
 
 import os
 import threading
@@ -18,9 +18,9 @@ def watch(engine: sa.Engine) -> None:
 
 
 def create_private(path: str) -> None:
-    """Create an empty file that only its owner can read, unless the file exists.
+    """Create an empty file that only its owner can read; do nothing if the file exists.
 
-    SQLite gives the files that it creates beside a database the same mode.
+    SQLite later creates further files beside a database file. They get the same permissions.
     """
     # Open no existing file: closing it would release the locks that SQLite holds in this process.
     with _creation, suppress(OSError):  # SQLite raises an error if it cannot open the file
@@ -35,7 +35,7 @@ def _create(
 
 
 def _connect(connection: Any, _record: object) -> None:  # noqa: ANN401 - DBAPI is untyped
-    """Disable sqlite3's implicit transactions and make commits durable."""
+    """Configure a new connection: disable implicit transactions, and make commits durable."""
     connection.isolation_level = None
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")

@@ -1,12 +1,12 @@
 """Column types, JSON texts and list parameters that behave the same on every database.
 
 msgspec encodes and decodes JSON several times faster than the standard library. If msgspec rejects
-a value (integers beyond 64 bits, NaN), the standard library handles it.
+a value (integers beyond 64 bits, NaN), the standard library handles the value.
 
 ``any_of`` is ``column IN (...)`` for lists of any length. On PostgreSQL it becomes ``column =
-ANY(array)``, and SQLite reads a JSON list. Both bind the list as one parameter, so the statement is
-compiled, parsed and planned once. On MariaDB, each value is part of the statement: split long lists
-with ``chunks``.
+ANY(array)``. On SQLite it becomes a query on a JSON list. Both databases receive the list as one
+parameter, so they compile, parse and plan the statement only once. On MariaDB, each value is part
+of the statement: split long lists with ``chunks``.
 """
 
 import json
@@ -42,9 +42,9 @@ _DECODE = msgspec.json.Decoder().decode
 
 
 class code_points(FunctionElement[str]):  # noqa: N801 - reads like a function of SQLAlchemy's
-    """An SQL expression that sorts a text by code point, which is fast.
+    """An SQL expression: a text that sorts by code point, which is fast.
 
-    On PostgreSQL, it uses the collation "C".
+    On PostgreSQL, the expression has the collation "C". On other databases, it is the text itself.
     """
 
     type = sa.String()
@@ -62,13 +62,13 @@ def _collated(element: code_points, compiler: SQLCompiler, **options: Any) -> st
 
 
 class UtcDateTime(sa.types.TypeDecorator[datetime]):
-    """An aware UTC time with microseconds, on every database."""
+    """A column type for aware UTC times with microseconds, on every database."""
 
     impl = sa.DateTime
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[datetime]:
-        """Return the column type that stores microseconds."""
+        """Return the column type that stores microseconds on the database of ``dialect``."""
         if dialect.name == "postgresql":
             return dialect.type_descriptor(sa.DateTime(timezone=True))
         if dialect.name in {"mysql", "mariadb"}:
@@ -76,7 +76,10 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
         return dialect.type_descriptor(sa.DateTime())
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Return the time in UTC; without a zone, unless the database is PostgreSQL."""
+        """Return the time to send to the database: in UTC, with a zone on PostgreSQL only.
+
+        None stays None.
+        """
         if value is None:
             return None
         if value.tzinfo is not UTC:
@@ -84,14 +87,14 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
         return value if dialect.name == "postgresql" else value.replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
-        """Return the stored time as aware UTC."""
+        """Return the time that the database sent as aware UTC; None stays None."""
         if value is None or value.tzinfo is UTC:
             return value
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
 
 
 def encode_json(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return a value as JSON text; raise TypeError if JSON cannot represent it."""
+    """Return ``value`` as JSON text; raise TypeError if JSON cannot represent the value."""
     try:
         return _ENCODE(value).decode()
     except (TypeError, ValueError):  # subclasses of str and numbers, half a surrogate pair
@@ -99,7 +102,7 @@ def encode_json(value: Any) -> str:  # noqa: ANN401 - any JSON value
 
 
 def decode_json(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
-    """Return the value of a JSON text."""
+    """Return the value that a JSON text represents."""
     try:
         return _DECODE(text)
     except msgspec.DecodeError:  # only Python writes NaN, 1e400 or half a surrogate pair
@@ -116,16 +119,17 @@ T = TypeVar("T")
 
 
 class any_of(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQLAlchemy's
-    """The SQL condition that a column has one of the given values."""
+    """The SQL condition that a column has one of the given values, for lists of any length."""
 
     # Not typed Boolean: MariaDB would render `= 1` and skip the index.
     type = sa.types.NULLTYPE
     inherit_cache = True
 
     def __init__(self, column: Any, values: Collection[Any] | str) -> None:  # noqa: ANN401
-        """Accept the values, or the name of a statement parameter whose value is a list.
+        """Accept the values, or the name of a statement parameter.
 
-        Values are integers, or texts without NUL.
+        When the statement runs, the parameter must have a list of values. A value is an integer, or
+        a text without NUL.
         """
         if isinstance(values, str):
             parameter = sa.bindparam(values, type_=column.type, expanding=True)
@@ -136,25 +140,26 @@ class any_of(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQL
 
 
 def chunks(values: Sequence[T], size: int = 10_000) -> Iterable[Sequence[T]]:
-    """Return slices of ``values``, each with at most ``size`` items.
+    """Return slices of ``values`` in order, each with at most ``size`` items.
 
-    MariaDB limits the length of a statement, SQLite its bound parameters (32,766).
+    Use them for long lists in a statement: MariaDB limits the length of a statement, and SQLite
+    limits the number of its parameters (32,766).
     """
     return (values[at : at + size] for at in range(0, len(values), size))
 
 
 class _Array(sa.types.TypeDecorator[Collection[Any]]):
-    """An array parameter in the form of a PostgreSQL array literal, as psycopg adapts lists slowly.
+    """A list parameter that is sent to PostgreSQL as the text of an array.
 
-    The parameter has an array type. If it were a text with a cast, PostgreSQL would parse it for
-    each row.
+    psycopg is slow in converting Python lists. The parameter has an array type. If it were a text
+    with a cast, PostgreSQL would parse the text again for each row.
     """
 
     impl = sa.ARRAY
     cache_ok = True
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], str]:  # noqa: ARG002
-        """Return the function that writes a list as ``{"first","second"}``."""
+        """Return the function that writes a list as the text ``{"first","second"}``."""
         return _written
 
 

@@ -1,1 +1,1 @@
-"""The migrations of the database schema, with Alembic."""
+"""The migrations of the database schema, which Alembic runs."""

@@ -10,10 +10,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     ${upgrades if upgrades else "pass"}
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     ${downgrades if downgrades else "pass"}

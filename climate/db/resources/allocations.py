@@ -93,9 +93,10 @@ def candidates(
 
     If the requirement is for whole resources, all returned resources are free. If it is for shares,
     the caller must still check the free capacity. This function only checks that no reservation has
-    booked the whole resource, and that one unit would fit on it if it were empty. The search starts
-    ``rotation`` (0..1) of the way through the ids and wraps around, so that parallel requests try
-    different resources first. Executes one SQL statement.
+    booked the whole resource, and that one unit would fit on it if it were empty. ``rotation`` is a
+    fraction from 0 to 1, which says where the search starts: 0 is the lowest id, 0.5 the id halfway
+    to the highest one. After the highest id, the search continues with the lowest one. So parallel
+    requests try different resources first. Executes one SQL statement.
     """
     statement = fitting.available(shape(requirement), limit)
     return list(session.connection().scalars(statement, _values(busy, rotation)))
@@ -150,7 +151,8 @@ def matching(
     """Return the ids of up to ``limit`` resources that match a requirement, free or booked.
 
     A resource matches if it can be booked at all, its properties satisfy the query, and it is large
-    enough for one unit. ``rotation`` (0..1) is where the search through the ids starts.
+    enough for one unit. ``rotation`` is a fraction from 0 to 1, which says where the search through
+    the ids starts: 0 is the lowest id, 0.5 the id halfway to the highest one.
     """
     statement = fitting.matching(shape(requirement), limit)
     return list(session.connection().scalars(statement, {"rotation": rotation}))
@@ -272,9 +274,10 @@ def detach(session: Session, reservation_ids: Collection[str], busy_until: datet
 
 
 def forget_cleaned(session: Session, now: datetime) -> None:
-    """Delete allocations without a reservation that end by ``now``, the end of their cleaning.
+    """Delete the allocations without a reservation whose cleaning is over at ``now``.
 
-    Their leases were deleted before the resources were clean.
+    Such an allocation stays after its lease is deleted, so that no lease can book the resource
+    before it is clean.
     """
     _delete(session, AllocationRow.reservation_id.is_(None), AllocationRow.busy_until <= now)
 

@@ -1,4 +1,8 @@
-"""The bookings of many resources during a span, as input for computations."""
+"""The bookings of many resources during a span of time.
+
+Admission computes from them when resources are free, and explains which leases prevent a new one.
+The times of all bookings include the cleaning after the lease.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -25,9 +29,9 @@ from climate.db.tables.leases import (
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """A lease that has one of the resources that another lease needs.
+    """A lease that has booked a resource which a new lease needs at the same time.
 
-    ``window`` includes cleaning time.
+    ``window`` is the time for which the resource is booked, including the cleaning after the lease.
     """
 
     lease_id: str
@@ -38,10 +42,11 @@ class Blocker:
 def timelines(
     session: Session, requirement: Requirement, resource_ids: Sequence[int], span: Window
 ) -> list[Timeline]:
-    """Return the bookings of each resource that overlap ``span``, and its capacity.
+    """Return the capacity of each resource, and its bookings that overlap ``span``.
 
-    The result has one timeline per resource, in the order of ``resource_ids``. Executes up to two
-    SQL statements per 10,000 resources.
+    A timeline has these two for one resource; ``climate.core`` computes free times from it. The
+    result has the order of ``resource_ids``. The capacity is empty if ``requirement`` is for whole
+    resources. Executes up to two SQL statements per 10,000 resources.
     """
     shared = capacity.find_some(session, resource_ids) if requirement.amounts else defaultdict(dict)
     bookings: dict[int, list[Booking]] = {id_: [] for id_ in resource_ids}
@@ -59,7 +64,11 @@ def timelines(
 def blockers(
     session: Session, resource_ids: Collection[int], span: Window, project_id: str, limit: int
 ) -> list[Blocker]:
-    """Return up to ``limit`` leases of a project that have one of the resources during ``span``."""
+    """Return up to ``limit`` leases of a project that have one of the resources during ``span``.
+
+    They are sorted by the start of the booking. A lease is repeated if its bookings of these
+    resources have different windows.
+    """
     selected = (*columns(LEASES, "id name"), *columns(ALLOCATIONS, "start_at busy_until"))
     query = (
         _with_leases(selected, resource_ids, span)
@@ -76,9 +85,10 @@ def blockers(
 def taken_by_others(
     session: Session, resource_ids: Collection[int], span: Window, project_id: str, limit: int
 ) -> list[tuple[int, Window]]:
-    """Return up to ``limit`` bookings by other projects during ``span``, as (resource id, window).
+    """Return up to ``limit`` bookings by other projects during ``span``, sorted by start.
 
-    They are sorted by start. The windows include cleaning time.
+    Each item is (resource id, window of the booking). The window includes the cleaning after the
+    lease. Other projects are all except ``project_id``.
     """
     selected = columns(ALLOCATIONS, "resource_id start_at busy_until")
     query = (

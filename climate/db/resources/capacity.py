@@ -1,8 +1,13 @@
-"""Capacity: the inventories of resources, and how much their shares leave free during a window.
+"""Capacity of resources, and how much of it stays free during a window of time.
 
-The use of a resource class at an instant is the sum of the shares that overlap it. The use during a
-window is the peak of that sum. The query sweeps over time: a share adds its amount when it starts,
-and subtracts it when it ends. The maximum of the running total is the peak.
+A resource class is a kind of amount that a resource has, such as VCPU. An inventory says how much
+of one class a resource has. A share is a booking of a part of a resource: amounts of classes, such
+as 4 VCPU of a host. The database stores a share as one row per class.
+
+The use of a class at an instant is the sum of the shares that are booked at this instant. The use
+during a window is the highest of these sums: the peak. To find the peak, the SQL query goes through
+the shares in the order of time. Each share adds its amount to a running total at its start. It
+subtracts the amount at its end. The peak is the maximum of the running total.
 """
 
 import math
@@ -27,7 +32,10 @@ _END = sa.bindparam("end", type_=UtcDateTime())
 
 
 def store(session: Session, resource_id: int, inventories: Mapping[str, Inventory]) -> None:
-    """Replace the inventories of a resource."""
+    """Replace all inventories of a resource by ``inventories``, which are by resource class.
+
+    An inventory says how much of one class, such as VCPU, the resource has.
+    """
     session.execute(sa.delete(InventoryRow).where(InventoryRow.resource_id == resource_id))
     rows = [
         {"resource_id": resource_id, "resource_class": name, **asdict(inventory)}
@@ -40,7 +48,10 @@ def store(session: Session, resource_id: int, inventories: Mapping[str, Inventor
 def find_some(
     session: Session, resource_ids: Collection[int]
 ) -> dict[int, Mapping[str, Inventory]]:
-    """Return the inventories of resources, by resource id and resource class."""
+    """Return the inventories of these resources, by resource id and then by resource class.
+
+    The result has an empty mapping for a resource without inventories.
+    """
     by_resource: dict[int, dict[str, Inventory]] = {id_: {} for id_ in resource_ids}
     for ids in chunks(list(resource_ids)):
         query = sa.select(InventoryRow).where(InventoryRow.resource_id.in_(ids))
@@ -52,10 +63,13 @@ def find_some(
 def free(
     session: Session, resource_ids: Collection[int], classes: Collection[str], busy: Window
 ) -> dict[int, dict[str, int]]:
-    """Return the amount of each class that is free all through ``busy``.
+    """Return how much of each resource class is free during the whole window ``busy``.
 
-    The result is by resource id and class. It considers only shares, not bookings of the whole
-    resource. Executes one SQL statement per 10,000 resources.
+    The result has the amounts by resource id and then by class. ``busy`` is the window to book: the
+    window of a lease and the cleaning time after it. Only shares (bookings of a part of a resource)
+    reduce the amounts. The caller must check separately whether the whole resource is booked. A
+    class that a resource does not have is not in its result. Executes one SQL statement per 10,000
+    resources.
     """
     free_amounts: dict[int, dict[str, int]] = {id_: {} for id_ in resource_ids}
     values = {"classes": list(classes), "start": busy.start, "end": busy.end}
@@ -69,7 +83,12 @@ def free(
 def can_hold(
     resource_id: sa.SQLColumnExpression[int], name: str, amount: int
 ) -> sa.ColumnElement[bool]:
-    """Return the SQL condition: an empty resource can hold a unit with ``amount`` of a class."""
+    """Return the SQL condition that a resource, while empty, can hold one unit of a requirement.
+
+    A requirement asks for several units of the same size. Each unit needs ``amount`` of the
+    resource class ``name``, such as 4 VCPU. The condition compares ``amount`` with the capacity of
+    the resource and with the largest unit that the resource allows (``max_unit``).
+    """
     of_class = (InventoryRow.resource_id == resource_id, InventoryRow.resource_class == name)
     allowed = sa.or_(InventoryRow.max_unit.is_(None), InventoryRow.max_unit >= amount)
     enough = sa.and_(_capacity() >= amount, allowed)
@@ -86,9 +105,10 @@ def _capacity() -> sa.ColumnElement[Any]:
 
 @cache
 def _capacity_and_peak() -> sa.Select[Any]:
-    """Build the query for capacity and peak use of ``classes`` of resources ``ids``.
+    """Build the query for capacity and peak use, one row per resource and resource class.
 
-    The use is that in [start, end).
+    The parameters ``ids`` and ``classes`` select the rows. The peak is the highest sum of shares at
+    an instant from ``start`` to ``end``. The peak is NULL if no share overlaps this window.
     """
     peaks = _peaks().subquery()
     id_, name = InventoryRow.resource_id, InventoryRow.resource_class
@@ -101,9 +121,9 @@ def _capacity_and_peak() -> sa.Select[Any]:
 
 
 def _peaks() -> sa.Select[Any]:
-    """Build the query for the peak use of each resource and class.
+    """Build the query for the peak use, one row per resource and resource class.
 
-    The peak is the maximum of the running total of shares.
+    The running total of shares changes with each row of ``_steps``. The peak is its maximum.
     """
     steps = sa.union_all(
         _steps(AllocationRow.start_at, AllocationRow.amount),
@@ -123,7 +143,12 @@ def _peaks() -> sa.Select[Any]:
 def _steps(
     at: sa.SQLColumnExpression[object], delta: sa.SQLColumnExpression[object]
 ) -> sa.Select[Any, Any, Any, Any]:
-    """Build the query for the steps of the running total: one for each share in the window."""
+    """Build the query for the changes of a running total of shares, one row per share.
+
+    ``at`` is the time of the change: the start or the end of the share. ``delta`` is the change:
+    the amount of the share at its start, and minus the amount at its end. The query selects the
+    shares that overlap the window from ``start`` to ``end``.
+    """
     # Shares count outside of the window, too. That adds no peak: a share that overlaps the window
     # and is active before (after) it is also active at the start (end) of the window.
     key = (AllocationRow.resource_id, AllocationRow.resource_class)

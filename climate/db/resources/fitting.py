@@ -123,8 +123,9 @@ def _rotated(
 def _pivot(wanted: Shape) -> sa.ScalarSelect[int]:
     """Return an SQL expression: the id after which the search for resources begins.
 
-    It lies ``rotation`` (0..1) of the way from the lowest to the highest id. For example, it is 50
-    for ids from 1 to 100 and a rotation of 0.5.
+    The parameter ``rotation`` is a fraction from 0 to 1. With 0, the search begins at the lowest
+    id. With 0.5, it begins halfway to the highest id: after 50, if the ids are 1 to 100. With 1,
+    the result is the highest id, so the search continues with the lowest one.
     """
     first, _ = split(wanted.query)
     prop = aliased(ResourceProperty)

@@ -1,6 +1,11 @@
-"""Queries for the resources of a lease, and for the bookings of resources.
+"""Queries for which lease has which resource, and when.
 
-Held leases (CREATING) do not exist for any reader yet, so their bookings are left out.
+A booking gives a reservation of a lease a resource for a time, which includes the cleaning after
+the lease. It is for the whole resource, or for a share: amounts of resource classes, such as 4
+VCPU.
+
+A held lease has the status CREATING: an external service still decides about it. ``bookings`` and
+``current_and_next`` leave out the bookings of held leases, as no client may see such a lease yet.
 """
 
 from collections import Counter
@@ -54,7 +59,11 @@ _IS_SHARE = ALLOCATIONS.c.resource_class.is_not(None)
 
 
 def of_lease(session: Session, lease_id: str, page: Page) -> Part[HeldResource]:
-    """Return a page of the resources of a lease, sorted by name. Executes two statements."""
+    """Return a page of the resources that a lease has booked, sorted by resource name.
+
+    Each item is for one resource and one reservation of the lease. Executes up to two SQL
+    statements.
+    """
     query = (
         sa.select(ALLOCATIONS.c.reservation_id, *_KEY, *_TIMES)
         .join(RESERVATIONS, RESERVATIONS.c.id == ALLOCATIONS.c.reservation_id)
@@ -87,10 +96,11 @@ def of_lease(session: Session, lease_id: str, page: Page) -> Part[HeldResource]:
 def bookings(
     session: Session, resource_id: int, start: datetime, end: datetime | None, page: Page
 ) -> Part[Booking]:
-    """Return a page of the bookings of a resource that overlap [start, end), sorted by start.
+    """Return a page of the bookings of a resource that overlap ``[start, end)``, sorted by start.
 
-    Cleaning time belongs to a booking. If a share has grown, each part of it is a booking with its
-    own start. Executes two statements.
+    If ``end`` is None, the time has no end. The time of a booking includes the cleaning after the
+    lease. If a reservation later added to its share of the resource, each addition is a booking
+    with its own start. Executes up to two SQL statements.
     """
     whole = ALLOCATIONS.c.whole_id == resource_id
     shared = sa.and_(ALLOCATIONS.c.resource_id == resource_id, _IS_SHARE)
@@ -117,11 +127,17 @@ def bookings(
 def current_and_next(
     session: Session, resource_ids: Collection[int], now: datetime
 ) -> dict[int, tuple[Booking | None, Booking | None]]:
-    """Return the present and the next booking of each resource, by resource id.
+    """Return the present and the next booking of each resource, by resource id (None: no booking).
 
-    A booking is the present one until its lease is over, even if the end is late. Of several
-    shares, the one that started first counts. Executes two statements. The number of rows does not
-    depend on the number of bookings.
+    A booking of the whole resource stays the present one after the end date of its lease, until the
+    end event has run (status TERMINATED) or the lease is being deleted (DELETING). If there is no
+    such booking, the present one can be a share, which books a part of the resource. Only shares of
+    leases before their end date count. If there are several, the present booking is the share that
+    started first. The next booking is the first that starts after ``now``. The ``amounts`` of all
+    bookings are empty.
+
+    Executes two SQL statements. The number of rows that they return does not depend on the number
+    of bookings.
     """
     probes = session.execute(_PROBES, {"ids": list(resource_ids), "now": now}).all()
     wanted = {id_ for _, *ids in probes for id_ in ids if id_ is not None}
@@ -145,7 +161,10 @@ def _booking(row: Any, amounts: Mapping[str, int]) -> Booking:  # noqa: ANN401 -
 
 
 def _joined(query: Q) -> Q:
-    """Add the reservation and the lease of each allocation to a query; leave out held leases."""
+    """Join the reservation and the lease of each allocation to a query; leave out held leases.
+
+    A held lease has the status CREATING: an external service still decides about it.
+    """
     return (
         query.select_from(ALLOCATIONS)
         .join(RESERVATIONS, RESERVATIONS.c.id == ALLOCATIONS.c.reservation_id)
@@ -155,16 +174,23 @@ def _joined(query: Q) -> Q:
 
 
 def _probe(*conditions: sa.ColumnElement[bool], order: sa.ColumnElement[Any]) -> Any:  # noqa: ANN401 - a scalar subquery
-    """Return an SQL expression: the id of the first booking of a resource that meets conditions."""
+    """Return an SQL expression: the id of a resource's first booking that meets ``conditions``.
+
+    The expression is a subquery (probe) that the database runs for each row of the table of
+    resources. ``order`` says which booking is first. The result is NULL if no booking meets the
+    conditions.
+    """
     query = _joined(sa.select(ALLOCATIONS.c.id)).where(*conditions)
     first = query.order_by(order, ALLOCATIONS.c.id).limit(1)
     return first.correlate(RESOURCES).scalar_subquery()
 
 
 def _probes() -> sa.Select[Any]:
-    """Build the query for the present and the next booking of resources.
+    """Build the query for the present and the next booking of resources, one row per resource.
 
-    It selects these two for whole bookings, and the same for shares.
+    A row has four allocation ids: the last booking of the whole resource that has started, the
+    present share that started first, the next booking of the whole resource, and the next share. An
+    id is NULL if there is no such booking. A share is a booking of a part of the resource.
     """
     now = sa.bindparam("now", type_=ALLOCATIONS.c.start_at.type)
     start, busy_until = ALLOCATIONS.c.start_at, ALLOCATIONS.c.busy_until
@@ -180,9 +206,10 @@ def _probes() -> sa.Select[Any]:
 
 
 def _shares(session: Session, held: Collection[tuple[str, int]]) -> Sequence[Any]:
-    """Return the amounts of the shares of resources that reservations have.
+    """Return the amounts that reservations have of shared resources, such as 4 VCPU.
 
-    ``held`` has pairs of reservation id and resource id. The result is by start and resource class.
+    ``held`` has pairs of reservation id and resource id. A share that grew has several starts. So
+    the result has a row per reservation, resource, start and resource class.
     """
     if not held:
         return ()

@@ -1,6 +1,8 @@
-"""Pages of long lists by keyset pagination: the rows after a key, with their child rows.
+"""Pages of long lists by keyset pagination.
 
-The number of statements depends neither on the page nor on the size of the table.
+A page begins after the last item of the page before. The position is the sort key and the id of
+that item, not a number of rows to skip. The number of SQL statements for a page depends neither on
+the length of the page nor on the size of the table.
 """
 
 import operator
@@ -32,7 +34,11 @@ _RESOURCES: dict[str, Column] = {"id": ResourceRow.id, "name": ResourceRow.exter
 
 
 def find_leases(session: Session, wanted: LeaseFilter, page: Page) -> Part[Lease]:
-    """Return a page of the leases that match the filter. Executes three statements."""
+    """Return a page of the leases that match the filter ``wanted``, with their reservations.
+
+    Held leases are left out: an external service still decides about them. Executes three SQL
+    statements.
+    """
     query = sa.select(*lease_records.COLUMNS).where(*_conditions(wanted))
     rows = session.execute(cut(query, _LEASES[page.sort], LeaseRow.id, page)).all()
     items = lease_records.complete(session, rows[: page.limit])
@@ -40,7 +46,10 @@ def find_leases(session: Session, wanted: LeaseFilter, page: Page) -> Part[Lease
 
 
 def find_past_leases(session: Session, wanted: PastLeaseFilter, page: Page) -> Part[PastLease]:
-    """Return a page of the removed leases that match the filter. Executes one statement."""
+    """Return a page of the past leases that match the filter ``wanted``.
+
+    A past lease was started and then removed; the history keeps it. Executes one SQL statement.
+    """
     compared = (
         (PastLeaseRow.project_id, operator.eq, wanted.project_id),
         (PastLeaseRow.user_id, operator.eq, wanted.user_id),
@@ -56,9 +65,9 @@ def find_past_leases(session: Session, wanted: PastLeaseFilter, page: Page) -> P
 def find_resources(
     session: Session, wanted: ResourceFilter, page: Page, *more: sa.ColumnElement[bool]
 ) -> Part[Resource]:
-    """Return a page of the resources that match the filter and the conditions in ``more``.
+    """Return a page of the resources that match the filter ``wanted``, with their properties.
 
-    Executes two statements.
+    The resources must also satisfy the SQL conditions ``more``. Executes two SQL statements.
     """
     conditions = [
         *more,
@@ -98,9 +107,10 @@ def _comparisons(compared: Iterable[tuple[Column, Any, Any]]) -> list[sa.ColumnE
 
 
 def cut(query: Q, column: Column, id_: Column, page: Page) -> Q:
-    """Restrict a query to the rows of the page and one more row.
+    """Restrict a query to the rows of ``page``, in the order of the page, and one row more.
 
-    The additional row shows whether a next page exists.
+    The additional row shows the caller that a next page exists. Rows are sorted by ``column``. Rows
+    with equal values are sorted by ``id_``.
     """
     if page.after is not None:
         value, last = page.after

@@ -1,8 +1,10 @@
-"""Property expressions as SQL, so that the database filters resources before Python reads them.
+"""Queries on properties as SQL conditions, so that the database filters the resources.
 
-A clause selects exactly the resources for which ``climate.core.matching.query.matches`` is true.
-Each condition is a subquery of its own and is never NULL, so ``not`` is plain negation. Text
-compares by code point because of the collation of the column.
+A query is a tree of conditions on the properties of a resource, such as ``vcpus >= 16``. The SQL
+condition of a query is true exactly for the resources for which
+``climate.core.matching.query.matches`` is true. The condition on each property is a subquery that
+is never NULL. So ``not`` in the query can become NOT in SQL. Text is compared by code point,
+because the column has such a collation.
 """
 
 from collections.abc import Iterator
@@ -35,9 +37,9 @@ _ONE: sa.ColumnElement[int] = sa.literal_column("1")
 
 
 class _position(GenericFunction[int]):  # noqa: N801 - a function in SQL
-    """An SQL expression: the position of a text in another text, from 1; 0 if it is absent.
+    """An SQL expression: the position (from 1) of a text in another text; 0 if it is absent.
 
-    LIKE is no alternative, because it ignores case on SQLite.
+    LIKE is no alternative, because LIKE ignores case on SQLite.
     """
 
     inherit_cache = True
@@ -50,7 +52,10 @@ def _postgresql(element: _position, compiler: SQLCompiler, **kwargs: object) -> 
 
 
 def clause(query: Query, resource_id: ResourceId) -> Condition:
-    """Return the SQL condition that the resource of the enclosing statement matches ``query``."""
+    """Return the SQL condition that a resource matches ``query``, a tree of conditions.
+
+    ``resource_id`` is the column with the id of the resource in the enclosing SQL statement.
+    """
     match query:
         case Everything():
             return sa.true()
@@ -69,10 +74,11 @@ def clause(query: Query, resource_id: ResourceId) -> Condition:
 
 
 def split(query: Query) -> tuple[Compare | None, Query]:
-    """Split a query into a condition by which to walk an index, and the remaining query.
+    """Split a query into one condition that an index can find, and the rest of the query.
 
-    The condition is the first one that must hold and that compares a property for equality. If
-    there is none, it is None.
+    The first result is the first condition of the form "property equals value" that every matching
+    resource must satisfy, such as ``rack == 3``. It is None if the query has no such condition;
+    then the rest is the whole query. Otherwise, a resource matches if it satisfies both results.
     """
     demands = list(_demands(query))
     for demand in demands:
@@ -83,7 +89,12 @@ def split(query: Query) -> tuple[Compare | None, Query]:
 
 
 def equal(prop: Property, query: Compare) -> list[Condition]:
-    """Return the SQL conditions that a property satisfies a condition from ``split``."""
+    """Return SQL conditions which are true if a property has the name and the value in ``query``.
+
+    ``prop`` is the aliased table of properties. ``query`` is a condition from ``split``, such as
+    ``rack == 3``. All the returned conditions must be true; the database can check them with an
+    index.
+    """
     number, text = query.value.number, query.value.text
     of_name: Condition = prop.name == query.name
     if number is not None and query.kind != "text":
@@ -146,5 +157,5 @@ def _exists(prop: Property, name: str, resource_id: ResourceId, condition: Condi
 
 
 def contains(column: sa.SQLColumnExpression[str], part: str) -> Condition:
-    """Return the SQL condition that a text contains ``part``, in upper or lower case."""
+    """Return the SQL condition that a text column contains ``part``, in upper or lower case."""
     return _position(sa.func.lower(column), part.lower()) > 0

@@ -1,7 +1,8 @@
 """The names of the properties of resources, and some values of each property.
 
-The query does not read all properties. Each step of its two recursions finds the next name or value
-in an index. So the cost depends on the number of results, not on the number of resources.
+The SQL query does not read all properties. It has two recursions: one over the names, one over the
+values. Each step of a recursion finds the next name or value in an index. So the cost depends on
+the number of results, not on the number of resources.
 """
 
 from collections.abc import Collection
@@ -21,8 +22,10 @@ def find(
 ) -> dict[str, list[str]]:
     """Return the first values of the first properties of a resource type, by property name.
 
-    Both are sorted as text. Properties in ``hidden`` are left out, and so are values that are too
-    long for the index. Executes one statement.
+    Names and values are sorted as text. The query reads up to ``most_names`` names, and up to
+    ``most_values`` values of each name. Of these, the properties in ``hidden`` are left out. Values
+    of 64 or more characters are left out, too, because the index contains only their beginning.
+    Executes one SQL statement.
     """
     names = _names(resource_type, most_names)
     first = sa.select(

@@ -1,4 +1,9 @@
-"""Statements on resources, their properties, and the definitions of extra properties."""
+"""Statements on resources, their properties, and the definitions of extra properties.
+
+A resource, such as a host, has properties, which are texts such as ``vcpus`` = "64". The cloud
+reports the native properties. Operators set the extra properties. The definition of an extra
+property applies to all resources of a type, and says whether the property is private.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +41,11 @@ _PRIVACY = sa.select(PropertyRow.name, PropertyRow.private).where(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
-    """The definition of an extra property of a resource type. Only operators see private ones."""
+    """The definition of an extra property: a property of resources that operators set.
+
+    It applies to all resources of ``resource_type``. If ``private`` is true, ordinary listings hide
+    the property. ``updated_at`` is None if the definition never changed.
+    """
 
     id: str
     resource_type: str
@@ -54,9 +63,11 @@ def insert(
     extra: Mapping[str, str],
     now: datetime,
 ) -> Resource:
-    """Store a resource and return it; raise Conflict if it is stored already.
+    """Store a new resource and return it; raise Conflict if the resource is stored already.
 
-    It cannot be booked yet.
+    ``external_id`` is the name or id of the resource in the cloud. The cloud reports the properties
+    ``native``; an operator sets the properties ``extra``. Leases cannot book the resource until
+    ``set_reservable`` is called.
     """
     same = (ResourceRow.type == resource_type, ResourceRow.external_id == external_id)
     if session.scalar(sa.select(ResourceRow.id).where(*same)) is not None:
@@ -77,7 +88,10 @@ def noun(resource_type: str) -> str:
 
 
 def get(session: Session, resource_type: str, resource_id: int, *, lock: bool = False) -> Resource:
-    """Return a resource; if ``lock`` is set, lock its row until the commit. Raises NotFound."""
+    """Return a resource with its properties; raise NotFound if the type has no such resource.
+
+    If ``lock`` is true, lock the row of the resource until the transaction ends.
+    """
     is_resource = (ResourceRow.type == resource_type, ResourceRow.id == resource_id)
     query = sa.select(ResourceRow).where(*is_resource)
     row = session.scalars(query.with_for_update() if lock else query).one_or_none()
@@ -92,14 +106,18 @@ def get(session: Session, resource_type: str, resource_id: int, *, lock: bool = 
 def find_all(
     session: Session, resource_type: str, limit: int | None = None, after: int = 0
 ) -> list[Resource]:
-    """Return up to ``limit`` resources of a type with ids above ``after``, sorted by id."""
+    """Return up to ``limit`` resources of a type (None: all), sorted by id.
+
+    Their ids are greater than ``after``. To read the next page, pass the last id of the page
+    before.
+    """
     query = sa.select(ResourceRow).where(ResourceRow.type == resource_type, ResourceRow.id > after)
     query = query.order_by(ResourceRow.id).limit(limit)
     return complete(session, session.scalars(query).all())
 
 
 def find_some(session: Session, resource_ids: Collection[int]) -> dict[int, Resource]:
-    """Return the resources with these ids that exist, by id."""
+    """Return the resources with these ids, by id; ids without a resource are left out."""
     if not resource_ids:
         return {}
     rows = session.execute(_SOME, {"ids": list(resource_ids)}).all()
@@ -109,7 +127,11 @@ def find_some(session: Session, resource_ids: Collection[int]) -> dict[int, Reso
 def set_properties(
     session: Session, resource: Resource, extra: Mapping[str, str], now: datetime
 ) -> None:
-    """Add or change extra properties of a resource; define those that are new to its type."""
+    """Add extra properties to a resource, or replace the values of those that it has.
+
+    ``extra`` has the values by name. A name that is new to the resource type is defined for the
+    type. ``now`` becomes the time of the last change of the resource.
+    """
     is_replaced = (ResourceProperty.resource_id == resource.id, ResourceProperty.name.in_(extra))
     session.execute(sa.delete(ResourceProperty).where(*is_replaced))
     _store(session, resource.id, extra, native=False)
@@ -121,16 +143,17 @@ def set_properties(
 def set_reservable(
     session: Session, resource_ids: Collection[int], now: datetime | None, *, reservable: bool
 ) -> None:
-    """Store whether leases can book these resources; present bookings stay.
+    """Store whether new leases can book these resources; existing bookings stay.
 
-    ``now`` is the time of the change (None for new resources).
+    ``now`` becomes the time of the last change of the resources. It is None for new resources,
+    which have not changed yet.
     """
     resources = sa.update(ResourceRow).where(ResourceRow.id.in_(resource_ids))
     session.execute(resources.values(reservable=reservable, updated_at=now))
 
 
 def reservable(session: Session, resource_ids: Collection[int]) -> set[int]:
-    """Return the ids of the given resources that leases can book."""
+    """Return the ids of those of the given resources that new leases can book."""
     is_bookable = (ResourceRow.id.in_(resource_ids), ResourceRow.reservable.is_(True))
     return set(session.scalars(sa.select(ResourceRow.id).where(*is_bookable)))
 
@@ -138,9 +161,10 @@ def reservable(session: Session, resource_ids: Collection[int]) -> set[int]:
 def set_native(
     session: Session, resource: Resource, native: Mapping[str, str], now: datetime
 ) -> None:
-    """Replace the properties that the cloud reports.
+    """Replace all native properties of a resource: the properties that the cloud reports.
 
-    Extra properties with the same names are replaced, too.
+    If an extra property has a name in ``native``, the native property replaces it. ``now`` becomes
+    the time of the last change of the resource.
     """
     is_replaced = sa.or_(ResourceProperty.native.is_(True), ResourceProperty.name.in_(native))
     of_resource = ResourceProperty.resource_id == resource.id
@@ -151,14 +175,14 @@ def set_native(
 
 
 def delete(session: Session, resource_id: int) -> None:
-    """Delete a resource with its properties, inventories and allocations."""
+    """Delete a resource with its properties, inventories and allocations (bookings)."""
     session.execute(sa.delete(ResourceRow).where(ResourceRow.id == resource_id))
 
 
 def define(session: Session, resource_type: str, names: Collection[str], now: datetime) -> None:
-    """Define extra properties of a resource type.
+    """Define the extra properties ``names`` for a resource type, as not private.
 
-    Leave names that are already defined as they are.
+    Names that are defined already keep their definitions.
     """
     known = privacy(session, resource_type) if names else {}
     row = {"resource_type": resource_type, "private": False, "created_at": now}
@@ -168,13 +192,16 @@ def define(session: Session, resource_type: str, names: Collection[str], now: da
 
 
 def definitions(session: Session, *resource_types: str) -> list[Property]:
-    """Return the definitions of the extra properties of resource types, sorted by name."""
+    """Return the definitions of all extra properties of these resource types, sorted by name."""
     query = sa.select(PropertyRow).where(PropertyRow.resource_type.in_(resource_types))
     return [record(Property, row) for row in session.scalars(query.order_by(PropertyRow.name))]
 
 
 def names_in_use(session: Session, resource_type: str, candidates: Collection[str]) -> set[str]:
-    """Return the names in ``candidates`` that a property of a resource of the type has."""
+    """Return those of the names ``candidates`` that properties have, native or extra.
+
+    A name counts if at least one resource of the type has a property with this name.
+    """
     names = sorted(candidates)
     if not names:
         return set()
@@ -191,7 +218,10 @@ def names_in_use(session: Session, resource_type: str, candidates: Collection[st
 
 
 def privacy(session: Session, resource_type: str) -> dict[str, bool]:
-    """Return whether each extra property of a resource type is private, by name."""
+    """Return, by name, whether each extra property of a resource type is private.
+
+    Ordinary listings hide private properties.
+    """
     rows = session.connection().execute(_PRIVACY, {"type": resource_type})
     return {row.name: row.private for row in rows}
 
@@ -199,7 +229,10 @@ def privacy(session: Session, resource_type: str) -> dict[str, bool]:
 def set_private(
     session: Session, resource_type: str, name: str, *, private: bool, now: datetime
 ) -> Property:
-    """Set whether ordinary listings hide an extra property; return it. Raises NotFound."""
+    """Set whether ordinary listings hide an extra property; return its definition.
+
+    Raises NotFound if the resource type has no extra property ``name``.
+    """
     is_property = (PropertyRow.resource_type == resource_type, PropertyRow.name == name)
     row = session.scalars(sa.select(PropertyRow).where(*is_property)).one_or_none()
     if row is None:
@@ -210,7 +243,10 @@ def set_private(
 
 
 def values(session: Session, resource_type: str) -> dict[str, list[str]]:
-    """Return the distinct values of each extra property, sorted, by property name."""
+    """Return the values of the extra properties of a resource type, by property name.
+
+    Each list has the distinct values of all resources of the type, sorted as text.
+    """
     query = (
         sa.select(ResourceProperty.name, ResourceProperty.value)
         .join(ResourceRow, ResourceRow.id == ResourceProperty.resource_id)
@@ -237,9 +273,9 @@ def _store(
 
 
 def complete(session: Session, rows: Sequence[Any]) -> list[Resource]:
-    """Return rows of RESOURCES as resources with their properties.
+    """Return rows of the table of resources as Resource objects, with their properties.
 
-    Executes one SQL statement per 10,000 rows.
+    The result has the order of ``rows``. Executes one SQL statement per 10,000 rows.
     """
     properties: dict[int, dict[str, str]] = {row.id: {} for row in rows}
     native: dict[int, set[str]] = {row.id: set() for row in rows}

@@ -1,1 +1,1 @@
-"""Definitions of the tables, and bulk inserts and updates."""
+"""Definitions of the tables, and statements that insert or update many rows at once."""

@@ -1,4 +1,4 @@
-"""Initial schema."""
+"""Create the tables of the first release."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ _GUARD = {
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Create the tables."""
     op.create_table(
         "leases",
         sa.Column("id", sa.String(length=36), nullable=False),
@@ -231,7 +231,7 @@ def _dialect() -> str:
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Drop the tables."""
     for table in (
         "allocations",
         "resource_properties",

@@ -24,7 +24,7 @@ _COLUMNS = "id, resource_id, reservation_id, start_at, busy_until"
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     op.create_table(
         "inventories",
         sa.Column("resource_id", _SERIAL, nullable=False),

@@ -1,4 +1,4 @@
-"""Idempotency keys, and indexes for the orders of lease lists."""
+"""Add the table of idempotency keys, and indexes for the sort orders of lists of leases."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ _MARIADB: dict[str, Any] = {
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     op.create_table(
         "idempotency_keys",
         sa.Column("project_id", sa.String(length=255), nullable=False),
@@ -39,7 +39,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     op.create_index("leases_project_id_start_at", "leases", ["project_id", "start_at"])
     op.drop_index("leases_start_at_id", "leases")
     op.drop_index("leases_project_id_start_at_id", "leases")

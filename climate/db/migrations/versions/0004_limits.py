@@ -1,4 +1,4 @@
-"""Limits of projects and users, past use of deleted leases, and events without a lease."""
+"""Add limits of projects and users, past use of deleted leases, and events without a lease."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ _ID = sa.String(length=36)
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     op.create_table(
         "limits",
         sa.Column("scope", sa.String(length=16), nullable=False),

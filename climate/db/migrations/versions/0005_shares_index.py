@@ -1,4 +1,4 @@
-"""An index of shares; on PostgreSQL a partial one, without whole bookings."""
+"""On PostgreSQL, leave bookings of whole resources out of the index of shares."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,12 +12,12 @@ _COLUMNS = ["resource_id", "busy_until"]
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     _replace(sa.text("resource_class IS NOT NULL"))
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     _replace(None)
 
 

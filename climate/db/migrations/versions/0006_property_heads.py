@@ -1,4 +1,4 @@
-"""The beginning of a property's value, with an index to find equal values."""
+"""Store the first 64 characters of each property value, with an index to find equal values."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -16,7 +16,7 @@ _COLUMNS = "resource_id, name, value, number, native"
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     if op.get_bind().dialect.name == "sqlite":
         _remake(_head())
     else:
@@ -25,7 +25,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     op.drop_index(_BY_HEAD, _TABLE)
     if op.get_bind().dialect.name == "sqlite":
         _remake()

@@ -1,4 +1,4 @@
-"""The held lease of an idempotency key whose request is undecided."""
+"""Store the id of the held lease with the idempotency key of a request that is undecided."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,10 +10,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     op.add_column("idempotency_keys", sa.Column("held_id", sa.String(36), nullable=True))
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     op.drop_column("idempotency_keys", "held_id")

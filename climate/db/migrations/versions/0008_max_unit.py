@@ -1,4 +1,4 @@
-"""The largest unit of a resource class, ``max_unit``."""
+"""Add ``max_unit`` to inventories: how much of a resource class one unit can have at most."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,7 +13,7 @@ _COLUMNS = "resource_id, resource_class, total, reserved, allocation_ratio"
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     if op.get_bind().dialect.name == "sqlite":
         _remake(sa.Column("max_unit", sa.BigInteger(), nullable=True))
     else:
@@ -21,7 +21,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     if op.get_bind().dialect.name == "sqlite":
         _remake()
     else:

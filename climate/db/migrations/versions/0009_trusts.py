@@ -1,4 +1,4 @@
-"""The trust that managers use to act as a lease's user, and the reason of its loss."""
+"""Add to leases the trust with which managers act as the user, and why the trust was lost."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,14 +10,14 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     op.add_column("leases", sa.Column("trust_id", sa.String(64), nullable=True))
     op.add_column("leases", sa.Column("trust_lost", sa.Text(), nullable=True))
     op.create_index("leases_trust_id", "leases", ["trust_id"])
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     op.drop_index("leases_trust_id", "leases")
     op.drop_column("leases", "trust_lost")
     op.drop_column("leases", "trust_id")

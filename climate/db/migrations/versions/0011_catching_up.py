@@ -1,4 +1,4 @@
-"""The time at which a manager found events of a lease late."""
+"""Add to leases ``caught_up_at``: when a manager last found events of the lease late."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,10 +12,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     op.add_column("leases", sa.Column("caught_up_at", UtcDateTime(), nullable=True))
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     op.drop_column("leases", "caught_up_at")

@@ -1,4 +1,7 @@
-"""Subscriptions, dead letters, removal of notifications, and notifications without a lease."""
+"""Add subscriptions and dead letters; allow the removal of notifications.
+
+A notification no longer needs a lease.
+"""
 
 from typing import Any
 
@@ -22,7 +25,7 @@ _OUTBOX = "id, seq, message_id, event_type, lease_id, project_id, payload, creat
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     if op.get_bind().dialect.name == "sqlite":
         _remake_outbox(sa.Column("resource_types", sa.Text(), nullable=True), about_leases=False)
     else:

@@ -1,4 +1,4 @@
-"""The progress of the self-audit, and an index of the notifications of a lease."""
+"""Store the progress of the self-audit; add an index of the notifications of a lease."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ _MARIADB: dict[str, Any] = {
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     op.create_table(
         "self_audit",
         sa.Column("name", sa.String(32), nullable=False),
@@ -35,6 +35,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     op.drop_index("outbox_lease_id_id", "outbox")
     op.drop_table("self_audit")

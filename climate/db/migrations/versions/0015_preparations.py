@@ -1,4 +1,4 @@
-"""Preparations of hosts before their leases start, and preparation times."""
+"""Add preparations (tasks to get hosts ready before a lease) and the times that they take."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ _INDEXES = {
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     op.create_table(
         "preparations",
         sa.Column("id", _ID, nullable=False),

@@ -1,4 +1,4 @@
-"""Shutdowns of hosts that no lease needs."""
+"""Add shutdowns: tasks to switch off hosts that no lease needs."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ _INDEXES = {
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     op.create_table(
         "shutdowns",
         sa.Column("id", sa.String(length=36), nullable=False),

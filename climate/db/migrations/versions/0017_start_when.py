@@ -1,4 +1,4 @@
-"""The start condition of a lease, and when it was ready and started."""
+"""Add to leases the start condition, and when the hosts were ready and the lease started."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -14,7 +14,7 @@ _MOMENTS = ("ready_at", "start_delayed_at", "started_at")
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     start_when = sa.Column("start_when", sa.String(16), nullable=False, server_default="scheduled")
     op.add_column("leases", start_when)
     for name in _MOMENTS:
@@ -22,6 +22,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     for name in ("start_when", *_MOMENTS):
         op.drop_column("leases", name)

@@ -14,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     published = sa.Column("published_seq", sa.BigInteger, nullable=False, server_default="0")
     op.add_column("relay", published)
     op.execute(
@@ -25,7 +25,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     if op.get_bind().dialect.name == "postgresql":  # numbering locks this table first, too
         op.execute("LOCK TABLE relay IN ACCESS EXCLUSIVE MODE")
         op.execute("SET LOCAL statement_timeout = 0")

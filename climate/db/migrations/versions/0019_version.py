@@ -1,7 +1,7 @@
-"""Adds a version to leases, by which a manager detects concurrent changes.
+"""Add ``version`` to leases, by which a manager detects concurrent changes.
 
-Drops the index on ``published_at``: since 0018 ``relay.published_seq`` says what is published. The
-column stays for processes of 0018, which read it.
+Drop the index on ``published_at``, because ``relay.published_seq`` (0018) says what is published.
+The column stays for processes of 0018, which read it.
 """
 
 import sqlalchemy as sa
@@ -14,13 +14,13 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     version = sa.Column("version", sa.BigInteger, nullable=False, server_default="0")
     op.add_column("leases", version)
     op.drop_index("outbox_published_at_seq", "outbox")
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     op.create_index("outbox_published_at_seq", "outbox", ["published_at", "seq"])
     op.drop_column("leases", "version")

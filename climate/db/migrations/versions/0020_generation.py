@@ -30,7 +30,7 @@ _TABLES = (
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     for table in _TABLES:
         generation = sa.Column("generation", sa.BigInteger, nullable=False, server_default="0")
         op.add_column(table, generation)
@@ -45,7 +45,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     galera.restore(op.get_bind())
     op.drop_table("advisory_locks")
     for table in _TABLES:

@@ -1,4 +1,4 @@
-"""Adds the table managers: a heartbeat of each manager process."""
+"""Add the table ``managers``, with the last heartbeat of each manager process."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _MARIADB: dict[str, Any] = {**MARIADB}
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     op.create_table(
         "managers",
         sa.Column("id", sa.String(64), nullable=False),
@@ -29,5 +29,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     op.drop_table("managers")

@@ -1,4 +1,4 @@
-"""Adds the table past_leases: a history of removed leases."""
+"""Add the table ``past_leases``: the history of removed leases."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ _INDEXES = {
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     op.create_table(
         "past_leases",
         sa.Column("id", sa.String(36), nullable=False),

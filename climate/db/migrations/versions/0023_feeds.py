@@ -1,4 +1,7 @@
-"""Adds the tables feeds and feed_removals: calendar feeds, and removed leases that they show."""
+"""Add the tables ``feeds`` (calendar feeds) and ``feed_removals``.
+
+The second table has the removed leases that feeds still show.
+"""
 
 from typing import Any
 
@@ -16,7 +19,7 @@ _MARIADB: dict[str, Any] = {**MARIADB}
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     op.create_table(
         "feeds",
         sa.Column("id", sa.String(36), nullable=False),

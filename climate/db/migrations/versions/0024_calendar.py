@@ -1,6 +1,7 @@
-"""Store the window that each notification concerns; let an index alone find shares in a window.
+"""Store with each notification the window that it concerns; extend the index of shares.
 
-Rows of the previous release have no window. Readers then start again from the present.
+The index then contains all columns that a query for the shares in a window needs. Notifications of
+the previous release have no window; a reader that finds one starts again from the present.
 """
 
 import sqlalchemy as sa
@@ -17,14 +18,14 @@ _SHARES = sa.text("resource_class IS NOT NULL")
 
 
 def upgrade() -> None:
-    """Migrate up."""
+    """Migrate the schema from the previous revision to this one."""
     for name in ("changed_from", "changed_until"):
         op.add_column("outbox", sa.Column(name, UtcDateTime(), nullable=True))
     _index("resource_id", "busy_until", "start_at", "resource_class", "amount")
 
 
 def downgrade() -> None:
-    """Migrate down."""
+    """Migrate the schema from this revision back to the previous one."""
     _index("resource_id", "busy_until")
     for name in ("changed_until", "changed_from"):
         op.drop_column("outbox", name)

@@ -1,4 +1,5 @@
-"""Queries for how much of many resources is occupied over time.
+"""Queries for calendars: which resources are occupied, and how much of them over time.
 
-The database sums up, so that the number of rows is limited.
+The database computes the sums. So the number of rows that it returns is limited, however many
+bookings there are.
 """

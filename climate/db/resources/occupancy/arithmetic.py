@@ -1,4 +1,9 @@
-"""Arithmetic on times that is the same on every database, and sums of steps by buckets."""
+"""SQL expressions on times that are the same on every database, and sums of steps by bucket.
+
+A window of time is divided into buckets: spans of equal length, numbered from 0. ``resolution`` is
+the length of a bucket in seconds. A step is a change of a running total at a time; for example, a
+booking adds its part of the resource at its start and subtracts the part at its end.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -30,7 +35,7 @@ _FOR_SUMS = sa.text(
 
 
 class epoch(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """An SQL expression: the whole seconds from 1970 to a time, rounded down."""
+    """An SQL expression: the whole seconds from 1970 (UTC) to a time, rounded down."""
 
     type = sa.BigInteger()
     inherit_cache = True
@@ -56,11 +61,12 @@ def _timestampdiff(element: epoch, compiler: SQLCompiler, **options: Any) -> str
 
 
 class bucket(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQL
-    """An SQL expression: what identifies the bucket of a time that is not before the window.
+    """An SQL expression: a key of the bucket in which a time lies, to group rows by bucket.
 
-    Use it to group; ``number`` returns the number of the bucket. On PostgreSQL it is the start of
-    the bucket, because ``date_bin`` is much faster than the integer of ``epoch``, which PostgreSQL
-    computes again for each use of its column in an outer query.
+    The time must not be before the window. On PostgreSQL, the key is the start of the bucket. On
+    other databases, it is the number of the bucket. ``number`` turns a key into the number.
+    PostgreSQL would compute a number from ``epoch`` again for each use in an outer query; its
+    function ``date_bin`` for the start is much faster.
     """
 
     inherit_cache = True
@@ -79,7 +85,10 @@ def _date_bin(element: bucket, compiler: SQLCompiler, **options: Any) -> str:
 
 
 class number(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """An SQL expression: the number of a bucket, from 0. Its argument is a ``bucket``."""
+    """An SQL expression: the number of a bucket, from 0.
+
+    The argument is a ``bucket`` expression, whose value identifies the bucket.
+    """
 
     type = sa.BigInteger()
     inherit_cache = True
@@ -97,9 +106,9 @@ def _number_of_start(element: number, compiler: SQLCompiler, **options: Any) -> 
 
 
 class late(FunctionElement[float]):  # noqa: N801 - reads like a function of SQL
-    """An SQL expression: the seconds from the start of the bucket of a time to that time.
+    """An SQL expression: the seconds from the start of a bucket to a time in this bucket.
 
-    The time must not be before the window.
+    The argument is the time. It must not be before the window.
     """
 
     type = sa.Double()
@@ -119,7 +128,7 @@ def _since_start(element: late, compiler: SQLCompiler, **options: Any) -> str:
 
 
 class seconds(FunctionElement[float]):  # noqa: N801 - reads like a function of SQL
-    """An SQL expression: the seconds of an interval. Only for PostgreSQL."""
+    """An SQL expression: the length of an interval in seconds. It works only on PostgreSQL."""
 
     type = sa.Double()
     inherit_cache = True
@@ -131,7 +140,7 @@ def _epoch_of_interval(element: seconds, compiler: SQLCompiler, **options: Any) 
 
 
 class floor(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """An SQL expression: a number that is not negative, rounded down to an integer."""
+    """An SQL expression: a number (0 or more), rounded down to an integer."""
 
     type = sa.BigInteger()
     inherit_cache = True
@@ -149,9 +158,9 @@ def _truncated(element: floor, compiler: SQLCompiler, **options: Any) -> str:
 
 
 class at_least(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """The SQL function for the greater of two integers.
+    """An SQL expression: the greater one of two integers, or the later one of two times.
 
-    Unlike CASE, it computes each of them once.
+    A CASE expression would compute one of them twice.
     """
 
     type = sa.BigInteger()
@@ -169,10 +178,11 @@ def _max(element: at_least, compiler: SQLCompiler, **options: Any) -> str:
 
 
 def signs() -> sa.FromClause:
-    """Return a table with the rows 1 and -1, to turn each booking into two steps by a cross join.
+    """Return an SQL table with the two rows 1 and -1, in the column ``sign``.
 
-    At its beginning, a booking adds its part of the resource; at its end, it subtracts it. With the
-    cross join, the database reads the bookings once and need not store them in between.
+    A cross join with it turns each booking into two steps: at the start, the booking adds its part
+    of the resource; at the end, it subtracts the part. So the database reads the bookings only once
+    and does not need to store them.
     """
     plus: sa.ColumnElement[int] = sa.literal_column("1")
     minus: sa.ColumnElement[int] = sa.literal_column("-1")
@@ -180,7 +190,7 @@ def signs() -> sa.FromClause:
 
 
 def origin(window: Window) -> int:
-    """Return the seconds from 1970 to the start of a window."""
+    """Return the seconds from 1970 (UTC) to the start of a window."""
     return int((window.start - _DAWN).total_seconds())
 
 
@@ -190,12 +200,18 @@ def length(window: Window) -> int:
 
 
 def offset(moment: sa.ColumnElement[datetime]) -> sa.ColumnElement[int]:
-    """Return an SQL expression: the seconds from the parameter ``origin`` to a time."""
+    """Return an SQL expression: the seconds from the start of the window to a time.
+
+    The SQL parameter ``origin`` has the start of the window, in seconds from 1970.
+    """
     return epoch(moment) - ORIGIN
 
 
 def values(window: Window, resolution: int) -> dict[str, Any]:
-    """Return the values of the parameters of a statement on a window."""
+    """Return the values of the SQL parameters that queries on a window and its buckets use.
+
+    ``resolution`` is the length of a bucket in seconds.
+    """
     return {
         "start": window.start,
         "end": window.end,
@@ -206,18 +222,25 @@ def values(window: Window, resolution: int) -> dict[str, Any]:
 
 
 def execute(session: Session, query: sa.Select[Any], more: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the rows of a query that sums up many; ``more`` has the values of its parameters."""
+    """Execute a query that computes sums over many bookings, and return its rows.
+
+    On PostgreSQL, first change two settings for the rest of the transaction. The settings let
+    PostgreSQL sort in memory instead of on disk, and plan the query for the given window. ``more``
+    has the values of the SQL parameters.
+    """
     if session.get_bind().dialect.name == "postgresql":
         session.execute(_FOR_SUMS)
     return session.execute(query, more).all()
 
 
 def bucketed(steps: sa.FromClause) -> sa.Select[Any]:
-    """Build the query for the columns of a ``core.matching.occupancy.Bucket``, a row per bucket.
+    """Build the query for a running total, one row per bucket in which the total changes.
 
-    ``steps`` has the columns ``at`` (a time) and ``delta`` (a change of the running total). Steps
-    at the same time count as one, because a booking that ends when another begins does not overlap
-    it. Steps before ``origin`` count as steps at ``origin``; none of them may be negative.
+    ``steps`` has the changes: ``at`` is a time, and ``delta`` is added to the total at this time.
+    The columns of a row are those of ``climate.core.matching.occupancy.Bucket``: the number of the
+    bucket, the sum of the changes, the highest total, and the first second with a change. Changes
+    at the same time count as one: a booking that ends when another one starts does not overlap it.
+    Changes before the window count as changes at its start; none of them may be negative.
     """
     # Doubles, as sums of large integers are decimal numbers on PostgreSQL, which is slow.
     at, delta = steps.c.at, sa.cast(sa.func.sum(steps.c.delta), sa.Double).label("delta")
@@ -231,8 +254,8 @@ def bucketed(steps: sa.FromClause) -> sa.Select[Any]:
 
 
 def whole(total: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
-    """Return an SQL expression: a sum as an integer.
+    """Return an SQL expression that converts the sum ``total`` to an integer.
 
-    On PostgreSQL and MariaDB, sums are decimal numbers.
+    On PostgreSQL and MariaDB, a sum of integers has a decimal type.
     """
     return sa.cast(total, sa.BigInteger)

@@ -1,6 +1,9 @@
-"""The least number of free units of a requirement in each bucket (fixed span) of a window.
+"""How many units of a requirement bookings take, in each bucket of a window.
 
-The database sums up.
+A requirement says which resources a reservation needs. A unit is a whole resource, or a share of
+one, such as 4 VCPU. A bucket is one of the spans of equal length into which the window is divided.
+The caller subtracts the highest number of taken units in a bucket from the number of all units. The
+difference is the least number of free units in this bucket. The database computes the sums.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,9 +31,11 @@ _MINUS: sa.ColumnElement[int] = sa.literal_column("-1")
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How many units match a requirement, and how many of them bookings take over time.
+    """The units that a requirement could use on empty resources, and how many bookings take.
 
-    ``buckets`` has the changes of the latter number in each bucket, a fixed span.
+    A unit is a whole resource, or a share of one, such as 4 VCPU. ``units`` is the number of units
+    if nothing is booked. ``buckets`` has the changes of the number of taken units, for each span of
+    time (bucket) in which it changes.
     """
 
     units: int
@@ -44,11 +49,11 @@ def taken(
     resolution: int,
     ids: Collection[int] | None,
 ) -> Taken:
-    """Return how many units of a requirement there are, and how many are not free over time.
+    """Return how many units a requirement could use, and how many of them bookings take over time.
 
-    ``parts`` are the parts of the requirement. Only the resources ``ids`` count (None: all that
-    match). The result has at most one bucket for each ``resolution`` seconds. The layout must not
-    be TOGETHER.
+    ``parts`` are the parts of the requirement (see ``Requirement.parts``). Only the resources
+    ``ids`` count (None: all that match). The result has at most one bucket (span of time) per
+    ``resolution`` seconds. The layout must not be TOGETHER (all units on one resource).
     """
     # Which resources are large enough is a matter of their room.
     shapes = (fitting.shape(replace(part, amounts={})) for part in parts)
@@ -67,8 +72,9 @@ def taken(
 def _of_whole(_part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.FromClause]:
     """Build two queries for a requirement of whole resources.
 
-    The first counts the resources. The second has a step of +1 when a resource is no longer free,
-    and of -1 when it is free again.
+    The first query counts the resources. The second query selects steps: changes of the number of
+    resources that are not free. A step is +1 when a resource is booked, wholly or in part. It is -1
+    when the resource is free again.
     """
     shares = shared(rows).subquery("shares")
     # Shares of a resource overlap: of each only the part counts that no earlier one covers.
@@ -96,11 +102,12 @@ def _of_whole(_part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
 
 
 def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.FromClause]:
-    """Build two queries for a requirement of shares of resources.
+    """Build two queries for a requirement of shares, such as 4 VCPU per unit.
 
-    The first counts the units. The second has a step for each change: by how many fewer units fit
-    on a resource from then on. A whole booking never overlaps a share, so each can be counted by
-    itself.
+    The first query counts the units that fit on the empty resources. The second query selects
+    steps: at each change of the bookings of a resource, how many fewer units fit on it from then
+    on. The number is negative if more units fit. A booking of the whole resource never overlaps a
+    share of it, so each of the two can be counted without the other.
     """
     room = _room(part, rows).cte("room")
     booked = whole(room, room.c.units).cte("booked")
@@ -127,9 +134,11 @@ def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
 
 
 def _room(part: Requirement, rows: sa.CTE) -> sa.Select[Any]:
-    """Build the query for the capacity of each resource by class.
+    """Build the query for the capacity of each resource, one column per resource class of a unit.
 
-    Also select how many units fit on the resource if it is empty.
+    The column ``units`` is how many units fit on the resource while it is empty. ``rows`` is a CTE
+    with the ids of the resources. Resources that lack a class, or allow only smaller units, are
+    left out.
     """
     query = sa.select(rows.c.id, rows.c.since)
     capacities: list[sa.ColumnElement[int]] = []
@@ -147,7 +156,11 @@ def _room(part: Requirement, rows: sa.CTE) -> sa.Select[Any]:
 
 
 def _levels(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
-    """Build the query for the amounts in use on each resource after each change of its shares."""
+    """Build the query for the amounts that shares take on each resource after each change.
+
+    A change is the start or the end of a share. A row has the resource id, the time of the change,
+    and the amount in use of each resource class in ``amounts`` from then on.
+    """
     of = ALLOCATIONS.c
     wanted = shared(rows, of.resource_class, of.amount).where(of.resource_class.in_(list(amounts)))
     shares = wanted.cte("shares")
@@ -179,9 +192,11 @@ def _levels(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
 
 
 def _counted(part: Requirement, left: Sequence[sa.ColumnElement[int]]) -> sa.ColumnElement[Any]:
-    """Return an SQL expression: the least of the numbers ``left``, but at least 0.
+    """Return an SQL expression: how many units fit on a resource.
 
-    If the units must be APART, it is at most 1.
+    ``left`` has, for each resource class, how many units fit if only this class counts. The result
+    is the least of these numbers, but at least 0. If the units of the requirement ``part`` must be
+    on different resources (APART), the result is at most 1.
     """
     least = reduce(lambda a, b: sa.case((a < b, a), else_=b), left)
     most = _ONE if part.layout is Layout.APART else least

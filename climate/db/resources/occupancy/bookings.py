@@ -1,6 +1,8 @@
-"""Queries for the allocations of the resources on a page of a calendar, during its window.
+"""Queries for the bookings of the resources on one page of a calendar, during its window.
 
-Leases that the viewer may not see are not read: their columns are NULL in the result.
+A booking is for the whole resource, or for a share: an amount of a resource class, such as 4 VCPU.
+Its time includes the cleaning after the lease. The queries do not return data of leases that the
+viewer may not see: the columns of these leases are NULL.
 """
 
 from collections.abc import Collection
@@ -37,9 +39,10 @@ def find(
     project_id: str | None,
     limit: int,
 ) -> list[BookedSpan]:
-    """Return up to ``limit`` allocations of the resources that overlap the window.
+    """Return up to ``limit`` bookings of these resources that overlap the window, in any order.
 
-    Leases of the project ``project_id`` (None: of all projects) are visible, except held ones.
+    The viewer may see the leases of the project ``project_id`` (None: of all projects), except held
+    ones, which wait for an external decision. Bookings of other leases have no ``lease``.
     """
     if not resource_ids:
         return []
@@ -90,12 +93,13 @@ def _span(row: Any, leases: dict[str, VisibleLease]) -> BookedSpan:  # noqa: ANN
 
 
 def located(resources: Any, name: str) -> sa.CTE:  # noqa: ANN401 - a SELECT
-    """Return a CTE with the resources that a query selects, for ``whole`` and ``shared``.
+    """Return a CTE of resources that says where ``whole`` starts to read the bookings of each one.
 
-    The query has a column ``id`` of ResourceRow. The CTE adds the column ``since``. Whole bookings
-    of a resource never overlap, so only the last one that begins by ``start`` can reach into the
-    window. It begins at ``since``; if there is none, ``since`` is ``start``. PostgreSQL computes it
-    once for each resource, because the statement uses the CTE twice.
+    ``resources`` is a query for the column ``id`` of ResourceRow; ``name`` is the name of the CTE.
+    The CTE adds the column ``since``: the start of the last whole booking that begins by ``start``,
+    the start of the window. Without such a booking, ``since`` is ``start``. Whole bookings of a
+    resource never overlap, so none that begins before ``since`` reaches into the window. As the
+    statement uses the CTE twice, PostgreSQL computes ``since`` only once for each resource.
     """
     last = (
         sa.select(sa.func.max(ALLOCATIONS.c.start_at))
@@ -108,11 +112,12 @@ def located(resources: Any, name: str) -> sa.CTE:  # noqa: ANN401 - a SELECT
 
 
 def whole(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Build the query for the bookings of whole resources that overlap [start, end).
+    """Build the query for the bookings of whole resources that overlap the window.
 
-    ``rows`` has the columns ``id`` and ``since`` of ``located``, so the query does not read the
-    past of a resource. The columns are resource id, start, end and ``more``. Without ``more``, an
-    index contains all of them.
+    The SQL parameters ``start`` and ``end`` are the window. ``rows`` is a CTE from ``located``:
+    with its column ``since``, the query does not read the past bookings of a resource. The columns
+    of the query are resource id, start, end and ``more``. If ``more`` is empty, an index contains
+    all of them.
     """
     of = ALLOCATIONS.c
     booked = sa.select(of.whole_id.label("resource_id"), of.start_at, of.busy_until, *more)
@@ -122,7 +127,10 @@ def whole(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
 
 
 def shared(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Build the query for bookings of shares of resources, with the same columns as ``whole``."""
+    """Build the query for the bookings of shares (parts of resources) that overlap the window.
+
+    ``rows`` is a CTE with the ids of the resources. The columns are the same as those of ``whole``.
+    """
     of = ALLOCATIONS.c
     return (
         sa.select(of.resource_id, of.start_at, of.busy_until, *more)
@@ -134,9 +142,11 @@ def shared(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
 def preparations(
     session: Session, resource_ids: Collection[int], window: Window, project_id: str | None
 ) -> dict[int, list[Window]]:
-    """Return the windows in which hosts are prepared for leases, by resource id.
+    """Return the windows in which provisioners prepare hosts for leases, by resource id.
 
-    Only leases of the project ``project_id`` count (None: of all projects).
+    Only open preparations that overlap ``window`` count: those that are wanted or accepted, and not
+    over. If ``project_id`` is not None, only preparations for leases of this project count. A host
+    without preparations is not in the result.
     """
     query = sa.select(
         PreparationRow.resource_id, PreparationRow.wanted_at, PreparationRow.needed_at

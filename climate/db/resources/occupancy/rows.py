@@ -1,4 +1,8 @@
-"""Queries for the rows of a calendar: resources in an order that allows any offset, and groups."""
+"""Queries for the rows of a calendar: one row per resource, sorted, and possibly in groups.
+
+A page begins at an offset, a number of rows to skip, so that a viewer can jump to any position. A
+group has the rows of all resources with the same value of a property.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,13 +21,17 @@ _GROUP = aliased(ResourceProperty)
 
 
 def count(session: Session, wanted: RowFilter) -> int:
-    """Return the number of all rows of a calendar."""
+    """Return the number of rows of a calendar: the resources that match the filter ``wanted``."""
     query = sa.select(sa.func.count()).select_from(ResourceRow).where(*_conditions(wanted))
     return session.scalar(query) or 0
 
 
 def page(session: Session, wanted: RowFilter, offset: int, limit: int) -> list[ListedRow]:
-    """Return up to ``limit`` rows of a calendar, from ``offset`` on."""
+    """Return up to ``limit`` rows of a calendar, after the first ``offset`` rows.
+
+    The rows are the resources that match the filter ``wanted``. Rows are sorted by group, if the
+    filter has ``group_by``, and then by name or id.
+    """
     since = sa.func.coalesce(ResourceRow.updated_at, ResourceRow.created_at, type_=UtcDateTime())
     group = sa.null() if wanted.group_by is None else _GROUP.value
     query = _joined(
@@ -38,9 +46,11 @@ def page(session: Session, wanted: RowFilter, offset: int, limit: int) -> list[L
 
 
 def groups(session: Session, wanted: RowFilter, now: datetime, limit: int) -> list[Group]:
-    """Return up to ``limit`` groups of rows, in the order of the rows.
+    """Return the first groups of rows of a calendar, at most ``limit``, in the order of the rows.
 
-    ``wanted.group_by`` must be set.
+    A group has the rows of all resources with the same value of the property ``wanted.group_by``,
+    which must not be None. Its ``free_now`` counts the resources that can be booked and are not
+    booked at ``now``.
     """
     is_free = sa.and_(ResourceRow.reservable.is_(True), ~_is_occupied())
     counts = sa.func.count(), sa.func.sum(sa.case((is_free, 1), else_=0))
@@ -78,7 +88,11 @@ def _joined(wanted: RowFilter, query: Any) -> Any:  # noqa: ANN401 - a SELECT
 
 
 def _is_occupied() -> sa.ColumnElement[bool]:
-    """Return the SQL condition that an allocation of the resource includes the time ``now``."""
+    """Return the SQL condition that a booking of the resource includes the time ``now``.
+
+    The booking can be for the whole resource or for a part of it. Its time includes the cleaning
+    after the lease.
+    """
     last_end = (
         sa.select(AllocationRow.busy_until)
         .where(AllocationRow.whole_id == ResourceRow.id, AllocationRow.start_at <= _NOW)

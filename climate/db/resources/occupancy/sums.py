@@ -1,9 +1,18 @@
-"""Queries for how much of resources is occupied in the buckets (fixed spans) of a window.
+"""How much of the resources is occupied over time, as sums for each bucket of a window.
 
-The occupied part of a bucket is an integral over time. A booking adds its part of the resource when
-it begins, and subtracts it when it ends. Two sums for each bucket suffice to compute the integral:
-that of these steps, and that of each step times its seconds from the start of the bucket. The
-database computes both.
+A window is divided into buckets: spans of equal length, except that the last one can be shorter.
+``resolution`` is the length of a bucket in seconds. A booking occupies a part of its resource. The
+part is 1 if it books the whole resource. A share books an amount of a resource class, such as 16 of
+64 VCPU; its part is then 0.25.
+
+A booking makes two steps. At its start, its part is added to the total of the occupied parts. At
+its end, its part is subtracted. The caller needs the integral of this total over each bucket. Two
+sums per bucket suffice to compute it: the sum of the steps, and the sum of each step times its
+seconds from the start of the bucket. The database computes both.
+
+The functions return ``Sums`` of ``climate.core.matching.occupancy``: one for each group of
+resources, each resource class, and each bucket in which a booking starts or ends. ``name`` is the
+group.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -52,9 +61,11 @@ def of_resources(
     resolution: int,
     project_id: str,
 ) -> list[Sums]:
-    """Return the sums of each resource; the name is its id as text.
+    """Return how much of each resource is occupied, as sums per bucket of ``resolution`` seconds.
 
-    Own bookings are those of the project ``project_id``.
+    ``name`` in the result is the id of the resource as text, such as "17". Bookings by the project
+    ``project_id`` also count as the viewer's own bookings, except those of held leases, about which
+    an external service still decides.
     """
     if not resource_ids:
         return []
@@ -66,7 +77,11 @@ def of_resources(
 def of_types(
     session: Session, resource_types: Collection[str], window: Window, resolution: int
 ) -> list[Sums]:
-    """Return the sums over all resources of each type; the name is the type."""
+    """Return how many resources of each type are occupied, as sums per bucket.
+
+    A bucket is a span of ``resolution`` seconds. ``name`` in the result is the resource type. No
+    booking counts as the viewer's own.
+    """
     rows = sa.select(ResourceRow.id, ResourceRow.type.label("name"))
     typed = located(rows.where(ResourceRow.type.in_(resource_types)), "typed")
     return _sums(session, typed, window, resolution)
@@ -75,16 +90,21 @@ def of_types(
 def of_values(
     session: Session, resource_type: str, prop: str, window: Window, resolution: int
 ) -> list[Sums]:
-    """Return the sums over all resources with the same value of a property.
+    """Return how many resources are occupied, by value of the property ``prop``, per bucket.
 
-    The name is the value; for resources without the property, it is ``""``.
+    A bucket is a span of ``resolution`` seconds. ``name`` in the result is the value, or "" for
+    resources without the property. No booking counts as the viewer's own.
     """
     rows = located(valued(resource_type, prop), "valued")
     return _sums(session, rows, window, resolution)
 
 
 def valued(resource_type: str, prop: str) -> sa.Select[Any]:
-    """Build the query for the resources of a type, with their value of a property as ``name``."""
+    """Build the query for the resources of a type, with the value of the property ``prop``.
+
+    The columns are ``id`` of the resource and ``name``, which is the value. ``name`` is "" if the
+    resource does not have the property.
+    """
     value = aliased(ResourceProperty)
     of_resource = sa.and_(value.resource_id == ResourceRow.id, value.name == prop)
     selected: list[Any] = [ResourceRow.id, sa.func.coalesce(value.value, "").label("name")]
@@ -93,21 +113,25 @@ def valued(resource_type: str, prop: str) -> sa.Select[Any]:
 
 
 def count_types(session: Session, resource_types: Collection[str]) -> dict[str, int]:
-    """Return how many resources there are of each type; types without resources are left out."""
+    """Return the number of resources of each type; types without resources are left out."""
     query = sa.select(ResourceRow.type, sa.func.count()).group_by(ResourceRow.type)
     rows = session.execute(query.where(ResourceRow.type.in_(resource_types)))
     return {name: int(count) for name, count in rows}
 
 
 def count_values(session: Session, resource_type: str, prop: str, limit: int) -> dict[str, int]:
-    """Return how many resources have each value of a property, for at most ``limit`` values."""
+    """Return the number of resources by value of the property ``prop``.
+
+    The key "" is for resources without the property. The result has at most ``limit`` values, in no
+    particular order.
+    """
     rows = valued(resource_type, prop).subquery("valued")
     query = sa.select(rows.c.name, sa.func.count()).group_by(rows.c.name).limit(limit)
     return {name: int(count) for name, count in session.execute(query)}
 
 
 def count_projects(session: Session, window: Window) -> int:
-    """Return the number of projects that have leases in a window."""
+    """Return the number of projects that have at least one lease which overlaps the window."""
     query = sa.select(sa.func.count(LeaseRow.project_id.distinct())).where(
         LeaseRow.start_at < window.end, LeaseRow.end_at > window.start
     )
@@ -117,10 +141,11 @@ def count_projects(session: Session, window: Window) -> int:
 def of_projects(
     session: Session, resource_type: str, window: Window, resolution: int
 ) -> list[Sums]:
-    """Return the sums over the bookings of each project.
+    """Return how many resources each project occupies, as sums per bucket.
 
-    The name is the id of the project. Bookings of deleted leases are left out, because their
-    project is not known.
+    A bucket is a span of ``resolution`` seconds. ``name`` in the result is the project id. Bookings
+    of deleted leases, which last until the cleaning is over, are left out, because the database no
+    longer has their project.
     """
     rows = sa.select(ResourceRow.id, _NO_CLASS.label("name"))
     typed = located(rows.where(ResourceRow.type == resource_type), "typed")
@@ -155,9 +180,11 @@ def _sums(
 
 
 def _parts(rows: sa.CTE, *more: sa.ColumnElement[Any]) -> sa.CompoundSelect[Any]:
-    """Build the query for bookings, with the ``part`` of the resource that each occupies.
+    """Build the query for bookings, with the ``part`` of the resource that each one occupies.
 
-    ``name`` is that of the booking's row.
+    The part is 1 if the booking is for the whole resource. Otherwise it is the booked amount
+    divided by the capacity, at most 1. ``rows`` is a CTE from ``located``. ``name`` is the group of
+    the resource in ``rows``. ``class`` is the resource class, or "" for whole resources.
     """
     item = InventoryRow.__table__.alias()
     of = ALLOCATIONS.c
@@ -182,7 +209,12 @@ def _run(
     resolution: int,
     more: Mapping[str, str] | None = None,
 ) -> list[Sums]:
-    """Return the sums over ``parts``; without a column ``own``, no booking is the viewer's own."""
+    """Execute the query for the sums over the bookings ``parts``, and return its result.
+
+    ``parts`` is a query like that of ``_parts``. A column ``own`` (0 or 1) marks the viewer's own
+    bookings; without this column, no booking counts as the viewer's own. ``more`` has the values of
+    further SQL parameters.
+    """
     item = parts.subquery("item")
     has_grouping_sets = session.get_bind().dialect.name == "postgresql"
     grouped = (_by_sets(item) if has_grouping_sets else _by_steps(item)).subquery("grouped")
@@ -197,7 +229,11 @@ def _run(
 
 
 def _by_steps(item: sa.Subquery) -> sa.Select[Any]:
-    """Build the query for the sums of each bucket, from two steps for each booking."""
+    """Build the query for the sums of each bucket (a span of the window), on any database.
+
+    Each booking makes up to two steps, which change the total of the occupied parts; see
+    ``_steps``.
+    """
     steps = _steps(item).subquery("steps")
     delta, at, own = steps.c.delta, steps.c.at, steps.c.get("own")
     sums: list[Any] = [sa.func.sum(delta), sa.func.sum(delta * late(at))]
@@ -210,7 +246,12 @@ def _by_steps(item: sa.Subquery) -> sa.Select[Any]:
 
 
 def _steps(item: sa.Subquery) -> sa.Select[Any]:
-    """Build the query for the changes in the window, of which each booking makes up to two."""
+    """Build the query for the steps in the window: changes of the total of the occupied parts.
+
+    A booking makes a step of +part when it starts, and one of -part when it ends. If it starts
+    before the window, its first step is at the start of the window. If it ends after the window, it
+    has no second step.
+    """
     signs = arithmetic.signs()
     sign = signs.c.sign
     at = sa.case((sign > 0, at_least(item.c.start_at, START)), else_=item.c.busy_until)
@@ -223,10 +264,11 @@ def _steps(item: sa.Subquery) -> sa.Select[Any]:
 
 
 def _by_sets(item: sa.Subquery) -> sa.Select[Any]:
-    """Build the query of ``_by_steps`` with GROUPING SETS, which not all databases have.
+    """Build a faster form of the query of ``_by_steps``, for PostgreSQL.
 
-    One pass groups the bookings by the buckets of their beginnings and of their ends. So PostgreSQL
-    need not turn each booking into two rows.
+    GROUPING SETS, which not all databases have, groups the bookings in one pass both by the bucket
+    of their start and by the bucket of their end. So PostgreSQL need not turn each booking into two
+    rows.
     """
     begin = at_least(item.c.start_at, START)
     end = sa.case((item.c.busy_until < END, item.c.busy_until))  # NULL: not in the window
@@ -249,7 +291,11 @@ def _by_sets(item: sa.Subquery) -> sa.Select[Any]:
 
 
 def _signed(totals: sa.Subquery) -> sa.Select[Any]:
-    """Build the query that adds the totals of beginnings, and subtracts those of ends."""
+    """Build the query that adds the totals of starts and subtracts those of ends, per bucket.
+
+    A row of ``totals`` is for bookings that start in a bucket (``begins_in`` is set), or for
+    bookings that end in a bucket (``ends_in`` is set).
+    """
     row = totals.c
     begins = row.begins_in.is_not(None)
     of_bucket = sa.func.coalesce(row.begins_in, row.ends_in)
@@ -266,7 +312,11 @@ def _signed(totals: sa.Subquery) -> sa.Select[Any]:
 
 
 def _found(row: Sequence[Any], seconds: int) -> Sums:
-    """Return the sums of a bucket of ``seconds``; ``row`` is the result for it."""
+    """Return the Sums of one bucket, from a row of the database.
+
+    ``seconds`` is the length of the bucket. The ``area`` is the sum of each step times the seconds
+    that remain in the bucket after the step.
+    """
     name, class_, number_, delta, late_, *own = row
     area = float(delta) * seconds - float(late_)
     return Sums(str(name), class_, int(number_), float(delta), area, *map(int, own or (0, 0)))
