@@ -13,8 +13,8 @@ from climate.db.tables.leases import Base
 class AdvisoryLockRow(Base):
     """The table of advisory locks that were held at least once, for a Galera cluster only.
 
-    It is needed there because MariaDB's own advisory locks act only within one node. ``name`` is
-    the SHA-1 of the lock's name. ``owner`` holds the lock until ``held_until``.
+    MariaDB's own advisory locks act only within one node of such a cluster. ``name`` is the SHA-1
+    of the lock's name. ``owner`` holds the lock until ``held_until``.
     """
 
     __tablename__ = "advisory_locks"

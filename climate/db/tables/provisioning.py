@@ -42,9 +42,9 @@ class PreparationRow(TaskRow):
     """The table of preparations: tasks to get a host ready for a reservation by ``needed_at``.
 
     ``lead`` is the planned duration in seconds, and ``seconds`` the measured duration of each
-    phase. If the host is not ready at ``replace_at``, climate replaces it (NULL: it does not). A
-    row stays after its lease is deleted. The unique key prevents two managers from creating the
-    same preparation.
+    phase. If the host is not ready at ``replace_at``, climate gives the lease another host (NULL:
+    the lease keeps a late host). A row stays after its lease is deleted. The unique key prevents
+    two managers from creating the same preparation.
     """
 
     __tablename__ = "preparations"
