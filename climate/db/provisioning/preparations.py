@@ -93,9 +93,9 @@ def unprepared(
 def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
     """Return the ids of the preparations to end, because their booking no longer exists.
 
-    The preparations are not over yet. Their booking was deleted or moved, or its lease is over. A
-    preparation stays out of the result if its host is in quarantine and was needed after ``since``:
-    if this preparation succeeds, the host works again.
+    The preparations are not over yet. Their booking was deleted or moved, or its lease is over. An
+    unfinished preparation (WANTED, ACCEPTED) is left out if its host is in quarantine and was
+    needed after ``since``: if this preparation succeeds, the host works again.
     """
     booked = bookings(AllocationRow.id).where(
         *_IS_FOR_BOOKING, LeaseRow.status.in_(_GOING_ON), LeaseRow.end_at > now

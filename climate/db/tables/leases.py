@@ -162,9 +162,8 @@ class PropertyRow(Base):
 class InventoryRow(Base):
     """The table of inventories: one row per resource and resource class, as in Placement.
 
-    A resource class is, for example, VCPU. Its capacity is ``(total -
-    reserved) * allocation_ratio``. One unit of a reservation has at most ``max_unit`` of the class
-    (NULL: no limit).
+    The capacity of a class, such as VCPU, is ``(total - reserved) * allocation_ratio``. One unit of
+    a reservation has at most ``max_unit`` of the class (NULL: no limit).
     """
 
     __tablename__ = "inventories"
