@@ -1,8 +1,13 @@
 """Queries of the self-audit: check the invariants in slices of the database, and keep the progress.
 
-A query checks one slice, from the stored position. All its statements must see the same state, so
-it needs a session of ``Database.snapshot``. Overdue work counts as a violation only after
-``PATIENCE``, because a manager may be about to do it.
+An invariant is a rule on stored data that must always hold (ARCHITECTURE.md numbers them). A query
+checks a *slice*: a limited number of rows after a *position*, such as an id. A *round* is all
+slices from the beginning to the end of the table. A *verdict* is the stored result of a query:
+since when the invariant is broken, and the violations of the present round.
+
+The statements of a query must all see the same state, so it needs a session of
+``Database.snapshot``. Overdue work counts as a violation only after ``PATIENCE``, because a manager
+may be about to do it.
 
 A manager claims the next slice of a query by setting ``next_at`` to a later time. Until then, no
 other manager runs this query. If another manager has claimed the query since, the result is not
@@ -58,7 +63,10 @@ _DUE = sa.select(EVENTS.c.lease_id, EVENTS.c.kind, EVENTS.c.status, EVENTS.c.due
 
 
 def bookings(session: Session, after: str, now: datetime) -> Findings:
-    """Check invariant 1: after ``now``, no resource is booked twice or beyond its capacity."""
+    """Check invariant 1: after ``now``, no resource is booked twice or beyond its capacity.
+
+    Checks a slice of the resources with ids above ``after`` (empty: from the beginning).
+    """
     query = sa.select(ResourceRow.id, ResourceRow.external_id).order_by(ResourceRow.id)
     page = session.execute(query.where(ResourceRow.id > int(after or 0)).limit(_RESOURCES))
     names = {row.id: row.external_id for row in page}
@@ -79,7 +87,10 @@ def bookings(session: Session, after: str, now: datetime) -> Findings:
 
 
 def open_events(session: Session, after: str, now: datetime) -> Findings:
-    """Check invariant 2: a lease has the open events that its status requires."""
+    """Check invariant 2: a lease has the open events that its status requires.
+
+    Checks a slice of the leases with ids above ``after`` (empty: from the beginning).
+    """
     leases, end = _leases(session, after)
     events: dict[str, list[Due]] = defaultdict(list)
     for lease_id, *event in session.execute(_DUE, {"ids": [lease.id for lease in leases]}):
@@ -93,7 +104,10 @@ def open_events(session: Session, after: str, now: datetime) -> Findings:
 
 
 def claims(session: Session, _after: str, now: datetime) -> Findings:
-    """Check invariant 3: managers renew their claims, and attempt each event that is due."""
+    """Check invariant 3: managers renew their claims, and attempt each event that is due.
+
+    A claim reserves an event for one manager until it expires. All events are one slice.
+    """
     since = now - PATIENCE
     of, time_type = EVENTS.c, EVENTS.c.run_at.type
     lost = sa.or_(of.owner.is_(None), of.claimed_until.is_(None), of.claimed_until < since)
@@ -112,7 +126,10 @@ def claims(session: Session, _after: str, now: datetime) -> Findings:
 
 
 def numbers(session: Session, after: str, _now: datetime) -> Findings:
-    """Check invariant 4: the numbers of the stored notifications have no gap."""
+    """Check invariant 4: the sequence numbers of the stored notifications have no gap.
+
+    Checks a slice of the numbers above ``after`` (empty: from the oldest stored notification).
+    """
     last = session.scalar(sa.select(RelayRow.last_seq)) or 0
     bounds = sa.select(sa.func.min(OutboxRow.seq), sa.func.max(OutboxRow.seq))
     oldest, newest = session.execute(bounds).one()
@@ -130,7 +147,10 @@ def numbers(session: Session, after: str, _now: datetime) -> Findings:
 
 
 def announced_dates(session: Session, after: str, _now: datetime) -> Findings:
-    """Check invariant 4: the latest notification of a lease contains the dates of the lease."""
+    """Check invariant 4: the latest notification of a lease contains the dates of the lease.
+
+    Checks a slice of the leases with ids above ``after`` (empty: from the beginning).
+    """
     leases, end = _leases(session, after)
     confirmed = [lease for lease in leases if lease.status != LeaseStatus.CREATING.value]
     latest = (
@@ -156,9 +176,11 @@ def announced_dates(session: Session, after: str, _now: datetime) -> Findings:
 def _announcement_fault(
     lease: _Lease, payload: dict[str, Any] | None, stored_since: datetime | None
 ) -> str | None:
-    """Return how the dates of a lease differ from those in its latest notification.
+    """Return how the dates of a lease differ from those in its latest notification, as a text.
 
-    Returns None if they are equal, or if the notification may have been removed.
+    ``payload`` is that notification (None: it is not stored). ``stored_since`` is when the oldest
+    stored notification was written. Returns None if the dates are equal, or if the notification may
+    have been removed because it was old.
     """
     if payload is None:
         is_stored = stored_since is not None and lease.created_at > stored_since
@@ -169,7 +191,10 @@ def _announcement_fault(
 
 
 def whole_leases(session: Session, after: str, _now: datetime) -> Findings:
-    """Check invariant 5: a lease has enough hosts, and its allocations last until its end."""
+    """Check invariant 5: a lease has enough hosts, and its allocations last until its end.
+
+    Checks a slice of the leases with ids above ``after`` (empty: from the beginning).
+    """
     leases, end = _leases(session, after)
     holding = {lease.id: lease for lease in leases if lease.status in _HOLDING}
     query = (
@@ -192,6 +217,7 @@ def whole_leases(session: Session, after: str, _now: datetime) -> Findings:
 
 
 def _booking_fault(lease: _Lease, row: ReservationRow, held: list[AllocationRow]) -> str | None:
+    """Return what is wrong with the allocations ``held`` by a reservation, as a text, or None."""
     if LEAVING in row.details:  # the reservation was removed from the lease
         return None
     for of in held:
@@ -206,6 +232,10 @@ def _booking_fault(lease: _Lease, row: ReservationRow, held: list[AllocationRow]
 
 
 def _leases(session: Session, after: str) -> tuple[Sequence[_Lease], str | None]:
+    """Return a slice of the leases with ids above ``after``, and the position of the next slice.
+
+    The position is None if this slice is the last one.
+    """
     of = LEASES.c
     query = sa.select(of.id, of.status, of.start_at, of.end_at, of.created_at)
     rows = session.execute(query.where(of.id > after).order_by(of.id).limit(_LEASES)).all()
@@ -224,9 +254,11 @@ LOOKS: dict[str, tuple[int, Callable[[Session, str, datetime], Findings]]] = {
 
 
 class SelfAuditRow(Base):
-    """The progress of a query of the self-audit.
+    """The table of the queries of the self-audit, with the progress and verdict of each.
 
-    ``position`` is where its next slice begins. ``found`` are the violations of the present round.
+    No manager runs the query before ``next_at``. ``position`` is where its next slice (part of the
+    rows) begins. ``found`` are the violations of the present round over all slices.
+    ``broken_since`` is since when the invariant is broken (NULL: it holds).
     """
 
     __tablename__ = "self_audit"
@@ -241,9 +273,11 @@ class SelfAuditRow(Base):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The right to run the query ``name`` on one slice, which begins at ``position``.
+    """A manager's claim to run a query of the self-audit on its next slice (part of the rows).
 
-    It lasts until ``until``.
+    ``name`` is the name of the query. The claim lasts until ``until``. The slice begins at
+    ``position``. ``verdict`` is the stored result so far: since when the invariant is broken, and
+    the violations of the present round.
     """
 
     name: str
@@ -259,13 +293,17 @@ def broken(session: Session) -> set[str]:
 
 
 def is_due(session: Session, name: str, now: datetime) -> bool:
-    """Return whether a manager may claim the next slice of the query ``name`` now."""
+    """Return whether a manager may claim the next slice (part) of the query ``name`` now."""
     next_at = session.scalar(sa.select(SelfAuditRow.next_at).where(SelfAuditRow.name == name))
     return next_at is None or next_at <= now
 
 
 def take_turn(session: Session, name: str, now: datetime, until: datetime) -> Turn | None:
-    """Claim the next slice of a query until ``until``; None if another manager has claimed it."""
+    """Claim the next slice (part of the rows) of the query ``name`` until ``until``.
+
+    Returns the claim. Returns None if the query is not due at ``now``: another manager has claimed
+    it, or it ran a short time ago.
+    """
     query = sa.select(SelfAuditRow).where(SelfAuditRow.name == name).with_for_update()
     row = session.scalars(query.execution_options(populate_existing=True)).one_or_none()
     if row is None:
@@ -279,7 +317,11 @@ def take_turn(session: Session, name: str, now: datetime, until: datetime) -> Tu
 
 
 def store(session: Session, turn: Turn, position: str, verdict: Verdict) -> bool:
-    """Store the result of a slice; return False if another manager has claimed the query since."""
+    """Store the result of a slice (part of the rows); return whether it was stored.
+
+    ``turn`` is the claim of the caller. ``position`` is where the next slice begins. Nothing is
+    stored if another manager has claimed the query since.
+    """
     result = session.execute(
         sa.update(SelfAuditRow)
         .where(SelfAuditRow.name == turn.name, SelfAuditRow.next_at == turn.until)

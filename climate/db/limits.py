@@ -1,7 +1,8 @@
 """Statements on limits of projects and users: overrides of configured limits, present and past use.
 
-A party is a project or a user. A transaction locks the row of a party before it counts the party's
-use. So two requests cannot both pass a limit that has capacity for only one of them.
+A party is a project or a user. An override is a limit for one party that replaces the configured
+limit. A transaction locks the row of a party before it counts the party's use. So two requests
+cannot both pass a limit that has capacity for only one of them.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -68,9 +69,9 @@ _Uses = tuple[str, str, str, datetime, datetime, int, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseOf:
-    """The hosts that a lease uses, and its project and user.
+    """The hosts that a lease uses during a time, and the project and user of the lease.
 
-    If ``lease_id`` is None, a deleted reservation has used them.
+    ``lease_id`` is None if a deleted reservation has used the hosts.
     """
 
     lease_id: str | None
@@ -85,12 +86,18 @@ class UseOf:
 
 
 def overrides(session: Session, parties: Collection[Party]) -> Overrides:
-    """Return the overridden limits by party (project or user), of those parties that have a row."""
+    """Return the overridden limits of these parties (projects or users), by party.
+
+    Parties that have no row are left out.
+    """
     return _overrides(session, sa.or_(*(_is(party) for party in parties)))
 
 
 def all_overrides(session: Session) -> Overrides:
-    """Return the overridden limits by party (project or user), of all parties that have any."""
+    """Return the overridden limits of all parties (projects or users), by party.
+
+    Parties without any override are left out.
+    """
     by_party = _overrides(session, sa.true())
     return {party: values for party, values in by_party.items() if values}
 
@@ -102,11 +109,12 @@ def _overrides(session: Session, which: sa.ColumnElement[bool]) -> Overrides:
 
 
 def lock(session: Session, parties: Collection[Party]) -> Overrides:
-    """Lock the rows of parties (projects or users), and return their overridden limits.
+    """Lock the rows of parties (projects or users) until the transaction ends.
 
-    Rows that do not exist are inserted. If two transactions count the use of a party, the second
-    waits here until the first ends. So it also counts what the first has booked. Executes one
-    statement per row, because InnoDB locks all rows that a statement scans.
+    Returns the overridden limits by party. Rows that do not exist are inserted. If two transactions
+    count the use of a party, the second waits here until the first ends. So the second also counts
+    what the first has booked. Executes one statement per row, because InnoDB locks all rows that a
+    statement scans.
     """
     locked: Overrides = {}
     connection = session.connection()
@@ -126,9 +134,10 @@ def _is(party: Party) -> sa.ColumnElement[bool]:
 
 
 def replace(session: Session, party: Party, values: Mapping[str, int]) -> None:
-    """Store ``values`` as the overridden limits of a party (a project or user).
+    """Store the overridden limits of a party (a project or user).
 
-    Its row must exist.
+    ``values`` has the limits by name, and replaces all earlier overrides of the party. The row of
+    the party must exist.
     """
     session.execute(sa.update(LimitRow).where(_is(party)).values(overrides=dict(values)))
 
@@ -136,9 +145,9 @@ def replace(session: Session, party: Party, values: Mapping[str, int]) -> None:
 def count_leases(
     session: Session, party: Party, now: datetime, excluding: str | None = None
 ) -> int:
-    """Return how many leases of a party (a project or user) are not over.
+    """Return how many leases of a party (a project or user) are not over at ``now``.
 
-    The lease ``excluding`` does not count.
+    The lease with the id ``excluding`` does not count (None: all leases count).
     """
     values = {"owner_id": party.owner_id, "now": now, "excluding": excluding or ""}
     return session.connection().scalar(_COUNT_OPEN[party.scope], values) or 0
@@ -180,7 +189,10 @@ def uses(
 
 
 def uses_of(session: Session, lease_id: str) -> list[Use]:
-    """Return the hosts that a lease uses, with one item per start of its bookings."""
+    """Return the hosts that a lease uses, with one item per start of its bookings.
+
+    A lease has several starts if hosts were added to it while it was running.
+    """
     return [row.use for row in _use_of(session, _uses().where(LeaseRow.id == lease_id))]
 
 
@@ -189,7 +201,8 @@ def use_of(
 ) -> Use:
     """Return how many hosts and vcpus a booking from ``start`` to ``end`` would use.
 
-    ``taken`` has each requirement of the lease, with the number of units by resource id.
+    ``taken`` has a pair for each requirement of the lease: the requirement, and how many units it
+    takes of each resource, by resource id.
     """
     host_units = [(needs, units) for needs, units in taken if needs.resource_type == HOST]
     whole = [id_ for needs, units in host_units if needs.is_whole for id_ in units]
@@ -209,9 +222,10 @@ def _belongs_to(party: Party, table: type[LeaseRow | PastUseRow]) -> sa.ColumnEl
 
 
 def _uses() -> sa.Select[*_Uses]:
-    """Build the query for the hosts that leases use, per lease and start of its bookings.
+    """Build the query for the hosts that leases use.
 
-    A whole host counts with all its VCPUs, a share of a host with the VCPUs of the share.
+    It has one row per lease and start of its bookings. A whole host counts with all its VCPUs, a
+    share of a host with the VCPUs of the share.
     """
     deleted_at = sa.func.coalesce(LeaseRow.updated_at, LeaseRow.end_at)
     is_deleting = LeaseRow.status == LeaseStatus.DELETING.value
@@ -253,9 +267,10 @@ def _use_of(session: Session, query: sa.Select[*_Uses] | sa.CompoundSelect[*_Use
 def keep_past_use(
     session: Session, lease: Lease, reservation_ids: Collection[str], now: datetime
 ) -> None:
-    """Store which whole hosts reservations have used, for the limit on host-hours.
+    """Store which whole hosts reservations have used until ``now``, for the limit on host-hours.
 
-    Call it before the allocations of the reservations are deleted.
+    Call it before the allocations of the reservations are deleted. The use ends at the end of the
+    lease, if that is earlier, or when the deletion of the lease began.
     """
     deleted = lease.updated_at if lease.status is LeaseStatus.DELETING else None
     end = min(lease.window.end, deleted or now)
@@ -271,5 +286,5 @@ def keep_past_use(
 
 
 def forget_past_use(session: Session, before: datetime) -> None:
-    """Delete past use that ended at or before ``before``, as it does not count any more."""
+    """Delete past use that ended at or before ``before``, as no limit counts it any more."""
     session.execute(sa.delete(PastUseRow).where(PastUseRow.end_at <= before))

@@ -1,7 +1,8 @@
 """Heartbeats of manager processes, and a trial write to a database that may be full.
 
-If a manager has stored no heartbeat for ``FRESH``, it counts as dead. Its row is removed after
-``KEPT``.
+A heartbeat is a time that a running manager stores again and again, with the state of its loops. A
+loop is a task that the manager repeats at an interval. If a manager has stored no heartbeat for
+``FRESH``, it counts as dead. Its row is removed after ``KEPT``.
 """
 
 import uuid
@@ -24,10 +25,10 @@ _MISSED_RUNS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """The last heartbeat of a manager process, with the state of its loops.
+    """The last heartbeat of a manager process: a time, and the state of its loops at that time.
 
-    ``loops`` has, by the name of each loop, ``age`` (seconds since its last run without an error)
-    and ``interval``.
+    A loop is a task that the manager repeats. ``loops`` has, by the name of each loop, two numbers
+    of seconds: ``age``, the time since its last run without an error, and ``interval``.
     """
 
     id: str
@@ -36,11 +37,15 @@ class Heartbeat:
     loops: Mapping[str, Mapping[str, float]]
 
     def is_alive(self, now: datetime) -> bool:
-        """Return whether the manager is alive: whether its last heartbeat is recent."""
+        """Return whether the manager is alive at ``now``: its last heartbeat is recent."""
         return self.beat_at >= now - FRESH
 
     def stalled(self, now: datetime) -> dict[str, float]:
-        """Return the seconds since the last good run of each loop that has stalled, by name."""
+        """Return the loops of the manager that have stalled, by name.
+
+        Each value is how many seconds ago the loop last ran without an error. A loop has stalled if
+        this is longer than ``FRESH`` and longer than five of its intervals.
+        """
         since = (now - self.beat_at).total_seconds()
         ages = {name: since + loop["age"] for name, loop in self.loops.items()}
         limits = {
@@ -51,7 +56,10 @@ class Heartbeat:
 
 
 def beat(session: Session, manager_id: str, now: datetime, loops: Mapping[str, Any]) -> None:
-    """Store the heartbeat of a manager, and remove the rows of managers that died long ago."""
+    """Store ``now`` as the heartbeat of a manager, with the state of its loops.
+
+    ``loops`` is described in ``Heartbeat``. Also remove the rows of managers that died long ago.
+    """
     values = {"beat_at": now, "loops": dict(loops)}
     is_mine = ManagerRow.id == manager_id
     updated = session.execute(sa.update(ManagerRow).where(is_mine).values(**values))
@@ -80,12 +88,15 @@ def known(session: Session) -> list[Heartbeat]:
 
 
 def last_beat(session: Session) -> datetime | None:
-    """Return the time of the latest heartbeat of any manager; None if there is none."""
+    """Return the time of the latest heartbeat of any manager; None if no manager is stored."""
     return session.scalar(sa.select(sa.func.max(ManagerRow.beat_at, type_=ManagerRow.beat_at.type)))
 
 
 def try_write(session: Session, now: datetime) -> None:
-    """Insert and delete a row; a full or read-only database raises an error."""
+    """Insert a row and delete it again, to find out whether the database accepts writes.
+
+    A full or read-only database raises an error.
+    """
     id_ = f"trial:{uuid.uuid4()}"
     trial = {"id": id_, "started_at": now, "beat_at": now, "loops": {}}
     session.execute(sa.insert(ManagerRow).values(**trial))

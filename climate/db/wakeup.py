@@ -1,8 +1,9 @@
-"""Wake-up hints between processes that new work is stored.
+"""Wake-up hints: a process tells others that new work is stored, so that they need not wait for it.
 
-A lost hint only costs time, as every subscriber also polls. Processes call ``hint`` after a commit.
-Subscribers in the same process are called directly, and those in other processes through
-PostgreSQL's NOTIFY. With another database, other processes find the work at their next poll.
+A hint has no content. The receiver reads the work from the database. A lost hint only costs time,
+as every subscriber also polls. Processes call ``hint`` after a commit. Subscribers in the same
+process are called directly, and those in other processes through PostgreSQL's NOTIFY. With another
+database, other processes find the work at their next poll.
 """
 
 import logging
@@ -21,19 +22,22 @@ _PAUSE = 0.02
 
 
 class Wakeup:
-    """Hints within one process, from threads that store work to threads that do it."""
+    """Wake-up hints within one process, from threads that store work to threads that do it."""
 
     def __init__(self) -> None:
         """Start without subscribers."""
         self._callbacks: list[Callable[[], None]] = []
 
     def hint(self) -> None:
-        """Announce that new work is committed, by calling every subscriber. Never raises."""
+        """Call every subscriber, because new work is committed. Never raises."""
         for callback in self._callbacks:
             callback()
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` at each hint; it must be quick, thread-safe and without errors."""
+        """Call ``callback`` at each hint from now on.
+
+        ``callback`` must be quick and thread-safe, and must not raise.
+        """
         self._callbacks.append(callback)
 
     def close(self) -> None:
@@ -42,10 +46,14 @@ class Wakeup:
 
 
 class PostgresWakeup(Wakeup):
-    """Hints within this process, and to other processes with PostgreSQL's LISTEN/NOTIFY."""
+    """Wake-up hints within this process and, with PostgreSQL's LISTEN and NOTIFY, to others."""
 
     def __init__(self, database: Database, channel: str = WORK) -> None:
-        """Open no connection yet; the first ``subscribe`` or ``hint`` starts a thread for it."""
+        """Store the channel, without a connection yet.
+
+        The first call of ``subscribe`` starts a thread that listens to other processes. The first
+        call of ``hint`` starts a thread that sends to them. Each thread opens its own connection.
+        """
         super().__init__()
         self._channel = channel
         self._engine = database.engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -56,7 +64,7 @@ class PostgresWakeup(Wakeup):
         self._sender: threading.Thread | None = None
 
     def hint(self) -> None:
-        """Call the subscribers of this process; a thread sends NOTIFY to other processes.
+        """Call the subscribers of this process, and let a thread send NOTIFY to other processes.
 
         If the caller's transaction sent NOTIFY, it would take a lock that serialises all commits.
         With the thread, the caller does not wait for NOTIFY either.
@@ -69,7 +77,10 @@ class PostgresWakeup(Wakeup):
                 self._sender.start()
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Add a subscriber. The first one starts the thread that listens to other processes."""
+        """Call ``callback`` at each hint from now on, whether from this process or from another.
+
+        The first call starts the thread that listens to other processes.
+        """
         super().subscribe(callback)
         if self._listener is None:
             self._listener = threading.Thread(target=self._listen, name="wakeup", daemon=True)
@@ -84,6 +95,7 @@ class PostgresWakeup(Wakeup):
             self._sender.join(_RECONNECT)
 
     def _send(self) -> None:
+        """Send one NOTIFY for all hints since the previous one; runs in a thread."""
         while True:
             self._hinted.wait()
             self._hinted.clear()
@@ -96,6 +108,7 @@ class PostgresWakeup(Wakeup):
                 return
 
     def _listen(self) -> None:
+        """Listen to hints of other processes; connect again after an error; runs in a thread."""
         while not self._stopping.is_set():
             try:
                 self._listen_once()
@@ -104,6 +117,7 @@ class PostgresWakeup(Wakeup):
                 self._stopping.wait(_RECONNECT)
 
     def _listen_once(self) -> None:
+        """Call the subscribers at each NOTIFY from any process, until ``close`` or an error."""
         with self._engine.connect() as connection:
             connection.detach()  # a listening connection must not return to the pool
             connection.exec_driver_sql(f"LISTEN {self._channel}")
@@ -115,7 +129,7 @@ class PostgresWakeup(Wakeup):
 
 
 def for_database(database: Database, channel: str = WORK) -> Wakeup:
-    """Return the object that sends hints on ``channel``.
+    """Return the object that sends and receives wake-up hints on ``channel``.
 
     On PostgreSQL, it reaches all processes. On other databases, it reaches only this process.
     """

@@ -1,8 +1,11 @@
-"""Idempotency keys of requests, with their answers.
+"""Idempotency keys: a request that is sent again with its key gets the answer of the first request.
 
 Only successful requests are stored. A rejected request changed nothing. If the client repeats it,
-climate decides it again, because capacity may be free by then. While a lease is held, its request
-has no answer yet. If the held lease is released, the request counts as never sent.
+climate decides it again, because capacity may be free by then.
+
+A lease is *held* while climate waits for another service to approve it. Until then, the request
+that creates the lease has no answer. If climate releases (deletes) the held lease, the request
+counts as never sent.
 """
 
 from collections.abc import Mapping
@@ -20,11 +23,12 @@ from climate.db.tables.leases import IdempotencyKeyRow, LeaseRow
 
 
 def check(session: Session, key: IdempotencyKey) -> bool:
-    """Check whether a request with this key was sent before.
+    """Check whether a request with this idempotency key was sent before.
 
-    Raises AlreadyProcessed if it has succeeded, RequestUnderWay if its lease is still held, and
-    IdempotencyKeyReused if it had other content. Otherwise, returns whether the key has a row to
-    replace: its lease was held and then released.
+    Returns False if it was not. Returns True if it was, but the lease that it created was released
+    before climate confirmed it: the stored row of the key must then be replaced. Raises
+    AlreadyProcessed if the request has succeeded, RequestUnderWay if its lease is still held (not
+    confirmed yet), and IdempotencyKeyReused if it had other content.
     """
     query = sa.select(IdempotencyKeyRow).where(*_has_key(key))
     row = session.scalars(query.execution_options(populate_existing=True)).one_or_none()
@@ -47,7 +51,7 @@ def check(session: Session, key: IdempotencyKey) -> bool:
 
 
 def claim(session: Session, key: IdempotencyKey, answer: Mapping[str, Any], now: datetime) -> None:
-    """Store the key with the answer to its request.
+    """Store an idempotency key with the answer to its request.
 
     A second transaction with the same key waits until this one ends. Call this function before any
     other statement. Then the second request receives the first answer, and not a refusal because
@@ -57,21 +61,22 @@ def claim(session: Session, key: IdempotencyKey, answer: Mapping[str, Any], now:
 
 
 def claim_undecided(session: Session, key: IdempotencyKey, held_id: str, now: datetime) -> None:
-    """Store the key of a request whose lease is held; ``decide`` adds the answer later.
+    """Store the idempotency key of a request whose lease is held (not confirmed yet).
 
-    Raises the errors of ``check``.
+    ``held_id`` is the id of that lease. ``decide`` adds the answer later. Raises the errors of
+    ``check``.
     """
     _insert(session, key, now, answer={}, held_id=held_id)
 
 
 def decide(session: Session, key: IdempotencyKey, answer: Mapping[str, Any]) -> None:
-    """Store the answer for a key, in the transaction that confirms the held lease."""
+    """Store the answer for an idempotency key, in the transaction that confirms its held lease."""
     decided = sa.update(IdempotencyKeyRow).where(*_has_key(key))
     session.execute(decided.values(answer=dict(answer), held_id=None))
 
 
 def forget(session: Session, before: datetime) -> None:
-    """Delete the keys that were stored before ``before``."""
+    """Delete the idempotency keys that were stored before ``before``."""
     session.execute(sa.delete(IdempotencyKeyRow).where(IdempotencyKeyRow.created_at < before))
 
 

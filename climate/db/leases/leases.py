@@ -1,6 +1,9 @@
 """Statements on leases with their reservations and events: find, lock, store and delete them.
 
-A manager can store the progress of many leases in one statement (``advance``, ``catch_up``).
+A *held* lease (status CREATING) has booked its resources, but climate has not confirmed it yet, so
+no API shows it. A *trust* is a Keystone trust, with which managers act in the cloud as the user of
+a lease. The *version* of a lease shows a manager whether its copy of the lease is out of date. A
+manager can store the progress of many leases in one statement (``advance``, ``catch_up``).
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -41,7 +44,7 @@ def rows(lease: Lease) -> tuple[Rows, Rows, Rows]:
 def insert_reservations(
     session: Session, reservations: Sequence[Reservation], position: int = 0
 ) -> None:
-    """Store new reservations; the first one gets the ``position`` in its lease."""
+    """Store new reservations of a lease; the first one gets ``position``, the next one the next."""
     insert(session, _reservations(reservations, position))
 
 
@@ -66,7 +69,7 @@ def delete_reservations(session: Session, ids: Collection[str]) -> None:
 
 
 def insert_events(session: Session, events: Sequence[Event]) -> None:
-    """Store new events, which can run from their due times on."""
+    """Store new events; managers can run each of them from its due time on."""
     insert(session, _events(events))
 
 
@@ -83,7 +86,10 @@ def _events(events: Sequence[Event]) -> Rows:
 
 
 def get(session: Session, lease_id: str, *, lock: bool = False) -> Lease:
-    """Return a lease; if ``lock`` is set, lock it first, as ``lock_one`` does. Raises NotFound."""
+    """Return a lease with its reservations and events. Raises NotFound.
+
+    If ``lock`` is set, lock the lease first, as ``lock_one`` does.
+    """
     if lock:
         lock_one(session, lease_id)
     by_id = find_some(session, [lease_id])
@@ -93,19 +99,23 @@ def get(session: Session, lease_id: str, *, lock: bool = False) -> Lease:
 
 
 def lock_one(session: Session, lease_id: str) -> None:
-    """Lock a lease until this transaction ends, by incrementing its version."""
+    """Lock a lease until this transaction ends, and increment its version (see ``count_up``)."""
     count_up(session, [lease_id])
 
 
 def count_up(session: Session, lease_ids: Collection[str]) -> None:
-    """Increment the version of leases, so that managers that have older copies read them again."""
+    """Increment the version of leases, because they change.
+
+    A manager that has read a lease before then sees that its copy is out of date, and reads the
+    lease again.
+    """
     session.execute(_COUNT_UP, {"lease_ids": list(lease_ids)})
 
 
 def find_some(
     session: Session, lease_ids: Collection[str], *, lock: bool = False, patient: bool = True
 ) -> dict[str, Lease]:
-    """Return the leases with these ids that exist, by id.
+    """Return the leases with these ids, by id; ids that do not exist are left out.
 
     If ``lock`` is set, lock them in the order of their ids until this transaction ends. If another
     transaction has locked a lease, wait for it if ``patient`` is set, else leave the lease out.
@@ -121,9 +131,10 @@ def find_some(
 def lock_unchanged(session: Session, known: Collection[Lease], *, patient: bool) -> set[str]:
     """Lock leases as ``find_some`` does; return the ids of those that still equal ``known``.
 
-    A lease has changed if its version, status or ``updated_at`` differs. Processes of a release
-    before schema 0019 may run beside this one. They do not increment the version, but they set
-    ``updated_at`` when they change what users may change.
+    ``known`` are the leases as the caller has read them before. A lease has changed if its version,
+    status or ``updated_at`` differs. Processes of a release before schema 0019 may run beside this
+    one. They do not increment the version, but they set ``updated_at`` when they change what users
+    may change.
     """
     ids = [lease.id for lease in known]
     rows = session.execute(_VERSIONS[patient], {"lease_ids": ids}).all()
@@ -137,9 +148,10 @@ def find_all(
 ) -> list[Lease]:
     """Return the leases of a project (None: of all projects), sorted by start time.
 
-    Held leases are left out. The result has at most ``limit`` leases, which follow the lease with
-    the id ``after``. Raises InvalidInput if that lease is not in the list. Executes one SQL
-    statement (two with ``after``), and two per 10,000 leases for their reservations and events.
+    Held leases (not confirmed yet) are left out. The result has at most ``limit`` leases (None: no
+    limit), which follow the lease with the id ``after`` (None: from the beginning). Raises
+    InvalidInput if that lease is not in the list. Executes one SQL statement (two with ``after``),
+    and two per 10,000 leases for their reservations and events.
     """
     start, id_ = LEASES.c.start_at, LEASES.c.id
     shown = [LEASES.c.status != LeaseStatus.CREATING.value]
@@ -155,10 +167,11 @@ def find_all(
 
 
 def ailing(session: Session, now: datetime, until: datetime | None) -> list[str]:
-    """Return the ids of leases with failing resources that run or start before ``until``.
+    """Return the ids of the leases to heal: a resource fails, or the lease is degraded.
 
-    If ``until`` is None, there is no bound. Degraded leases are included, as their resources may
-    work again.
+    A resource fails while it is not reservable. A lease is degraded if a failed resource had no
+    replacement; the resource may work again by now. Only leases that have not ended and start
+    before ``until`` count (None: all starts).
     """
     failing = (
         sa.select(AllocationRow.id)
@@ -178,7 +191,8 @@ def ailing(session: Session, now: datetime, until: datetime | None) -> list[str]
 def with_trusts(session: Session, until: datetime) -> list[tuple[str, str]]:
     """Return (lease id, trust id) of each lease that has a trust and starts before ``until``.
 
-    Leases that have started are included. Held leases are left out.
+    With a trust (of Keystone), managers act as the user of the lease. Leases that have started are
+    included. Held leases (not confirmed yet) are left out.
     """
     confirmed = LeaseRow.status != LeaseStatus.CREATING.value
     query = sa.select(LeaseRow.id, LeaseRow.trust_id).where(confirmed, LeaseRow.start_at < until)
@@ -187,53 +201,63 @@ def with_trusts(session: Session, until: datetime) -> list[tuple[str, str]]:
 
 
 def all_trust_ids(session: Session) -> set[str]:
-    """Return the ids of the trusts of all leases, including held ones."""
+    """Return the ids of the Keystone trusts of all leases, including held (unconfirmed) leases."""
     query = sa.select(LeaseRow.trust_id).where(LeaseRow.trust_id.is_not(None))
     return {trust_id for trust_id in session.scalars(query) if trust_id}
 
 
 def names(session: Session, lease_ids: Collection[str]) -> dict[str, str]:
-    """Return the names of leases by id; leave out leases that do not exist or are being created."""
+    """Return the names of leases by lease id.
+
+    Leases that do not exist, or are held (not confirmed yet), are left out.
+    """
     is_visible = LEASES.c.status != LeaseStatus.CREATING.value
     query = sa.select(LEASES.c.id, LEASES.c.name).where(any_of(LEASES.c.id, lease_ids), is_visible)
     return {row.id: row.name for row in session.execute(query)} if lease_ids else {}
 
 
 def exists(session: Session, lease_id: str) -> bool:
-    """Return whether the lease exists."""
+    """Return whether a lease with this id is stored, even if it is held (not confirmed yet)."""
     return session.scalar(sa.select(LeaseRow.id).where(LeaseRow.id == lease_id)) is not None
 
 
 def update(session: Session, lease: Lease) -> None:
-    """Store the fields of a lease, but not its reservations and events."""
+    """Store all fields of a lease, but not its reservations and events."""
     _set(session, lease.id, **_lease_values(lease))
 
 
 def set_status(session: Session, lease_id: str, status: LeaseStatus, now: datetime) -> None:
-    """Store the status of the lease."""
+    """Store a new status of a lease, and ``now`` as the time of the change."""
     _set(session, lease_id, status=status.value, updated_at=now)
 
 
 def set_trust(session: Session, lease_id: str, trust_id: str | None) -> None:
-    """Store the id of the trust with which managers act as the user of a lease.
+    """Store the id of the Keystone trust of a lease; None if the lease has no trust any more.
 
-    Also clears ``trust_lost``.
+    With the trust, managers act as the user of the lease. ``trust_lost``, the reason why a trust
+    does not work, is cleared.
     """
     _set(session, lease_id, trust_id=trust_id, trust_lost=None)
 
 
 def set_ready(session: Session, lease_id: str, now: datetime) -> None:
-    """Store that all hosts of a lease are ready since ``now``, unless a time is stored already."""
+    """Store ``now`` as the time since when all hosts of a lease are ready.
+
+    If a time is stored already, it stays.
+    """
     _set(session, lease_id, LeaseRow.ready_at.is_(None), ready_at=now)
 
 
 def set_unready(session: Session, lease_id: str) -> None:
-    """Store that not all hosts of a lease are ready, unless the lease has started."""
+    """Clear the time since when all hosts of a lease are ready, because some are not ready now.
+
+    If the lease has started, the time stays.
+    """
     _set(session, lease_id, LeaseRow.started_at.is_(None), ready_at=None)
 
 
 def delay_start(session: Session, lease_id: str, now: datetime) -> None:
-    """Store that a notification at ``now`` announced the delay of a lease's start."""
+    """Store that the start of a lease is delayed, and was announced as delayed at ``now``."""
     _set(session, lease_id, start_delayed_at=now)
 
 
@@ -246,11 +270,12 @@ def _set(
 
 
 def advance(session: Session, changes: Iterable[tuple[Lease, Lease]]) -> None:
-    """Store the progress of leases and their reservations; ``changes`` has (before, after) of each.
+    """Store the progress of many leases and their reservations.
 
-    The stored columns of a lease are ``status``, ``degraded``, ``updated_at`` and ``started_at``.
-    Those of a reservation are ``status``, ``details``, ``missing_resources`` and ``updated_at``. If
-    a lease or reservation is the same object before and after, it is not written.
+    ``changes`` has a pair for each lease: the lease before and after. Of a lease, this stores the
+    columns ``status``, ``degraded``, ``updated_at`` and ``started_at``. Of a reservation, it stores
+    ``status``, ``details``, ``missing_resources`` and ``updated_at``. A lease or reservation that
+    is the same object before and after is not written. The version does not change.
     """
     ids_by_values: dict[tuple[str, bool, datetime | None, datetime | None], list[str]] = {}
     reservations = []
@@ -275,13 +300,19 @@ def _progress(reservation: Reservation) -> dict[str, Any]:
 
 
 def catch_up(session: Session, lease_ids: Collection[str], now: datetime) -> None:
-    """Store that a manager found events of these leases late at ``now``."""
+    """Store ``now`` as the last time at which a manager found events of these leases late.
+
+    With this time, the next late event of a lease does not announce the same events again.
+    """
     statement = sa.update(LEASES).where(any_of(LEASES.c.id, lease_ids))
     session.execute(statement.values(caught_up_at=now))
 
 
 def set_reservation(session: Session, reservation_id: str, now: datetime, **fields: Any) -> None:
-    """Store new values of columns of a reservation, changed at ``now``."""
+    """Store new values of a reservation's columns, and ``now`` as the time of the change.
+
+    ``fields`` has the values by column name.
+    """
     session.execute(
         sa.update(ReservationRow)
         .where(ReservationRow.id == reservation_id)
@@ -290,7 +321,7 @@ def set_reservation(session: Session, reservation_id: str, now: datetime, **fiel
 
 
 def delete(session: Session, lease_id: str) -> None:
-    """Delete the lease with its reservations, their allocations, and its events."""
+    """Delete a lease with its events, its reservations, and their allocations."""
     session.execute(sa.delete(LeaseRow).where(LeaseRow.id == lease_id))
 
 

@@ -1,4 +1,8 @@
-"""Statements on the history of removed leases, and on leases that ended long ago."""
+"""Statements on the history, which has records of leases that had started and were then removed.
+
+A manager moves a lease to the history some time after its end. So this module also finds leases
+that ended long ago.
+"""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -60,9 +64,9 @@ def is_old(session: Session, before: datetime) -> bool:
 
 
 def forget(session: Session, before: datetime, limit: int) -> int:
-    """Delete up to ``limit`` leases from the history that ended before ``before``.
+    """Delete up to ``limit`` leases that ended before ``before`` from the history.
 
-    Returns how many it deleted.
+    The oldest are deleted first. Returns how many were deleted.
     """
     old = sa.select(PastLeaseRow.id).where(PastLeaseRow.ended_at < before)
     ids = session.scalars(old.order_by(PastLeaseRow.ended_at).limit(limit)).all()

@@ -24,9 +24,10 @@ _START_WHEN = {when.value: when for when in StartWhen}
 
 
 def complete(session: Session, rows: Sequence[Any]) -> list[Lease]:
-    """Return leases with their reservations and events; each row has the columns of COLUMNS.
+    """Convert rows of the table of leases to leases with their reservations and events.
 
-    Executes two SQL statements per 10,000 leases.
+    Each row has the columns ``COLUMNS``. The result has the order of ``rows``. Executes two SQL
+    statements per 10,000 leases.
     """
     ids = [row[0] for row in rows]
     reservations = _children(session, _RESERVATIONS, ids)
@@ -37,6 +38,10 @@ def complete(session: Session, rows: Sequence[Any]) -> list[Lease]:
 def _children(
     session: Session, query: sa.Select[Any], lease_ids: Sequence[str]
 ) -> dict[str, list[Any]]:
+    """Return the rows that belong to leases, such as their events, by lease id.
+
+    ``query`` comes from ``_children_of``. Leases without such rows are left out.
+    """
     by_lease: dict[str, list[Any]] = {}
     for ids in chunks(lease_ids):
         for row in session.execute(query, {"lease_ids": ids}).all():  # faster than row by row
@@ -45,9 +50,10 @@ def _children(
 
 
 def _children_of(table: sa.Table, names: str, order: str) -> sa.Select[Any]:
-    """Build the query for the rows of a table that belong to the leases in ``lease_ids``.
+    """Build a query for the rows of a table that belong to leases, sorted by the columns ``order``.
 
-    Their first column is the lease id.
+    The parameter ``lease_ids`` of the query selects the leases. The rows have the lease id, and
+    then the columns ``names``.
     """
     query = sa.select(table.c.lease_id, *columns(table, names))
     return query.where(any_of(table.c.lease_id, "lease_ids")).order_by(*columns(table, order))

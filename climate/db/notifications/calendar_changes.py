@@ -1,6 +1,7 @@
-"""Queries for the windows of leases in which notifications report changes.
+"""Queries for the windows of leases (start to end) in which notifications report changes.
 
-They return no other content of the notifications, so viewers of any project may see the result.
+With them, viewers of the booking calendar learn which part has changed. The queries return no other
+content of the notifications, so viewers of any project may see the result.
 """
 
 import hashlib
@@ -26,9 +27,10 @@ _RESOURCES = sa.select(
 
 @dataclass(frozen=True, slots=True)
 class ChangedWindows:
-    """The windows of the leases that notifications are about.
+    """The windows (start to end) of the leases that notifications report as changed.
 
-    If ``complete`` is false, some windows are missing, because they are not stored.
+    If ``complete`` is false, some windows are missing, because their notifications do not store
+    them.
     """
 
     windows: list[Window]
@@ -38,10 +40,10 @@ class ChangedWindows:
 def after(
     session: Session, seq: int, last: int, resource_types: Collection[str] | None
 ) -> ChangedWindows:
-    """Return the windows of the leases of the notifications from ``seq`` + 1 to ``last``.
+    """Return the windows of the leases in the notifications from number ``seq`` + 1 to ``last``.
 
     Reads all notifications in this range, which the caller must limit. If ``resource_types`` is
-    set, leases count only if they have a reservation of one of these types.
+    set, a lease counts only if it has a reservation of one of these types (None: all leases count).
     """
     query = sa.select(OutboxRow.changed_from, OutboxRow.changed_until).where(
         OutboxRow.seq > seq, OutboxRow.seq <= last, _OF_LEASE
@@ -58,6 +60,6 @@ def after(
 
 
 def resources_version(session: Session) -> str:
-    """Return a text that changes if a resource is registered, removed or changed."""
+    """Return a text that differs after a resource was registered, removed or changed."""
     state = tuple(session.execute(_RESOURCES).one())
     return hashlib.sha256(repr(state).encode()).hexdigest()[:8]

@@ -1,6 +1,7 @@
-"""Queries for the contents of calendar feeds: leases of a project or on a resource.
+"""Queries for the contents of calendar feeds: leases of a project, leases on a resource, one lease.
 
-Only leases near the present are shown.
+A feed of a project or resource shows the time from ``PAST`` before the present to ``AHEAD`` after
+it, and at most ``MOST_ENTRIES`` leases. A held lease (not confirmed yet) is not shown.
 """
 
 from collections import defaultdict
@@ -36,14 +37,17 @@ _MOST_NAMES = 50
 
 
 def of_project(session: Session, project_id: str, now: datetime) -> list[ListedLease]:
-    """Return the leases of a project for a calendar feed. Executes three statements."""
+    """Return the leases of a project for its calendar feed. Executes at most three statements."""
     return _near(session, now, LEASES.c.project_id == project_id)
 
 
 def of_resource(
     session: Session, resource_id: int, project_id: str | None, now: datetime
 ) -> list[ListedLease]:
-    """Return the leases that hold a resource and belong to a project (None: to any project)."""
+    """Return the leases that have booked a resource, for its calendar feed.
+
+    If ``project_id`` is set, only leases of that project are included (None: all projects).
+    """
     holds = (
         sa.select(AllocationRow.reservation_id)
         .join(ReservationRow, ReservationRow.id == AllocationRow.reservation_id)
@@ -57,9 +61,10 @@ def of_resource(
 
 
 def of_lease(session: Session, lease_id: str, project_id: str | None) -> list[ListedLease]:
-    """Return a lease with the names of its resources, as a list.
+    """Return a list with one lease and the names of its resources, for its calendar feed.
 
-    The list is empty if the lease does not belong to the project (None: any project).
+    The list is empty if the lease does not exist or does not belong to the project (None: any
+    project).
     """
     query = sa.select(*_COLUMNS).where(LEASES.c.id == lease_id, _IS_SHOWN)
     if project_id is not None:
@@ -83,11 +88,12 @@ def of_lease(session: Session, lease_id: str, project_id: str | None) -> list[Li
 def taken(
     session: Session, resource_id: int, project_id: str, now: datetime
 ) -> list[tuple[Window, bool]]:
-    """Return the bookings of a resource by other projects, sorted by start.
+    """Return the bookings of a resource that a project's feed shows only as occupied.
 
-    Each item has the occupied window, and whether the booking is for a share of the resource.
-    Bookings of held or deleted leases are included, whatever their project. If there are more than
-    the maximum, those that are not over at ``now`` come first.
+    These are the bookings by other projects, and those of held (unconfirmed) or deleted leases of
+    any project. Each item has the occupied window, and whether the booking is for a share of the
+    resource. The items are sorted by start. If there are more than ``MOST_ENTRIES``, the result
+    contains first those that are not over at ``now``.
     """
     is_own = sa.and_(LeaseRow.project_id == project_id, _IS_SHOWN)
     start, end = AllocationRow.start_at, AllocationRow.busy_until
@@ -108,9 +114,10 @@ def taken(
 
 
 def _on(resource_id: int, now: datetime) -> list[sa.ColumnElement[bool]]:
-    """Return the SQL conditions for allocations of a resource near the present.
+    """Return the SQL conditions for the allocations of a resource that a feed may show.
 
-    The two parts of the first condition each use an index.
+    They are bookings of the whole resource or of a share, between ``PAST`` before ``now`` and
+    ``AHEAD`` after it. The conditions on the whole and on shares each use their own index.
     """
     is_share = AllocationRow.resource_class.is_not(None)
     return [
@@ -126,9 +133,10 @@ def _on(resource_id: int, now: datetime) -> list[sa.ColumnElement[bool]]:
 def _near(
     session: Session, now: datetime, *conditions: sa.ColumnElement[bool]
 ) -> list[ListedLease]:
-    """Return the leases that end after ``now`` and meet the conditions.
+    """Return up to ``MOST_ENTRIES`` leases for a feed, which meet all SQL conditions.
 
-    If that is less than the maximum, add leases that ended before, the latest first.
+    Leases that end after ``now`` and start within ``AHEAD`` come first. If there is space left,
+    leases that ended within ``PAST`` before ``now`` follow, those that ended last first.
     """
     query = sa.select(*_COLUMNS).where(*conditions, _IS_SHOWN)
     end, start, id_ = LEASES.c.end_at, LEASES.c.start_at, LEASES.c.id
@@ -142,6 +150,7 @@ def _near(
 
 
 def _listed(session: Session, rows: Sequence[Any]) -> list[ListedLease]:
+    """Convert rows with the columns ``_COLUMNS`` to leases, and add their resource types."""
     types: dict[str, set[str]] = defaultdict(set)
     if rows:
         of_leases = any_of(RESERVATIONS.c.lease_id, [row.id for row in rows])

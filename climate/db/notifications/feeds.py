@@ -1,7 +1,10 @@
-"""Calendar feeds, and records of deleted leases that they still show.
+"""Calendar feeds: URLs that show leases in a calendar program.
 
-As with subscriptions, the number ``place``, which is unique in a project, enforces the maximum
-number of feeds of a project.
+A feed shows the leases of a project, the leases on a resource, or one lease. It also shows leases
+that were deleted lately; records of them are stored here.
+
+Each feed has a number ``place`` that is unique in its project. The place of a new feed is less than
+the limit of feeds per project. So the unique key enforces this limit.
 """
 
 from collections.abc import Collection
@@ -23,7 +26,10 @@ from climate.db.tables.notifications import FeedRemovalRow, FeedRow
 
 
 def insert(session: Session, feed: Feed, secret_hash: str, most: int) -> bool:
-    """Store a new calendar feed; return False if its project already has ``most`` feeds."""
+    """Store a new calendar feed; return False if its project already has ``most`` feeds.
+
+    ``secret_hash`` is the hash of the secret in the URL of the feed.
+    """
     of_project = FeedRow.project_id == feed.project_id
     free = set(range(most)).difference(session.scalars(sa.select(FeedRow.place).where(of_project)))
     if not free:
@@ -54,7 +60,7 @@ def find_by_secret(session: Session, secret_hash: str) -> Feed | None:
 
 
 def find_all(session: Session, project_id: str | None, page: Page) -> Part[Feed]:
-    """Return a page of the feeds of a project (None: of all projects), sorted by creation time."""
+    """Return a page of the calendar feeds of a project (None: of all), sorted by creation time."""
     query = sa.select(FeedRow)
     if project_id is not None:
         query = query.where(FeedRow.project_id == project_id)
@@ -63,7 +69,10 @@ def find_all(session: Session, project_id: str | None, page: Page) -> Part[Feed]
 
 
 def note_read(session: Session, feed_id: str, now: datetime, since: datetime) -> None:
-    """Store that a feed was read at ``now``, unless a read after ``since`` is stored already."""
+    """Store that a calendar program read a feed at ``now``.
+
+    If the stored last read is later than ``since``, it stays, so frequent reads change no row.
+    """
     is_old = sa.or_(FeedRow.last_read_at.is_(None), FeedRow.last_read_at <= since)
     change = sa.update(FeedRow).where(FeedRow.id == feed_id, is_old)
     session.execute(change.values(last_read_at=now))
@@ -80,7 +89,8 @@ def note_removal(
 ) -> None:
     """Store, for each calendar feed that shows a lease, that the lease is deleted.
 
-    The caller deletes the lease. If no feed shows the lease, one statement is executed.
+    ``status`` and ``window`` are those of the feed's entry from now on. The caller deletes the
+    lease. If no feed shows the lease, one statement is executed.
     """
     ids = [reservation.id for reservation in lease.reservations]
     held = sa.select(sa.cast(AllocationRow.resource_id, FeedRow.target_id.type)).where(
@@ -106,7 +116,7 @@ def note_removal(
 
 
 def removals(session: Session, feed: Feed, since: datetime) -> list[Entry]:
-    """Return the entries of leases that the feed showed and that were deleted after ``since``."""
+    """Return the feed's entries for leases that it showed and that were deleted after ``since``."""
     query = sa.select(FeedRemovalRow).where(
         FeedRemovalRow.feed_id == feed.id, FeedRemovalRow.removed_at > since
     )
@@ -126,14 +136,14 @@ def removals(session: Session, feed: Feed, since: datetime) -> list[Entry]:
 
 
 def forget_removals(session: Session, before: datetime) -> None:
-    """Delete the records of leases that were deleted before ``before``."""
+    """Delete the feeds' records of leases that were deleted before ``before``."""
     session.execute(sa.delete(FeedRemovalRow).where(FeedRemovalRow.removed_at < before))
 
 
 def without_target(session: Session, limit: int) -> list[str]:
     """Return the ids of up to ``limit`` feeds that can never show an entry again.
 
-    Their lease or resource does not exist any more, and they show no deleted lease.
+    Such a feed is for a lease or resource that does not exist any more, and shows no deleted lease.
     """
     lease = sa.exists().where(LeaseRow.id == FeedRow.target_id)
     id_ = sa.cast(ResourceRow.id, FeedRow.target_id.type)
@@ -147,7 +157,7 @@ def without_target(session: Session, limit: int) -> list[str]:
 
 
 def delete_all(session: Session, ids: Collection[str]) -> None:
-    """Delete these feeds, which must not have records of deleted leases."""
+    """Delete the feeds with these ids, which must not have records of deleted leases."""
     session.execute(sa.delete(FeedRow).where(FeedRow.id.in_(ids)))
 
 

@@ -1,9 +1,13 @@
 """The outbox: notifications that are to be published, and the log of the published ones.
 
 A transaction writes its notifications together with its change. ``number`` then assigns public
-sequence numbers to committed rows, in the order of writing. Transactions that change a lease lock
-its row, so the notifications of a lease stay in order. One relay at a time holds the claim to
-publish, which expires, and stores how far it has published.
+sequence numbers (``seq``) to committed rows, in the order of writing. Transactions that change a
+lease lock its row, so the notifications of a lease stay in order.
+
+A *relay* is the part of a manager that numbers notifications and publishes them to the message
+broker. Each manager has a relay, but only one relay at a time has the *turn* to publish: a claim
+with an owner and an expiry. The one row of the table ``relay`` stores this claim, and how far
+notifications are numbered and published.
 """
 
 import uuid
@@ -73,10 +77,10 @@ def write(
     now: datetime,
     before: Window | None = None,
 ) -> None:
-    """Add a notification to the outbox, the table from which the relay publishes.
+    """Add a notification to the outbox, the table from which a relay publishes.
 
     ``payload`` must contain the id of the project, and the id of the lease if there is one. If the
-    window of the lease has changed, ``before`` is its previous window.
+    window of the lease has changed, ``before`` is its previous window; None if it has not changed.
     """
     row = _row(event_type, payload, now)
     if before is not None:
@@ -88,12 +92,15 @@ def write(
 def write_all(
     session: Session, notifications: Iterable[tuple[str, Mapping[str, Any]]], now: datetime
 ) -> None:
-    """Add notifications, each given as event type and payload, to the outbox in this order."""
+    """Add notifications to the outbox, in this order; each has an event type and a payload."""
     insert(session, rows(notifications, now))
 
 
 def rows(notifications: Iterable[tuple[str, Mapping[str, Any]]], now: datetime) -> Rows:
-    """Return the rows of notifications, to insert them together with rows of other tables."""
+    """Return the outbox rows of notifications, to insert them together with rows of other tables.
+
+    Each notification has an event type and a payload.
+    """
     return OutboxRow, [_row(event_type, payload, now) for event_type, payload in notifications]
 
 
@@ -114,21 +121,29 @@ def _row(event_type: str, payload: Mapping[str, Any], now: datetime) -> dict[str
 
 
 def is_called_for(session: Session, owner: str, now: datetime) -> bool:
-    """Return whether there are notifications to publish and ``owner`` can claim the relay.
+    """Return whether notifications wait to be published, and the relay ``owner`` can take the turn.
 
-    It can if no other relay has a claim that has not expired.
+    The turn is the claim to publish. ``owner`` can take it if it has the turn already, or if no
+    other relay has a claim that has not expired. Notifications without a number do not count.
     """
     return session.scalar(_HAS_WORK, {"by": owner, "now": now}) is not None
 
 
 def take_turn(session: Session, owner: str, now: datetime, until: datetime) -> bool:
-    """Claim the right to publish until ``until``, or renew it; return False if another has it."""
+    """Give the relay ``owner`` the turn (the claim to publish) until ``until``, or renew it.
+
+    Returns False if another relay has the turn at ``now``.
+    """
     result = session.execute(_CLAIM, {"by": owner, "now": now, "until": until})
     return bool(result.rowcount)  # type: ignore[attr-defined]
 
 
 def leave_turn(session: Session, owner: str) -> None:
-    """Release the right to publish of ``owner``, so that another relay can continue immediately."""
+    """Release the turn (the claim to publish) of the relay ``owner``.
+
+    Another relay can then continue immediately. If ``owner`` does not have the turn, nothing
+    changes.
+    """
     claimed = sa.update(RelayRow).where(RelayRow.id == _RELAY, RelayRow.owner == owner)
     session.execute(claimed.values(owner=None, claimed_until=None))
 
@@ -141,7 +156,8 @@ def is_unnumbered(session: Session) -> bool:
 def lag(session: Session, most: int) -> tuple[int, datetime | None]:
     """Return how many notifications are unpublished, and when the oldest of them was written.
 
-    Counts at most ``most``.
+    Notifications without a number are included. The count is at most ``most``. The time is None if
+    all notifications are published.
     """
     first = sa.select(_OUTBOX.c.created_at).where(_OUTBOX.c.seq > _PUBLISHED.scalar_subquery())
     oldest = session.scalar(first.order_by(_OUTBOX.c.seq).limit(1))
@@ -155,8 +171,8 @@ def lag(session: Session, most: int) -> tuple[int, datetime | None]:
 def number(session: Session, limit: int) -> int:
     """Assign sequence numbers to up to ``limit`` committed notifications; return how many.
 
-    Locks the relay's row. So numbers become visible in order, even if several processes assign
-    numbers.
+    Locks the row of the table ``relay``. So numbers become visible in order, even if several
+    processes assign numbers.
     """
     last = session.scalar(_LAST.with_for_update())
     assert last is not None  # noqa: S101 - the migration inserts the row
@@ -171,7 +187,10 @@ def number(session: Session, limit: int) -> int:
 
 
 def _runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last id of each run of consecutive ids; one statement numbers a run."""
+    """Split sorted ids into runs of consecutive ids; yield the first and last id of each run.
+
+    For example, 3, 4, 5, 8 gives (3, 5) and (8, 8). One UPDATE can number a whole run.
+    """
     first = 0
     for at, id_ in enumerate(ids):
         if at + 1 == len(ids) or ids[at + 1] != id_ + 1:
@@ -180,14 +199,18 @@ def _runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def unpublished(session: Session, limit: int) -> list[Notification]:
-    """Return up to ``limit`` notifications that have a number and are unpublished, in order."""
+    """Return up to ``limit`` notifications to publish next, in the order of their sequence numbers.
+
+    Notifications without a number are left out.
+    """
     return [record(Notification, row) for row in session.execute(_UNPUBLISHED, {"limit": limit})]
 
 
 def mark_published(session: Session, owner: str, last: Notification, until: datetime) -> bool:
-    """Store that all notifications up to ``last`` are published, and renew the claim of ``owner``.
+    """Store that all notifications up to ``last`` are published; renew the turn until ``until``.
 
-    Returns False if ``owner`` has lost the claim, or the database was restored from a backup.
+    ``owner`` is the relay that has the turn (the claim to publish). Returns False, and stores
+    nothing, if ``owner`` has lost the turn, or if the database was restored from a backup.
     """
     values = {"by": owner, "through": last.seq, "last": last.message_id, "until": until}
     result = session.execute(_PUBLISH, values)
@@ -195,7 +218,7 @@ def mark_published(session: Session, owner: str, last: Notification, until: date
 
 
 def last_seq(session: Session) -> int:
-    """Return the last assigned sequence number."""
+    """Return the last assigned sequence number; 0 if no notification has a number."""
     return session.scalar(_LAST) or 0
 
 
@@ -208,7 +231,11 @@ def removed_seq(session: Session) -> int:
 
 
 def find_after(session: Session, wanted: NotificationFilter, after: int, limit: int) -> Matches:
-    """Return up to ``limit`` notifications that match the filter and have ``seq`` > ``after``."""
+    """Return up to ``limit`` notifications that match a filter, the lowest number first.
+
+    ``wanted`` is the filter. The notifications have a sequence number above ``after``. The result
+    also has the number after which the next call must continue.
+    """
     last = last_seq(session)  # read before the rows: all rows up to it are visible
     in_range = (OutboxRow.seq > after, OutboxRow.seq <= last)
     query = sa.select(*_PUBLIC_COLUMNS).where(*in_range, *_conditions(wanted))
@@ -226,10 +253,11 @@ def get(session: Session, seq: int) -> Notification:
 
 
 def removable(session: Session, before: datetime, limit: int) -> int | None:
-    """Return the last sequence number up to which notifications can be removed now, or None.
+    """Return the sequence number up to which notifications can be removed now; None: none can be.
 
-    Up to ``limit`` rows at the beginning of the log can be removed, if they are published and were
-    written before ``before``. Locks the relay's row.
+    A notification can be removed if it is published and was written before ``before``. The function
+    considers only the ``limit`` notifications with the lowest numbers. Locks the row of the table
+    ``relay``.
     """
     published = session.scalar(_PUBLISHED.with_for_update())
     oldest = sa.select(_OUTBOX.c.seq, _OUTBOX.c.created_at).where(_OUTBOX.c.seq <= published)
@@ -239,7 +267,11 @@ def removable(session: Session, before: datetime, limit: int) -> int | None:
 
 
 def remove(session: Session, through: int) -> None:
-    """Delete all notifications up to the number ``through``, with their dead letters."""
+    """Delete all notifications up to the sequence number ``through``, and their dead letters.
+
+    A dead letter is a notification that climate gave up delivering to a subscription. ``through``
+    is stored, so that readers can detect that they missed notifications.
+    """
     session.execute(sa.delete(DeadLetterRow).where(DeadLetterRow.seq <= through))
     session.execute(sa.delete(OutboxRow).where(OutboxRow.seq <= through))
     session.execute(sa.update(RelayRow).where(RelayRow.id == _RELAY).values(removed_seq=through))
@@ -254,6 +286,7 @@ def is_old(session: Session, before: datetime) -> bool:
 
 
 def _conditions(wanted: NotificationFilter) -> list[sa.ColumnElement[bool]]:
+    """Return the SQL conditions on OutboxRow for a filter."""
     conditions: list[sa.ColumnElement[bool]] = []
     if wanted.project_id is not None:
         conditions.append(OutboxRow.project_id == wanted.project_id)
@@ -269,6 +302,7 @@ def _conditions(wanted: NotificationFilter) -> list[sa.ColumnElement[bool]]:
 
 
 def _is_like(pattern: str) -> sa.ColumnElement[bool]:
+    """Return the SQL condition that the event type is ``pattern``, or begins like ``lease.*``."""
     if not pattern.endswith("*"):
         return OutboxRow.event_type == pattern
     prefix = pattern[:-1]

@@ -1,7 +1,11 @@
-"""Webhook subscriptions, and their dead letters (notifications that climate gave up delivering).
+"""Webhook subscriptions, and their dead letters.
 
-Each subscription has a number (``place``) that is unique in its project. A new number is less than
-the limit, so the unique key enforces the maximum number of subscriptions of a project.
+For a subscription, climate sends notifications to the URL of a receiver. A dead letter is a
+notification that climate gave up delivering to the receiver.
+
+Each subscription has a number ``place`` that is unique in its project. The place of a new
+subscription is less than the limit of subscriptions per project. So the unique key enforces this
+limit, even if two requests run at the same time.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,7 +28,10 @@ ACTIVE = SubscriptionStatus.ACTIVE.value
 
 
 def insert(session: Session, subscription: Subscription, secret: str, most: int) -> bool:
-    """Store a new subscription; return False if its project already has ``most`` subscriptions."""
+    """Store a new subscription; return False if its project already has ``most`` subscriptions.
+
+    ``secret`` is the key for signatures, in the form in which it is stored.
+    """
     of_project = SubscriptionRow.project_id == subscription.project_id
     used = session.scalars(sa.select(SubscriptionRow.place).where(of_project))
     free = set(range(most)).difference(used)
@@ -45,7 +52,10 @@ def insert(session: Session, subscription: Subscription, secret: str, most: int)
 
 
 def filters(wanted: NotificationFilter) -> dict[str, Any]:
-    """Return the form in which a filter is stored; its ``project_id`` has its own column."""
+    """Return the form in which the filter of a subscription is stored.
+
+    The ``project_id`` is left out, because it has its own column.
+    """
     return values(wanted, "lease_id event_types resource_type")
 
 
@@ -79,7 +89,10 @@ def find_all(
 
 
 def update(session: Session, subscription_id: str, now: datetime, **new: Any) -> None:
-    """Store new values of columns that a user changed, with the time of the change."""
+    """Store values that a user changed, with ``now`` as the time of the change.
+
+    ``new`` has the values by column name.
+    """
     changed = sa.update(SubscriptionRow).where(SubscriptionRow.id == subscription_id)
     session.execute(changed.values(updated_at=now, **new))
 
@@ -108,7 +121,7 @@ def matching(
 
     It considers the notifications of the subscription's project, or of all projects if the
     subscription has ``all_projects``. The notifications must also satisfy the conditions in
-    ``more``. The subscription's filter is not considered.
+    ``more``. The filter of the subscription is not considered, so the subscription *may* match.
     """
     later = sa.exists().where(OutboxRow.seq > after, *more)
     its_own = later.where(OutboxRow.project_id == SubscriptionRow.project_id)
@@ -120,7 +133,7 @@ def matching(
 
 
 def catch_up(session: Session, through: int) -> None:
-    """Store that subscriptions are done up to the number ``through``.
+    """Set ``done_seq`` of subscriptions to the sequence number ``through``.
 
     This concerns only subscriptions that have no notification to deliver up to that number.
     """
@@ -132,14 +145,20 @@ def catch_up(session: Session, through: int) -> None:
 
 
 def add_dead_letter(session: Session, letter: DeadLetter) -> None:
-    """Store a dead letter; it replaces an earlier dead letter of the same notification."""
+    """Store a dead letter, a notification that climate gave up delivering to a subscription.
+
+    It replaces an earlier dead letter of the same notification and subscription.
+    """
     session.merge(DeadLetterRow(**asdict(letter)))
 
 
 def find_dead_letters(
     session: Session, subscription_id: str, after: int, limit: int
 ) -> list[DeadLetter]:
-    """Return up to ``limit`` dead letters whose numbers are above ``after``, in order."""
+    """Return up to ``limit`` dead letters of a subscription, the lowest sequence number first.
+
+    A dead letter is a notification that climate gave up delivering. Its number is above ``after``.
+    """
     query = sa.select(DeadLetterRow).where(
         DeadLetterRow.subscription_id == subscription_id, DeadLetterRow.seq > after
     )
@@ -148,7 +167,7 @@ def find_dead_letters(
 
 
 def count_dead_letters(session: Session, ids: Collection[str]) -> Mapping[str, int]:
-    """Return the number of dead letters by subscription id.
+    """Return how many dead letters (notifications not delivered) subscriptions have, by their id.
 
     Subscriptions without any are left out.
     """
@@ -160,7 +179,11 @@ def count_dead_letters(session: Session, ids: Collection[str]) -> Mapping[str, i
 
 
 def want_dead_letters(session: Session, subscription_id: str, seqs: Collection[int] | None) -> int:
-    """Mark the dead letters with these numbers (None: all) for redelivery; return how many."""
+    """Mark dead letters of a subscription for redelivery; return how many.
+
+    A dead letter is a notification that climate gave up delivering. ``seqs`` are the sequence
+    numbers of the dead letters (None: all).
+    """
     which = [DeadLetterRow.subscription_id == subscription_id]
     if seqs is not None:
         which.append(DeadLetterRow.seq.in_(seqs))
@@ -169,7 +192,11 @@ def want_dead_letters(session: Session, subscription_id: str, seqs: Collection[i
 
 
 def next_dead_letter(session: Session, subscription_id: str) -> DeadLetter | None:
-    """Return the dead letter with the lowest number that is marked for redelivery, or None."""
+    """Return the dead letter of a subscription that climate must deliver again next.
+
+    It has the lowest sequence number of those that are marked for redelivery; None if none is
+    marked.
+    """
     query = sa.select(DeadLetterRow).where(
         DeadLetterRow.subscription_id == subscription_id, DeadLetterRow.wanted.is_(True)
     )
@@ -178,13 +205,13 @@ def next_dead_letter(session: Session, subscription_id: str) -> DeadLetter | Non
 
 
 def remove_dead_letter(session: Session, subscription_id: str, seq: int) -> None:
-    """Delete a dead letter, because the receiver has accepted its notification."""
+    """Delete a dead letter, because the receiver has accepted its notification now."""
     of_subscription = DeadLetterRow.subscription_id == subscription_id
     session.execute(sa.delete(DeadLetterRow).where(of_subscription, DeadLetterRow.seq == seq))
 
 
 def of(row: SubscriptionRow) -> Subscription:
-    """Return the subscription that a row stores, without its secret."""
+    """Convert a row to a subscription, which does not contain the secret."""
     fields = {**row.filters, "event_types": tuple(row.filters["event_types"])}
     project_id = None if row.all_projects else row.project_id
     wanted = NotificationFilter(project_id=project_id, **fields)

@@ -1,8 +1,9 @@
-"""Subscriptions as a queue: find work, claim subscriptions, and store results of deliveries.
+"""Webhook subscriptions as a queue: managers claim subscriptions, deliver, and store the results.
 
-A claim has an owner and an expiry. A manager that stores a result names itself as the owner. If the
-row has no owner or another one, the manager lost the claim, or a user changed the subscription.
-Then the result is not stored.
+A claim reserves a subscription for one manager, so that no other manager delivers its
+notifications. It has an owner (the manager) and an expiry. A manager that stores a result names
+itself as the owner. If the row has no owner or another one, the manager lost the claim, or a user
+changed the subscription. Then the result is not stored.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,17 +19,23 @@ from climate.db.tables.notifications import DeadLetterRow, SubscriptionRow
 
 
 def is_any(session: Session, now: datetime) -> bool:
-    """Return whether a subscription has notifications to deliver and can be claimed now."""
+    """Return whether a manager can claim any subscription now.
+
+    Such a subscription is due, is not claimed, and has something to deliver: a notification that
+    may match its filter, or a dead letter (failed delivery) that is marked for redelivery.
+    """
     return session.scalar(_IS_ANY, {"now": now}) is not None
 
 
 def claim(
     session: Session, owner: str, now: datetime, until: datetime, free: tuple[int, int]
 ) -> list[tuple[str, bool]]:
-    """Claim up to ``free[0]`` due subscriptions, of which at most ``free[1]`` are slow.
+    """Claim due subscriptions for the manager ``owner`` until ``until``.
 
-    A subscription is slow if its receiver was slow or failed last time. Returns (id, whether it is
-    slow) of each: first the others, then the slow ones, each sorted by due time.
+    Claims up to ``free[0]`` subscriptions, of which at most ``free[1]`` are slow. A subscription is
+    slow if its receiver was slow or failed last time. Returns (id, whether it is slow) of each
+    claimed subscription: first those that are not slow, then the slow ones, each sorted by due
+    time.
     """
     claims: list[tuple[str, bool]] = []
     for slow in (False, True):
@@ -50,6 +57,7 @@ def claim(
 
 
 def _claimable(now: datetime | sa.BindParameter[Any]) -> list[sa.ColumnElement[bool]]:
+    """Return the SQL conditions that a manager can claim a subscription at ``now`` and has work."""
     letter = sa.exists().where(
         DeadLetterRow.subscription_id == SubscriptionRow.id, DeadLetterRow.wanted.is_(True)
     )
@@ -64,15 +72,19 @@ def _claimable(now: datetime | sa.BindParameter[Any]) -> list[sa.ColumnElement[b
 def find_mine(
     session: Session, subscription_id: str, owner: str
 ) -> tuple[Subscription, str] | None:
-    """Return a subscription and its stored secret; None if ``owner`` has lost the claim."""
+    """Return a subscription that the manager ``owner`` has claimed, and its stored secret.
+
+    None if ``owner`` has lost the claim, or if the subscription is no longer active.
+    """
     row = session.scalar(sa.select(SubscriptionRow).where(*_mine(subscription_id, owner)))
     return None if row is None else (of(row), row.secret)
 
 
 def note(session: Session, subscription_id: str, owner: str, values: Mapping[str, Any]) -> bool:
-    """Store columns of a subscription; return False if ``owner`` has lost the claim on it.
+    """Store new values of a claimed subscription, such as its progress; return whether it worked.
 
-    If the new value of the column ``owner`` is None, that releases the claim.
+    ``values`` has the new values by column name. Returns False, and stores nothing, if the manager
+    ``owner`` has lost the claim. To release the claim, set the column ``owner`` to None.
     """
     claimed = sa.update(SubscriptionRow).where(*_mine(subscription_id, owner))
     result = session.execute(claimed.values(**values))
@@ -80,13 +92,14 @@ def note(session: Session, subscription_id: str, owner: str, values: Mapping[str
 
 
 def release(session: Session, owner: str, ids: Collection[str]) -> None:
-    """Release the claims of ``owner``, a process that stops, on these subscriptions."""
+    """Release the claims of the manager ``owner`` on these subscriptions, because it stops."""
     claimed = (SubscriptionRow.id.in_(ids), SubscriptionRow.owner == owner)
     released = {"owner": None, "claimed_until": None}
     session.execute(sa.update(SubscriptionRow).where(*claimed).values(**released))
 
 
 def _mine(id_: str, owner: str) -> tuple[sa.ColumnElement[bool], ...]:
+    """Return the SQL conditions that ``owner`` has the claim, and the subscription is active."""
     row = SubscriptionRow
     return row.id == id_, row.owner == owner, row.status == ACTIVE
 

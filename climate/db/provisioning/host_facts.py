@@ -1,7 +1,8 @@
-"""The facts that decide the state of resources, and an SQL expression for that state.
+"""The facts that decide the state of a host, and an SQL expression for that state.
 
-``state_of`` computes exactly the same state as ``climate.core.provisioning.host_state``, so that
-queries can filter by it.
+The state is one word for people, such as ``ready`` or ``off``. ``state_of`` computes the same state
+in SQL as ``climate.core.provisioning.host_state`` in Python, so that queries can filter by state.
+Resources that are not hosts have a state, too.
 """
 
 from collections.abc import Collection
@@ -41,11 +42,12 @@ def find(
     provisioning: bool,
     lease_id: str | None = None,
 ) -> dict[int, HostReport]:
-    """Return the report of each resource that exists, by id. Executes a statement per 10,000.
+    """Return the facts that decide the state of resources, with their times, by resource id.
 
-    If ``lease_id`` is set, only preparations for that lease count. Unless ``provisioning`` is set,
-    the report has only ``reservable`` and the quarantine, because climate no longer updates the
-    other facts.
+    Ids that do not exist are left out. If ``lease_id`` is set, only preparations for that lease
+    count. ``provisioning`` says whether provisioning is enabled. If it is not, a report has only
+    ``reservable`` and the quarantine, because climate no longer updates the other facts. Executes
+    one statement per 10,000 ids.
     """
     query = _FOR_LEASE if lease_id is not None else _ALL
     query = query if provisioning else _WITHOUT_PROVISIONING
@@ -61,9 +63,10 @@ def find(
 def state_of(
     resource_id: sa.SQLColumnExpression[int], *, provisioning: bool
 ) -> sa.ColumnElement[str]:
-    """Return an SQL expression: the state of a resource, as the value of a HostState.
+    """Return an SQL expression for the state of a resource: the value of a HostState.
 
-    ``resource_id`` is a column of the enclosing statement.
+    ``resource_id`` is a column of the enclosing statement. ``provisioning`` says whether
+    provisioning is enabled.
     """
     if not provisioning:
         known = ReadinessRow.resource_id == _HOST.id
@@ -76,7 +79,11 @@ def state_of(
 
 
 def in_states(states: Collection[HostState], *, provisioning: bool) -> list[sa.ColumnElement[bool]]:
-    """Return the SQL conditions on ResourceRow for these states; without states, any is allowed."""
+    """Return SQL conditions on ResourceRow: its state is one of ``states``.
+
+    If ``states`` is empty, the list is empty, so any state is allowed. ``provisioning`` says
+    whether provisioning is enabled.
+    """
     if not states:
         return []
     state = state_of(ResourceRow.id, provisioning=provisioning)
@@ -86,9 +93,11 @@ def in_states(states: Collection[HostState], *, provisioning: bool) -> list[sa.C
 def _first(
     row: type[PreparationRow | ShutdownRow], by: str, lease_id: sa.BindParameter[str] | None = None
 ) -> sa.ScalarSelect[str]:
-    """Return an SQL expression: the id of a host's first task that is not over.
+    """Return a subquery for the id of a host's first task that is not over; NULL without any task.
 
-    The order is that of the column ``by``.
+    ``row`` selects the tasks: preparations or shutdowns. The first task has the smallest value in
+    the column ``by``. If ``lease_id`` is set, only tasks for that lease count. The host is the row
+    of ``_HOST`` in the enclosing statement.
     """
     task: Any = aliased(row)
     tasks = sa.select(task.id).where(task.resource_id == _HOST.id, task.over_at.is_(None))
@@ -98,6 +107,7 @@ def _first(
 
 
 def _joined(query: sa.Select[Any], lease_id: sa.BindParameter[str] | None = None) -> sa.Select[Any]:
+    """Join a query with the readiness, first preparation and first shutdown of each host."""
     query = query.select_from(_HOST).outerjoin(ReadinessRow, ReadinessRow.resource_id == _HOST.id)
     first_tasks = (
         (_PREPARATION, _first(PreparationRow, "needed_at", lease_id)),

@@ -1,4 +1,15 @@
-"""Preparations, tasks to get a host ready for a lease: find due ones, store and end them."""
+"""Preparations: tasks for provisioners to make a host ready for a lease in time.
+
+A provisioner is a program that powers hosts on and off. Each preparation is for one booking: a
+reservation needs a host from ``needed_at`` on. A preparation has one of these states:
+
+- WANTED: no provisioner has claimed the preparation yet.
+- ACCEPTED: a provisioner has claimed it and is working on it.
+- READY: the host is ready for the lease.
+- FAILED: the provisioner could not make the host ready.
+
+A preparation is over when ``over_at`` is set: its lease no longer needs the host.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -40,9 +51,10 @@ get, store, forget = _TASKS.get, _TASKS.store, _TASKS.forget
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """A booking of a host: the reservation needs the host from ``needed_at`` on.
+    """A booking: the reservation of a lease needs a host from ``needed_at`` on.
 
-    ``is_off`` means that climate has switched the host off, or is switching it off or on.
+    ``resource_id`` is the id of the host. ``is_off`` means that the host has a shutdown that is not
+    over: climate has switched it off, or is switching it off or on.
     """
 
     resource_id: int
@@ -55,10 +67,12 @@ class Booking:
 def unprepared(
     session: Session, now: datetime, until: datetime, lease_id: str | None = None
 ) -> list[Booking]:
-    """Return the bookings of hosts without a preparation, of leases that start before ``until``.
+    """Return the bookings of hosts for which climate must still store a preparation.
 
-    If a lease has begun, the result has only hosts that were added after its start, and hosts that
-    climate has switched off.
+    They have no preparation, or only one that is over. Their lease is not over. ``until`` is the
+    latest start of a lease that counts. If ``lease_id`` is set, only that lease counts. If a lease
+    has begun, the result contains only two kinds of its hosts: hosts that were added after its
+    start, and hosts that climate has switched off.
     """
     reserved = (AllocationRow.resource_id, AllocationRow.reservation_id)
     needs_power = sa.or_(AllocationRow.start_at > LeaseRow.start_at, _IS_OFF)
@@ -77,10 +91,11 @@ def unprepared(
 
 
 def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
-    """Return the ids of preparations that are not over although their booking no longer exists.
+    """Return the ids of the preparations to end, because their booking no longer exists.
 
-    If the host is in quarantine and was needed after ``since``, its preparation continues and is
-    not in the result: its success would show that the host works.
+    The preparations are not over yet. Their booking was deleted or moved, or its lease is over. An
+    unfinished preparation (WANTED, ACCEPTED) is left out if its host is in quarantine and was
+    needed after ``since``: if this preparation succeeds, the host works again.
     """
     booked = bookings(AllocationRow.id).where(
         *_IS_FOR_BOOKING, LeaseRow.status.in_(_GOING_ON), LeaseRow.end_at > now
@@ -95,7 +110,10 @@ def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
 
 
 def bookings(*columns: Any) -> sa.Select[Any]:
-    """Build a query for these columns of allocations, joined with their reservation and lease."""
+    """Build a query for ``columns`` that has one row per allocation of a reservation.
+
+    The columns can be those of the allocation, its reservation and its lease.
+    """
     return (
         sa.select(*columns)
         .select_from(AllocationRow)
@@ -105,21 +123,25 @@ def bookings(*columns: Any) -> sa.Select[Any]:
 
 
 def _host_bookings(*columns: Any) -> sa.Select[Any]:
+    """Build the same query as ``bookings``, but only for allocations of hosts."""
     is_host = sa.and_(ResourceRow.id == AllocationRow.resource_id, ResourceRow.type == HOST)
     return bookings(*columns).join(ResourceRow, is_host)
 
 
 def sizes(session: Session, lease_ids: Collection[str]) -> dict[str, int]:
-    """Return the number of hosts of each lease, by lease id; leases without hosts are left out."""
+    """Return how many hosts each lease has booked, by lease id.
+
+    Leases without hosts are left out.
+    """
     query = _host_bookings(LeaseRow.id, sa.func.count(AllocationRow.resource_id.distinct()))
     rows = session.execute(query.where(LeaseRow.id.in_(lease_ids)).group_by(LeaseRow.id))
     return dict(iter(rows))
 
 
 def want(session: Session, wanted: Sequence[Preparation]) -> None:
-    """Store new preparations.
+    """Store new preparations, which provisioners can then claim.
 
-    If a preparation of the same booking is over, the new one replaces it.
+    If the same booking already has a preparation that is over, the new preparation replaces it.
     """
     for task in wanted:
         same_booking = (
@@ -132,22 +154,23 @@ def want(session: Session, wanted: Sequence[Preparation]) -> None:
 
 
 def end(session: Session, ids: Collection[str], now: datetime) -> None:
-    """Store that these preparations are over since ``now``, unless they were over before."""
+    """Mark these preparations as over since ``now``, except those that are over already."""
     _TASKS.end(session, now, PreparationRow.id.in_(ids))
 
 
 def retry(session: Session, resource_id: int) -> None:
-    """Reset the failed preparations of a host, so that a provisioner can claim them again."""
+    """Set the failed preparations of a host to WANTED, so that provisioners can claim them."""
     failed = sa.update(PreparationRow).where(_IS_NOT_OVER, _HAS_FAILED)
     wanted = {"progress": PreparationState.WANTED.value, "owner": None, "claimed_until": None}
     session.execute(failed.where(PreparationRow.resource_id == resource_id).values(**wanted))
 
 
 def overdue(session: Session, now: datetime) -> list[Preparation]:
-    """Return the preparations whose host climate should replace.
+    """Return the preparations whose host climate should replace by another host.
 
-    They have failed, or are late while there is still time for another host. Hosts in quarantine
-    are left out, as climate has replaced them already.
+    They have failed, or they are late: ``replace_at`` has passed, but ``needed_at`` has not, so
+    another host can still be ready in time. Hosts in quarantine are left out, as climate has
+    replaced them already.
     """
     slow = sa.and_(
         PreparationRow.progress.in_(_OPEN),
@@ -158,16 +181,19 @@ def overdue(session: Session, now: datetime) -> list[Preparation]:
 
 
 def keep(session: Session, id_: str) -> None:
-    """Store that climate must not replace the host of a preparation, however late it is."""
+    """Store that climate must not replace the host of the preparation ``id_`` for being late.
+
+    If the preparation fails, climate still replaces the host.
+    """
     kept = sa.update(PreparationRow).where(PreparationRow.id == id_)
     session.execute(kept.values(replace_at=None))
 
 
 def find(session: Session, wanted: TaskFilter, page: Page) -> Part[Preparation]:
-    """Return a page of the preparations that match the filter, sorted by ``needed_at``.
+    """Return a page of the preparations that match the filter ``wanted``, sorted by ``needed_at``.
 
-    If climate has switched the host off, its preparation can be claimed only after the shutdown is
-    over.
+    If the filter has ``claimable_at``, a host whose shutdown is not over is left out: no
+    provisioner can claim its preparation yet.
     """
     more = [] if wanted.lease_id is None else [PreparationRow.lease_id == wanted.lease_id]
     if wanted.claimable_at is not None:
@@ -178,7 +204,11 @@ def find(session: Session, wanted: TaskFilter, page: Page) -> Part[Preparation]:
 def going_on(
     session: Session, *, lease_id: str | None = None, resource_id: int | None = None
 ) -> list[Preparation]:
-    """Return the preparations of a lease or host that are not over, sorted by ``needed_at``."""
+    """Return the preparations that are not over, sorted by ``needed_at``.
+
+    ``lease_id`` and ``resource_id`` restrict the result to one lease or one host (None: no
+    restriction).
+    """
     compared = ((PreparationRow.lease_id, lease_id), (PreparationRow.resource_id, resource_id))
     conditions = [column == value for column, value in compared if value is not None]
     return _TASKS.select(session, _IS_NOT_OVER, *conditions)
@@ -187,7 +217,7 @@ def going_on(
 def needed_between(session: Session, since: datetime, until: datetime) -> list[Preparation]:
     """Return the preparations whose host was needed in [since, until).
 
-    Preparations that were over before that time are left out.
+    A preparation that was over before its ``needed_at`` is left out.
     """
     return _TASKS.select(
         session,
@@ -198,10 +228,13 @@ def needed_between(session: Session, since: datetime, until: datetime) -> list[P
 
 
 def in_use(session: Session, now: datetime, settled: datetime) -> set[int]:
-    """Return the ids of the hosts that must be up, because they are ready or used for a lease.
+    """Return the ids of the hosts that must be up now: they are ready, or a lease uses them.
 
-    Hosts that climate has switched off, or that are being prepared, are left out. The same is true
-    for hosts that became ready after ``settled``, because the cloud may not have noticed yet.
+    Some hosts are left out:
+
+    - Hosts that became ready after ``settled``, because the cloud may not report them as up yet.
+    - Hosts of a running lease that are still being prepared.
+    - Hosts of a running lease that climate has switched off.
     """
     ready = sa.select(PreparationRow.resource_id).where(
         _IS_NOT_OVER, _IS_READY, PreparationRow.ready_at <= settled
@@ -219,9 +252,9 @@ def in_use(session: Session, now: datetime, settled: datetime) -> set[int]:
 
 
 def unready(session: Session, lease_id: str) -> set[int]:
-    """Return the ids of the hosts of a lease that are not ready for it.
+    """Return the ids of the hosts of a lease that have no finished preparation (state READY).
 
-    The hosts of removed reservations do not count.
+    Hosts of reservations that were removed from the lease do not count.
     """
     ready = sa.exists().where(*_IS_FOR_BOOKING, _IS_NOT_OVER, _IS_READY)
     query = _host_bookings(AllocationRow.resource_id, ReservationRow.details)
@@ -230,9 +263,9 @@ def unready(session: Session, lease_id: str) -> set[int]:
 
 
 def counts(session: Session, most: int) -> dict[str, int]:
-    """Return the number of preparations that are not over, by state.
+    """Return how many preparations are not over, by state, for example {"wanted": 3}.
 
-    Counts at most ``most`` rows.
+    The query stops at ``most`` preparations.
     """
     rows = sa.select(PreparationRow.progress).where(_IS_NOT_OVER).limit(most).subquery()
     query = sa.select(rows.c.progress, sa.func.count()).group_by(rows.c.progress)
@@ -240,7 +273,10 @@ def counts(session: Session, most: int) -> dict[str, int]:
 
 
 def next_expiry(session: Session, now: datetime) -> datetime | None:
-    """Return when the next claim of a preparation expires; None if none expires after ``now``."""
+    """Return when the next claim of a provisioner on a preparation expires.
+
+    None means that no claim expires after ``now``.
+    """
     column = PreparationRow.claimed_until
     query = sa.select(sa.func.min(column, type_=column.type)).where(column > now)
     return session.scalar(query.where(_IS_NOT_OVER, PreparationRow.progress.in_(_OPEN)))

@@ -1,4 +1,9 @@
-"""Readiness of hosts: durations of preparations, whether the cloud reports them up, quarantine."""
+"""What climate knows about hosts: durations of preparations, reports of the cloud, quarantine.
+
+A preparation makes a host ready for a lease; climate predicts the next duration from the earlier
+ones. The cloud reports whether a host is up. A host in quarantine (``set_aside``) has failed, and
+no new lease can book it. Each host has at most one row.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -14,7 +19,7 @@ from climate.db.tables.provisioning import ReadinessRow
 
 
 def find(session: Session, resource_id: int) -> HostKnown:
-    """Return what climate knows about a host; default values if it knows nothing."""
+    """Return what climate knows about a host; default values if the host has no row."""
     row = session.get(ReadinessRow, resource_id, populate_existing=True)
     if row is None:
         return HostKnown(resource_id=resource_id)
@@ -22,7 +27,7 @@ def find(session: Session, resource_id: int) -> HostKnown:
 
 
 def times(session: Session) -> dict[int, tuple[str, list[float]]]:
-    """Return (hardware class, durations of preparations) of each host, by resource id.
+    """Return (hardware class, durations of its preparations) of each host, by resource id.
 
     The durations are in seconds, the oldest first. Hosts without durations are left out.
     """
@@ -31,27 +36,31 @@ def times(session: Session) -> dict[int, tuple[str, list[float]]]:
 
 
 def remember(session: Session, resource_id: int, hardware: str, seconds: float) -> None:
-    """Store the duration of a preparation of a host; keep only the last ``REMEMBERED`` ones."""
+    """Add the duration of a finished preparation, in seconds, to the stored durations of a host.
+
+    Only the last ``REMEMBERED`` durations are kept. The hardware class of the host is stored, too.
+    """
     before = find(session, _locked(session, resource_id)).times
     _set(session, resource_id, hardware=hardware, times=[*before, seconds][-REMEMBERED:])
 
 
 def set_aside(session: Session, resource_id: int, reason: str | None, now: datetime) -> None:
-    """Quarantine a host for ``reason``; if ``reason`` is None, end its quarantine."""
+    """Quarantine a host since ``now`` for ``reason``; if ``reason`` is None, end its quarantine."""
     _locked(session, resource_id)
     _set(session, resource_id, set_aside=reason, set_aside_at=now if reason else None)
 
 
 def all_set_aside(session: Session) -> set[int]:
-    """Return the ids of the quarantined hosts."""
+    """Return the ids of the hosts in quarantine."""
     query = sa.select(ReadinessRow.resource_id).where(ReadinessRow.set_aside.is_not(None))
     return set(session.scalars(query))
 
 
 def see(session: Session, seen: Mapping[int, Seen]) -> None:
-    """Store whether the cloud reports hosts as up, by resource id.
+    """Store the cloud's last report on hosts: whether each host is up, and the report's time.
 
-    Executes one UPDATE per distinct report.
+    ``seen`` has the reports by resource id. The number of statements depends on the number of
+    distinct reports, not on the number of hosts.
     """
     known = set(session.scalars(sa.select(ReadinessRow.resource_id)))
     new = [
@@ -69,7 +78,7 @@ def see(session: Session, seen: Mapping[int, Seen]) -> None:
 
 
 def _locked(session: Session, resource_id: int) -> int:
-    """Lock the row of a host, or create it; return ``resource_id`` unchanged."""
+    """Lock the row of a host, or insert a missing row; return ``resource_id`` unchanged."""
     query = sa.select(ReadinessRow.resource_id).where(ReadinessRow.resource_id == resource_id)
     if session.scalar(query.with_for_update()) is None:
         session.execute(sa.insert(ReadinessRow), [_blank(resource_id)])
@@ -77,6 +86,7 @@ def _locked(session: Session, resource_id: int) -> int:
 
 
 def _blank(resource_id: int) -> dict[str, Any]:
+    """Return the columns of a new row for a host about which nothing is known."""
     return {"resource_id": resource_id, "hardware": "", "times": []}
 
 

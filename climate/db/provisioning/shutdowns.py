@@ -1,4 +1,20 @@
-"""Shutdowns, tasks to switch off a host: idle hosts, hosts needed again, store and end tasks."""
+"""Shutdowns: tasks for provisioners to switch off a host while no lease needs it.
+
+A provisioner is a program that powers hosts on and off. A host is *idle* if it works, has power,
+and has neither a lease nor a task (a preparation or a shutdown). climate switches off idle hosts,
+but keeps a few on as *spares*, for leases that start at once.
+
+A shutdown has one of these states:
+
+- WANTED: no provisioner has claimed the shutdown yet.
+- ACCEPTED: a provisioner is switching the host off.
+- OFF: the host is off.
+- WAKING: a provisioner must switch the host on again, because climate needs it as a spare.
+- ON: a provisioner has switched the host on again.
+- KEPT: climate or a provisioner has given the shutdown up.
+
+A shutdown is over when ``over_at`` is set. climate can then use or prepare the host again.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -22,7 +38,11 @@ get, find, store, forget = _TASKS.get, _TASKS.find, _TASKS.store, _TASKS.forget
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A host without a lease, since when it is idle, and when its next booking starts."""
+    """An idle host: it works, has power, and has neither a lease nor a task.
+
+    ``idle_since`` is the stored time since when the host is idle (None: not stored yet).
+    ``next_start`` is the start of its next booking (None: it has no booking).
+    """
 
     resource_id: int
     idle_since: datetime | None
@@ -30,10 +50,10 @@ class Idle:
 
 
 def idle(session: Session, now: datetime) -> list[Idle]:
-    """Return the hosts that work, have power, and have neither a lease nor a task, sorted by id.
+    """Return the idle hosts, sorted by id: they work, have power, and have neither lease nor task.
 
-    A host has a lease until the cleaning time is over. A lease that has begun and is not over
-    counts, whatever its dates are. A task is a preparation or a shutdown. Hosts in quarantine are
+    A host has a lease until its cleaning time is over, or while the lease has begun and is not
+    over, whatever its dates are. A task is a preparation or a shutdown. Hosts in quarantine are
     left out.
     """
     has_task = sa.or_(has_preparation(ResourceRow.id), is_shut_down(ResourceRow.id))
@@ -71,9 +91,10 @@ def idle(session: Session, now: datetime) -> list[Idle]:
 
 
 def _booked(resource_id: int | sa.SQLColumnExpression[int]) -> tuple[sa.ColumnElement[bool], ...]:
-    """Return two SQL conditions on allocations of a resource: of the whole, and of shares.
+    """Return two SQL conditions that select the allocations of the host ``resource_id``.
 
-    Each of them uses its own index.
+    The first selects bookings of the whole host, the second bookings of a share of the host. They
+    are separate, because each of them uses its own index.
     """
     is_share = AllocationRow.resource_class.is_not(None)
     shared = sa.and_(AllocationRow.resource_id == resource_id, is_share)
@@ -81,9 +102,10 @@ def _booked(resource_id: int | sa.SQLColumnExpression[int]) -> tuple[sa.ColumnEl
 
 
 def note_idle(session: Session, idle_ids: Collection[int], now: datetime) -> None:
-    """Store that these hosts, and no others, are idle.
+    """Store that exactly the hosts with the ids ``idle_ids`` are idle now.
 
-    If a host was not idle before, it is idle since ``now``.
+    A host that was not idle before is idle since ``now``. A host that was idle before keeps its
+    stored time. For all other hosts, the stored time is cleared.
     """
     known = sa.select(ReadinessRow.resource_id).where(ReadinessRow.idle_since.is_not(None))
     before = set(session.scalars(known))
@@ -93,14 +115,16 @@ def note_idle(session: Session, idle_ids: Collection[int], now: datetime) -> Non
 
 
 def _set_idle(session: Session, ids: Collection[int], since: datetime | None) -> None:
+    """Store since when these hosts are idle; None means that they are not idle."""
     hosts = sa.update(ReadinessRow).where(ReadinessRow.resource_id.in_(ids))
     session.execute(hosts.values(idle_since=since))
 
 
 def is_needed(session: Session, task: Shutdown, now: datetime) -> bool:
-    """Return whether the host of a shutdown has a preparation or a booking that begins soon.
+    """Return whether the host of a shutdown is needed, for a preparation or for a booking.
 
-    Soon means in less than ``task.ahead`` seconds. A booking that has begun counts, too.
+    A preparation counts until it is over. A booking counts if it has begun, or if it begins in less
+    than ``task.ahead`` seconds.
     """
     soon = AllocationRow.start_at < now + timedelta(seconds=task.ahead)
     booked = [
@@ -112,17 +136,20 @@ def is_needed(session: Session, task: Shutdown, now: datetime) -> bool:
 
 
 def unclaimed(session: Session) -> list[Shutdown]:
-    """Return the shutdowns that no provisioner has claimed yet."""
+    """Return the shutdowns that no provisioner has claimed yet (state WANTED)."""
     return _TASKS.select(session, _IS_NOT_OVER, ShutdownRow.progress == ShutdownState.WANTED.value)
 
 
 def ended(session: Session, settled: timedelta) -> list[Shutdown]:
-    """Return the shutdowns that climate should end, because their host may be used again.
+    """Return the shutdowns that climate should mark as over, so that it can use their hosts again.
 
-    There are three reasons: the task was given up, the host has a preparation, or something other
-    than climate has powered the host on. The third reason counts only if the cloud reported the
-    host as up more than ``settled`` after it went off, because clouds notice late that a host is
-    off.
+    There are three cases:
+
+    - The shutdown was given up (state KEPT).
+    - The host is off or must be switched on again (OFF, WAKING), and it has a preparation.
+    - The host is OFF or WAKING, but the cloud reports it as up: something other than climate has
+      switched it on. The report counts only if it came more than ``settled`` after the host went
+      off, because a cloud notices late that a host is off.
     """
     prepared = has_preparation(ShutdownRow.resource_id)
     is_off = ShutdownRow.progress.in_([ShutdownState.OFF.value, ShutdownState.WAKING.value])
@@ -143,7 +170,10 @@ def ended(session: Session, settled: timedelta) -> list[Shutdown]:
 
 
 def resting(session: Session) -> list[Shutdown]:
-    """Return the shutdowns whose host is off and can be booked."""
+    """Return the shutdowns whose host is off (state OFF) and works, so that leases can book it.
+
+    climate chooses from them if it needs spares (idle hosts that stay on).
+    """
     bookable = sa.exists().where(
         ResourceRow.id == ShutdownRow.resource_id, ResourceRow.reservable.is_(True)
     )
@@ -152,10 +182,13 @@ def resting(session: Session) -> list[Shutdown]:
 
 
 def coming(session: Session, since: datetime) -> list[str]:
-    """Return the hardware class of each host that is being switched on or boots.
+    """Return the hardware class of each host that will soon be up, once per host.
 
-    A host boots if climate switched it on after ``since`` and it is not up yet. If it was switched
-    on before ``since`` and is not up, it does not count.
+    These hosts have a shutdown of one of two kinds:
+
+    - A provisioner must switch the host on again or is doing so (state WAKING).
+    - A provisioner switched the host on after ``since`` (state ON), but the host is not up yet. If
+      it was switched on before ``since``, it does not count.
     """
     is_waking = sa.and_(_IS_NOT_OVER, ShutdownRow.progress == ShutdownState.WAKING.value)
     is_up = sa.exists().where(
@@ -168,28 +201,35 @@ def coming(session: Session, since: datetime) -> list[str]:
 
 
 def is_going_on(session: Session, resource_id: int | None = None) -> bool:
-    """Return whether a shutdown of a host is not over. If no host is given, any host counts."""
+    """Return whether the host ``resource_id`` (None: any host) has a shutdown that is not over."""
     of_host = [] if resource_id is None else [ShutdownRow.resource_id == resource_id]
     exists = sa.exists().where(_IS_NOT_OVER, *of_host)
     return bool(session.scalar(sa.select(exists)))
 
 
 def want(session: Session, wanted: Sequence[Shutdown]) -> None:
-    """Store new shutdowns; their hosts no longer count as idle."""
+    """Store new shutdowns, which provisioners can then claim.
+
+    Their hosts no longer count as idle, because they now have a task.
+    """
     _TASKS.insert(session, wanted)
     _set_idle(session, [task.resource_id for task in wanted], None)
 
 
 def end(session: Session, task: Shutdown, now: datetime) -> bool:
-    """Store that a shutdown is over since ``now``; return whether this changed anything.
+    """Mark a shutdown as over since ``now``; return whether its row was changed.
 
-    Nothing changes if it was over before, or if its stored progress is not that of ``task``.
+    The row stays unchanged if the shutdown is over already, or if the stored state is no longer the
+    state of ``task``.
     """
     is_unchanged = ShutdownRow.progress == task.progress.value
     return _TASKS.end(session, now, ShutdownRow.id == task.id, is_unchanged)
 
 
 def off_between(session: Session, since: datetime, until: datetime) -> list[Shutdown]:
-    """Return the shutdowns whose host was off at some time in [since, until)."""
+    """Return the shutdowns whose host was off at some time in [since, until).
+
+    The host counts as off from ``off_at`` until the shutdown is over.
+    """
     was_open = sa.or_(_IS_NOT_OVER, ShutdownRow.over_at > since)
     return _TASKS.select(session, ShutdownRow.off_at < until, was_open)

@@ -1,4 +1,9 @@
-"""Statements on tasks of provisioners, which preparations and shutdowns share."""
+"""Statements that the tables of preparations and shutdowns share.
+
+Both are tables of tasks. climate stores a task for provisioners, programs that power hosts on and
+off. A provisioner claims the task for a limited time, and reports its progress. When climate no
+longer needs the task, it sets ``over_at``: the task is then over.
+"""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -23,7 +28,8 @@ T = TypeVar("T", bound=Task[Any])
 class TaskTable(Generic[T]):
     """The statements for one table of provisioners' tasks: preparations or shutdowns.
 
-    Lists are sorted by the column ``by``.
+    ``row`` is the mapped class of the table, ``task`` the dataclass of its tasks, and ``state`` the
+    enumeration of their states. ``by`` is the column by which lists of tasks are sorted.
     """
 
     row: type[TaskRow]
@@ -32,7 +38,10 @@ class TaskTable(Generic[T]):
     by: Column
 
     def get(self, session: Session, id_: str, *, lock: bool = False) -> T:
-        """Return a task; if ``lock`` is set, lock its row until the commit. Raises NotFound."""
+        """Return the task with this id. Raises NotFound.
+
+        If ``lock`` is set, the row of the task stays locked until the transaction ends.
+        """
         query = sa.select(self.row).where(self.row.id == id_)
         query = query.execution_options(populate_existing=True)
         row = session.scalars(query.with_for_update() if lock else query).one_or_none()
@@ -45,40 +54,48 @@ class TaskTable(Generic[T]):
     def find(
         self, session: Session, wanted: TaskFilter, page: Page, *more: sa.ColumnElement[bool]
     ) -> Part[T]:
-        """Return a page of the tasks that match the filter and the conditions in ``more``."""
+        """Return a page of tasks, sorted by the column ``by``.
+
+        The tasks match the filter ``wanted`` and meet all SQL conditions in ``more``.
+        """
         query = sa.select(self.row).where(*self._conditions(wanted), *more)
         rows = session.scalars(cut(query, self.by, self.row.id, page)).all()
         items = [self.of(row) for row in rows[: page.limit]]
         return Part(items=items, more=len(rows) > page.limit)
 
     def select(self, session: Session, *conditions: sa.ColumnElement[bool]) -> list[T]:
-        """Return the tasks that match all conditions, sorted by the column ``by``."""
+        """Return all tasks that meet every SQL condition, sorted by the column ``by``."""
         query = sa.select(self.row).where(*conditions).order_by(self.by, self.row.id)
         return [self.of(row) for row in session.scalars(query)]
 
     def insert(self, session: Session, tasks: Iterable[T]) -> None:
-        """Store new tasks."""
+        """Insert new tasks into the table."""
         insert(session, (self.row, [_values(task) for task in tasks]))
 
     def store(self, session: Session, task: T) -> None:
-        """Store a changed task, whose row the caller has locked."""
+        """Write all fields of a changed task to its row, which the caller has locked."""
         session.execute(sa.update(self.row).where(self.row.id == task.id).values(**_values(task)))
 
     def end(self, session: Session, now: datetime, *which: sa.ColumnElement[bool]) -> bool:
-        """Store that all tasks that match the conditions are over; return whether any was open."""
+        """Mark tasks as over since ``now``; return whether any task was changed.
+
+        This concerns each task that meets all SQL conditions in ``which`` and is not over yet. The
+        expiry of its claim is cleared.
+        """
         ended = sa.update(self.row).where(self.row.over_at.is_(None), *which)
         result = session.execute(ended.values(over_at=now, claimed_until=None))
         return bool(result.rowcount)  # type: ignore[attr-defined]
 
     def forget(self, session: Session, before: datetime) -> None:
-        """Delete the tasks that ended before ``before``."""
+        """Delete the tasks whose ``over_at`` is earlier than ``before``."""
         session.execute(sa.delete(self.row).where(self.row.over_at < before))
 
     def of(self, row: TaskRow) -> T:
-        """Return the task that a row stores."""
+        """Convert a row of the table to a task."""
         return record(self.task, row, progress=self.state(row.progress))
 
     def _conditions(self, wanted: TaskFilter) -> list[sa.ColumnElement[bool]]:
+        """Return the SQL conditions for a filter, except for its ``lease_id``."""
         compared = [(self.row.node, wanted.node), (self.row.hardware, wanted.hardware)]
         conditions = [column == value for column, value in compared if value is not None]
         is_not_over, expiry = self.row.over_at.is_(None), self.row.claimed_until

@@ -34,9 +34,10 @@ Rows = tuple[type[Base], Sequence[Mapping[str, Any]]]
 
 
 def record(kind: type[R], row: Any, **replaced: object) -> R:  # noqa: ANN401 - mapped or plain row
-    """Return a row as an object of the dataclass ``kind``.
+    """Convert a row to an object of the dataclass ``kind``.
 
-    Fields in ``replaced`` get these values, and are not read from the row.
+    Each field is read from the row's attribute of the same name. Fields in ``replaced`` get the
+    values given there instead.
     """
     names = (name for name in _names(kind) if name not in replaced)
     return kind(**{name: getattr(row, name) for name in names}, **replaced)
@@ -48,7 +49,7 @@ def _names(kind: type[R]) -> list[str]:
 
 
 def values(item: object, names: str) -> dict[str, Any]:
-    """Return attributes of an object by name; ``names`` are separated by spaces."""
+    """Return attributes of an object as a dict; ``names`` are their names, separated by spaces."""
     keys, get = _attributes(names)
     return dict(zip(keys, get(item), strict=True))
 
@@ -93,10 +94,10 @@ def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]
 
 
 def certify(session: Session, row: type[Base], keys: Collection[Any]) -> None:
-    """On a Galera cluster, change the rows with these primary keys.
+    """On a Galera cluster, increment ``generation`` of the locked rows with these primary keys.
 
-    The transaction has locked these rows. The change lets the cluster detect a conflict with
-    another node. On other databases, do nothing.
+    The caller has locked the rows of the table ``row``. The change lets the cluster detect a
+    conflict with another node, where the lock does not act. On other databases, do nothing.
     """
     if keys:
         (key,) = cast("sa.Table", row.__table__).primary_key.columns
@@ -106,7 +107,10 @@ def certify(session: Session, row: type[Base], keys: Collection[Any]) -> None:
 def certify_where(
     session: Session, row: type[Base], which: Callable[[], sa.ColumnElement[bool]]
 ) -> None:
-    """Do the same as ``certify`` for the locked rows that meet a condition."""
+    """Do the same as ``certify`` for the locked rows that meet a condition.
+
+    ``which`` returns the SQL condition; it is called only on a Galera cluster.
+    """
     connection = session.connection()
     if connection.dialect.name == "mysql" and is_galera(connection):
         table = cast("sa.Table", row.__table__)

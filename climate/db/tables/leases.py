@@ -44,7 +44,10 @@ class Certified:
 class LeaseRow(Certified, Base):
     """The table of leases: window, owner, status and start.
 
-    A transaction that locks a lease to change it increments ``version``. ``caught_up_at`` is when a
+    A transaction that locks a lease to change it increments ``version``. ``trust_id`` is the
+    Keystone trust with which managers act as the user of the lease. ``trust_lost`` is the reason if
+    the trust does not work now. ``ready_at`` is since when all hosts of the lease are ready.
+    ``start_delayed_at`` is when a delay of the start was announced. ``caught_up_at`` is when a
     manager last found events of the lease late.
     """
 
@@ -82,7 +85,11 @@ class LeaseRow(Certified, Base):
 
 
 class ReservationRow(Base):
-    """The table of reservations: each is the request of a lease for resources of one type."""
+    """The table of reservations: each is the request of a lease for resources of one type.
+
+    ``params`` are the parameters of the user. ``details`` are what the plug-in reported at the
+    start, and internal notes. ``position`` is the order in the lease.
+    """
 
     __tablename__ = "reservations"
     __table_args__ = (Index(None, "lease_id"), MARIADB)
@@ -155,7 +162,8 @@ class PropertyRow(Base):
 class InventoryRow(Base):
     """The table of inventories: one row per resource and resource class, as in Placement.
 
-    The capacity is ``(total - reserved) * allocation_ratio``. A unit takes at most ``max_unit``.
+    The capacity of a class, such as VCPU, is ``(total - reserved) * allocation_ratio``. One unit of
+    a reservation has at most ``max_unit`` of the class (NULL: no limit).
     """
 
     __tablename__ = "inventories"
@@ -174,10 +182,10 @@ class InventoryRow(Base):
 class AllocationRow(Base):
     """The table of allocations: each row books a resource in ``[start_at, busy_until)``.
 
-    The window includes cleaning time. Without a resource class, the row books the whole resource,
-    and ``whole_id`` is the resource's id. With a class, it books a share, ``amount``, and
-    ``whole_id`` is NULL. After a lease is deleted, the row stays without a reservation until the
-    cleaning is over.
+    The window includes cleaning time. If ``resource_class`` is NULL, the row books the whole
+    resource, and ``whole_id`` is the id of the resource. Otherwise, the row books a share of the
+    resource: ``amount`` of that class, such as 4 of VCPU. Then ``whole_id`` is NULL. After a lease
+    is deleted, the row stays without a reservation until the cleaning is over.
     """
 
     __tablename__ = "allocations"
@@ -220,8 +228,9 @@ class EventRow(Certified, Base):
     """The table of the events of leases, which is the queue of the managers.
 
     ``due_at`` is the scheduled time, set at ``created_at``. ``run_at`` is the earliest time of the
-    next attempt. ``owner`` and ``attempt`` identify the claim of a manager. A finalizer is an event
-    without a lease; its data are in ``payload``.
+    next attempt. Of events with the same ``run_at``, the lowest ``rank`` comes first. A claim
+    reserves the event for one manager; ``owner`` and ``attempt`` identify the claim, and it expires
+    at ``claimed_until``. A finalizer is an event without a lease; its data are in ``payload``.
     """
 
     __tablename__ = "events"
@@ -263,7 +272,7 @@ class LimitRow(Certified, Base):
 
 
 class PastUseRow(Base):
-    """The table of past use: whole hosts that deleted reservations have used.
+    """The table of past use: how many whole hosts deleted reservations have used, and when.
 
     A row stays as long as its host-hours count towards a limit.
     """
@@ -285,7 +294,7 @@ class PastUseRow(Base):
 
 
 class PastLeaseRow(Base):
-    """The table of the history: leases that had started and were removed.
+    """The table of the history: leases that had started and were then removed.
 
     ``climate.core.lease.history`` describes the columns.
     """
@@ -312,9 +321,10 @@ class PastLeaseRow(Base):
 
 
 class IdempotencyKeyRow(Base):
-    """The table of idempotency keys of requests, with their answers.
+    """The table of idempotency keys: a request that is sent again gets the stored ``answer``.
 
-    While a request has no answer yet, ``held_id`` is the id of its held lease.
+    ``fingerprint`` identifies the content of the request. While a request has no answer yet,
+    ``held_id`` is the id of its held lease, which climate has not confirmed yet.
     """
 
     __tablename__ = "idempotency_keys"

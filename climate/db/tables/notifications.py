@@ -14,12 +14,12 @@ from climate.db.tables.leases import Base, Certified
 class OutboxRow(Base):
     """The table of notifications; the transaction of a change writes the row that announces it.
 
-    ``id`` is the order of writing. ``seq`` is the public order: the relay numbers only committed
-    rows, so a reader that has seen the number n never gets a smaller one later. ``resource_types``
-    are the types of the lease, each between spaces. ``changed_from`` and ``changed_until`` are the
-    window of the lease, extended by its previous window if it changed. Rows of old releases have
-    NULL in these columns. ``published_at`` is for processes of schema 0018, which may run beside
-    this release.
+    ``id`` is the order of writing. ``seq`` is the public order: a relay, the part of a manager that
+    publishes, numbers only committed rows. So a reader that has seen the number n never gets a
+    smaller one later. ``resource_types`` are the types of the lease, each between spaces.
+    ``changed_from`` and ``changed_until`` are the window of the lease, extended by its previous
+    window if it changed. Rows of old releases have NULL in these columns. ``published_at`` is for
+    processes of schema 0018, which may run beside this release.
     """
 
     __tablename__ = "outbox"
@@ -45,9 +45,11 @@ class OutboxRow(Base):
 
 
 class RelayRow(Base):
-    """The claim of the relay that publishes notifications, and the progress of the outbox.
+    """The table, with one row, of the claim to publish and of the progress of the outbox.
 
-    The progress is the last ``seq`` that was assigned, that was published, and that was removed.
+    Each manager has a relay, the part that publishes. Only the relay ``owner`` may publish, until
+    ``claimed_until``. ``last_seq``, ``published_seq`` and ``removed_seq`` are the last sequence
+    numbers that were assigned, published, and removed from the outbox.
     """
 
     __tablename__ = "relay"
@@ -64,10 +66,11 @@ class RelayRow(Base):
 class SubscriptionRow(Certified, Base):
     """The table of webhook subscriptions and their progress.
 
-    Every notification up to ``done_seq`` was delivered, became a dead letter or does not match.
-    ``owner`` and ``claimed_until`` are the claim of a manager that delivers. ``place`` is unique in
-    a project. For a new subscription it is less than the limit, so the unique key enforces the
-    limit.
+    Every notification up to ``done_seq`` was delivered, became a dead letter (climate gave up
+    delivering it) or does not match. ``owner`` and ``claimed_until`` are the claim of the manager
+    that delivers now. ``given_up`` counts dead letters in a row. ``slow`` means that the receiver
+    was slow or failed last time. ``place`` is unique in a project. For a new subscription it is
+    less than the limit, so the unique key enforces the limit.
     """
 
     __tablename__ = "subscriptions"
@@ -102,8 +105,8 @@ class SubscriptionRow(Certified, Base):
 class DeadLetterRow(Base):
     """The table of dead letters: notifications that climate gave up delivering to a subscription.
 
-    ``wanted`` means that climate is going to deliver it again. The row is deleted together with the
-    notification.
+    ``wanted`` means that climate is going to deliver the notification again. The row is deleted
+    together with the notification.
     """
 
     __tablename__ = "dead_letters"
@@ -120,9 +123,11 @@ class DeadLetterRow(Base):
 
 
 class FeedRow(Base):
-    """The table of calendar feeds. ``secret_hash`` is the SHA-256 of the secret in the address.
+    """The table of calendar feeds: secret URLs that calendar programs read.
 
-    ``place`` is unique in a project. So the unique key enforces the maximum number of feeds.
+    ``secret_hash`` is the SHA-256 of the secret in the URL. ``target_id`` is the project, resource
+    or lease that the feed shows, as ``scope`` says. ``place`` is unique in a project, and less than
+    the limit for a new feed. So the unique key enforces the maximum number of feeds.
     """
 
     __tablename__ = "feeds"

@@ -11,9 +11,10 @@ from climate.db.tables.leases import Base
 
 
 class AdvisoryLockRow(Base):
-    """The table of advisory locks that were held at least once; ``name`` is the SHA-1 of the name.
+    """The table of advisory locks that were held at least once, for a Galera cluster only.
 
-    Only a Galera cluster needs it, because its own advisory locks act only within one node.
+    MariaDB's own advisory locks act only within one node of such a cluster. ``name`` is the SHA-1
+    of the lock's name. ``owner`` holds the lock until ``held_until``.
     """
 
     __tablename__ = "advisory_locks"
@@ -25,10 +26,11 @@ class AdvisoryLockRow(Base):
 
 
 class ManagerRow(Base):
-    """The table of manager processes, with the last heartbeat of each.
+    """The table of manager processes, with the last heartbeat (``beat_at``) of each.
 
-    ``loops`` has, by the name of each loop of the process, ``age`` and ``interval`` in seconds.
-    ``age`` is the time from the loop's last run without an error to the heartbeat.
+    A loop is a task that the process repeats. ``loops`` has, by the name of each loop, ``age`` and
+    ``interval`` in seconds. ``age`` is the time from the loop's last run without an error to the
+    heartbeat.
     """
 
     __tablename__ = "managers"

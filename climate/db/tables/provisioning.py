@@ -1,4 +1,7 @@
-"""Tables of provisioning: the tasks of provisioners, and the readiness of hosts."""
+"""Tables of provisioning: the tasks of provisioners, and what climate knows about hosts.
+
+A provisioner is a program that powers hosts on and off.
+"""
 
 from datetime import datetime
 from typing import Any
@@ -12,7 +15,12 @@ from climate.db.tables.leases import Base, Certified
 
 
 class TaskRow(Certified, Base):
-    """The columns of a provisioner's task, which the tables of preparations and shutdowns share."""
+    """The columns of a provisioner's task, which the tables of preparations and shutdowns share.
+
+    A provisioner is a program that powers hosts on and off. ``progress`` is the state of the task.
+    ``owner`` and ``claimed_until`` are the claim of the provisioner that works on it. ``over_at``
+    is since when climate no longer needs the task (NULL: it still needs the task).
+    """
 
     __abstract__ = True
 
@@ -33,8 +41,10 @@ class TaskRow(Certified, Base):
 class PreparationRow(TaskRow):
     """The table of preparations: tasks to get a host ready for a reservation by ``needed_at``.
 
-    A row stays after its lease is deleted. The unique key prevents two managers from creating the
-    same preparation.
+    ``lead`` is the planned duration in seconds, and ``seconds`` the measured duration of each
+    phase. If the host is not ready at ``replace_at``, climate gives the lease another host (NULL:
+    the lease keeps a late host). A row stays after its lease is deleted. The unique key prevents
+    two managers from creating the same preparation.
     """
 
     __tablename__ = "preparations"
@@ -58,7 +68,11 @@ class PreparationRow(TaskRow):
 
 
 class ShutdownRow(TaskRow):
-    """The table of shutdowns: tasks to switch off a host while no lease needs it."""
+    """The table of shutdowns: tasks to switch off a host while no lease needs it.
+
+    The host is off since ``off_at``. The task must not begin if a booking of the host begins in
+    less than ``ahead`` seconds.
+    """
 
     __tablename__ = "shutdowns"
     __table_args__ = (
@@ -76,8 +90,10 @@ class ShutdownRow(TaskRow):
 class ReadinessRow(Base):
     """The table of what climate knows about hosts.
 
-    These are the durations of the last preparations, the quarantine, whether the cloud reports the
-    host as up, and since when it is idle.
+    ``times`` are the durations of the last preparations in seconds, the oldest first. ``set_aside``
+    is the reason of the quarantine (NULL: there is none). ``up`` is whether the cloud reported the
+    host as up at ``seen_at``. ``idle_since`` is since when no lease and no task has used the host
+    (NULL: not idle).
     """
 
     __tablename__ = "readiness"
@@ -100,19 +116,22 @@ class ReadinessRow(Base):
 
 
 def has_preparation(resource_id: int | sa.SQLColumnExpression[int]) -> sa.Exists:
-    """Return the SQL condition that a host has a preparation that is not over."""
+    """Return the SQL condition that a host has a preparation that is not over.
+
+    A preparation is a task to get the host ready for a lease.
+    """
     of_host = PreparationRow.resource_id == resource_id
     return sa.exists().where(of_host, PreparationRow.over_at.is_(None))
 
 
 def is_quarantined(resource_id: sa.SQLColumnExpression[int]) -> sa.Exists:
-    """Return the SQL condition that a host is in quarantine."""
+    """Return the SQL condition that a host is in quarantine, so that no new lease can book it."""
     of_host = ReadinessRow.resource_id == resource_id
     return sa.exists().where(of_host, ReadinessRow.set_aside.is_not(None))
 
 
 def is_shut_down(resource_id: sa.SQLColumnExpression[int]) -> sa.Exists:
-    """Return the SQL condition that a host has a shutdown that is not over.
+    """Return the SQL condition that a host has a shutdown (task to switch it off) that is not over.
 
     Then climate has switched the host off, or is switching it off or on.
     """

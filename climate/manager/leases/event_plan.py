@@ -58,7 +58,7 @@ def _insert(session: Session, lease: Lease, planned: Iterable[Planned], now: dat
 def _move(
     session: Session, lease: Lease, present: Event | None, planned: Planned, now: datetime
 ) -> None:
-    """Store the new due time of an event of which a lease has only one: start, end or before-end.
+    """Store the new due time of the start, end or before-end event; a lease has only one of each.
 
     ``present`` is the stored event, ``planned`` the event with its new due time. If ``present`` is
     a ``before_end_lease`` event that already ran, a new event replaces it.

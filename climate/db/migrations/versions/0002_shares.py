@@ -71,7 +71,12 @@ def _indexes(*, shares: bool) -> None:
 
 
 def _postgresql(*, shares: bool) -> None:
-    """Make the guard compare lanes, too: a share has its own lane, a whole booking has all."""
+    """Change the constraint against double bookings so that shares of a resource may overlap.
+
+    The constraint also compares a range of numbers, the lane. A share has its own lane, so it
+    overlaps no other share. A booking of the whole resource has all lanes, so it overlaps every
+    other booking.
+    """
     drop = "ALTER TABLE allocations DROP CONSTRAINT allocations_no_overlap"
     overlap = "resource_id WITH =, tstzrange(start_at, busy_until) WITH &&"
     lane = (
@@ -104,7 +109,7 @@ def _postgresql(*, shares: bool) -> None:
 
 
 def _mariadb(*, shares: bool) -> None:
-    """Leave shares out of the guard's index, which so compares whole bookings only."""
+    """Leave shares out of the index against double bookings: it compares whole bookings only."""
     unique = "ALTER TABLE allocations ADD UNIQUE allocations_no_overlap"
     # The foreign key always needs an index; this one serves it during the change.
     _run(

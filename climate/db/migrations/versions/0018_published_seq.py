@@ -1,7 +1,9 @@
 """Store how far the relay has published as one number; leave free space in pages that change often.
 
-``published_at`` and its index stay, because processes of the previous release may run beside this
-one. This release does not write them. A relay that claims the outbox skips what those published.
+The relay is the part of a manager that publishes notifications. The column ``published_at`` and its
+index stay, because processes of the previous release may run beside this release, which does not
+write the column. When such a process has published, a relay of this release skips what it
+published.
 """
 
 import sqlalchemy as sa
@@ -38,7 +40,7 @@ def downgrade() -> None:
 
 
 def _leave_room(percent: int) -> None:
-    """Leave free space in PostgreSQL's pages, so that updates there need no change of indexes."""
+    """Set how full PostgreSQL fills pages, in percent: with free space, updates change no index."""
     if op.get_bind().dialect.name == "postgresql":
         for table in ("leases", "reservations"):
             op.execute(f"ALTER TABLE {table} SET (fillfactor = {percent})")

@@ -1,7 +1,7 @@
-"""For Galera clusters, whose locks act within one node.
+"""Adds what a Galera cluster needs, as its locks act only within one node.
 
-Adds a generation to the rows that transactions lock without changing them: the transaction counts
-it up, so that other nodes detect the conflict. Adds a table for advisory locks.
+Adds the column ``generation`` to the rows that transactions lock without changing them. The
+transaction increments it, so that other nodes detect the conflict. Adds a table for advisory locks.
 """
 
 from typing import Any
