@@ -1,8 +1,8 @@
 """Backlog metrics: due events, unpublished notifications, hosts to prepare, and managers alive.
 
-climate queries the database for these values whenever Prometheus reads the metrics. That executes
-six SQL statements (seven with provisioning) on a bounded number of rows. ``collect`` raises no
-database error, because one of the metrics states whether the database is available.
+climate queries the database for these values whenever Prometheus reads the metrics. Each time, it
+executes six SQL statements (seven with provisioning) on a bounded number of rows. ``collect``
+raises no database error, because one of the metrics states whether the database is available.
 """
 
 from collections import Counter

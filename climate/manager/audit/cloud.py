@@ -77,7 +77,7 @@ def _expected(database: Database, resource_type: str) -> ExpectedState:
 
 
 def _failures(session: Session) -> Iterator[Drift]:
-    """Yield a drift for each event that has failed and is not done, of leases that are not over.
+    """Yield a drift for each event that failed and is not done, unless its lease is over.
 
     The drift has the last error of the event. If climate retries the event without a limit, the
     repair of the drift is an immediate retry.
@@ -139,7 +139,8 @@ def _holdings(
 def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> set[str]:
     """Return the external ids of resources of this type that reservations of other types hold.
 
-    ``present`` are the leases for which the cloud may have objects.
+    An external id is a resource's id in the cloud. ``present`` are the leases for which the cloud
+    may have objects.
     """
     others = [
         r.id for lease in present for r in lease.reservations if r.resource_type != resource_type
@@ -155,8 +156,8 @@ def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> s
 def _retry(store: Store, lease_id: str) -> None:
     """Request that a manager hands over the resources of a running lease again.
 
-    If the lease is not running, or an update of it is open, request an immediate retry of its
-    failed start or end instead. Does nothing if the lease is deleted.
+    If the lease is not running, or has an unfinished update, request an immediate retry of the
+    lease's failed start or end instead. Does nothing if the lease is deleted.
     """
     now = store.clock.now()
 

@@ -1,11 +1,12 @@
 """Self-audit: check the invariants in the database, and notify when one breaks or holds again.
 
 An invariant is a rule that the stored rows must always obey. Each check is divided into slices of
-the database. A manager checks a few slices per turn. When all slices are checked, a round is
-complete. Only one manager at a time checks an invariant.
+the database. When all slices are checked, a round is complete. Only one manager at a time checks an
+invariant: the manager that has the turn. It checks a few slices per turn.
 
-An invariant counts as broken from the first violation until a whole round finds none. climate sends
-a notification only when an invariant changes between broken and holding.
+An invariant counts as broken from the first violation until a whole round finds none. The verdict
+on an invariant states whether the invariant is broken, and which violations the present round has
+found. climate sends a notification only when an invariant changes between broken and holding.
 """
 
 import logging
@@ -34,7 +35,7 @@ _FINDINGS = 20
 def violations(store: Store) -> Iterator[tuple[int, str]]:
     """Check all invariants on the whole database; yield a number and a text for each violation.
 
-    The number is that of the invariant in ARCHITECTURE.md.
+    The number identifies the invariant in ARCHITECTURE.md.
     """
     for name, (number, _) in LOOKS.items():
         for findings, _ in slices(store, name, ""):
@@ -58,7 +59,7 @@ def slices(store: Store, name: str, position: str) -> Iterator[tuple[list[str], 
 def check_once(runtime: Runtime) -> None:
     """Check a few slices of each invariant whose check is due and that no other manager checks.
 
-    Then set the metrics to the stored verdicts, which include the verdicts of other managers.
+    Then set the metrics: which invariants are broken, according to the checks of all managers.
     """
     for name in LOOKS:
         now = runtime.clock.now()
@@ -98,9 +99,10 @@ def _store(
     now: datetime,
     session: Session,
 ) -> str | None:
-    """Store the verdict on an invariant; write a notification if the verdict changed.
+    """Store the verdict on an invariant; notify if the invariant became broken or holds again.
 
-    The turn is the right of this manager to check. If the turn is lost, nothing is stored. Returns
+    The turn is the right of this manager to check. If the turn is lost, nothing is stored. The next
+    turn continues at ``position``. ``findings`` are the violations for the notification. Returns
     the type of the notification; None if there was none.
     """
     before, since = turn.verdict.broken_since, verdict.broken_since

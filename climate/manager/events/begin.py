@@ -163,10 +163,9 @@ def decide(lease: Lease, event: Event, now: datetime) -> Decision:
 def _is_other_claimed(lease: Lease, event: Event) -> bool:
     """Return whether another action of the same lease is claimed, too.
 
-    The statement that claims events normally prevents this. It cannot prevent it if two managers
-    claim at the very moment when the lease's end becomes due. This function runs while the lease is
-    locked, and the manager requeues ``event`` if the result is True. So at most one of the two
-    actions runs.
+    This happens only if two managers claim events of the lease at the very moment when the lease's
+    end becomes due. The lease is locked while this function runs. If the result is True, the
+    manager requeues ``event``. So at most one of the two actions runs.
     """
     return any(
         other.status is EventStatus.IN_PROGRESS and other.kind in ACTIONS and other.id != event.id
@@ -239,9 +238,9 @@ def _notify_if_late(
 ) -> None:
     """Write a catch-up notification for each lease that has late events.
 
-    An event is late if it runs more than ``late_after`` after the time at which it could run. There
-    is one notification per lease, which lists all late events of the lease. The first late event
-    sends it. The other events in the list do not send it again.
+    An event is late if it runs more than ``late_after`` after the time at which it could run. The
+    first late event of a lease sends the notification, which lists all late events of the lease.
+    The other events in this list send no notification.
     """
     late: dict[str, tuple[Lease, tuple[Late, ...]]] = {}
     for _, lease, event in seen:

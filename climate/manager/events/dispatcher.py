@@ -203,6 +203,9 @@ class WorkerPool:
     other events. Of these, it requeues the events for which no plug-in was called, and stores the
     results of the others. If a call takes longer than ``call_timeout``, the pool abandons it: the
     attempt counts as failed, although the call may still run.
+
+    Each claim has a fencing token, the permission of its calls to change the cloud. The pool
+    revokes the token of a call that it abandons.
     """
 
     def __init__(self, runtime: Runtime, sizes: BatchSizeEstimator) -> None:
@@ -244,9 +247,9 @@ class WorkerPool:
             runner.run(self._runtime, batch, self._sizes)
 
     def stop(self) -> None:
-        """Wait up to ``shutdown_timeout`` for workers, then revoke the tokens of unfinished claims.
+        """Wait up to ``shutdown_timeout`` for workers, then revoke the fencing tokens still in use.
 
-        A revoked fencing token prevents the calls that still run from changing the cloud.
+        So the calls that still run can no longer change the cloud.
         """
         deadline = time.monotonic() + self._runtime.settings.shutdown_timeout
         for thread in self._relieve(self._runtime.clock.elapsed()):

@@ -66,9 +66,9 @@ _LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}
 class Success(NamedTuple):
     """A task whose action succeeded, and the results of its plug-in calls.
 
-    ``details`` has the plug-ins' details by reservation id. ``abandoned`` has entries only if
-    climate gave up ending a stack, so that the stack remains in the cloud. It has the reason by
-    reservation id.
+    ``details`` has the plug-ins' details by reservation id. ``abandoned`` has the stacks (groups of
+    other reservations) that climate gave up ending, so that they remain in the cloud: the reason by
+    reservation id. Mostly, ``abandoned`` is empty.
     """
 
     task: Task
@@ -81,10 +81,10 @@ def commit_success(
 ) -> list[Success]:
     """Store the outcomes of several successful actions in one transaction.
 
-    Returns the successes that the function could not store, because other transactions have locked
-    their leases. The caller then passes each of these alone: for a single success, the function
-    waits for the lock. If a claim is lost or a lease is deleted, nothing is stored for that
-    success.
+    If another transaction has locked the lease of a success, the function does not store the
+    success, but returns it. The caller passes each returned success again, alone: for a single
+    success, the function waits for the lock. If the claim of a success is lost, or the lease is
+    deleted, nothing is stored for the success.
     """
     now, settings = runtime.clock.now(), runtime.settings
     by_event = {success.task.claim.event_id: success for success in successes}
@@ -161,9 +161,9 @@ def _detach(
 
 
 def after(success: Success, lease: Lease, events: tuple[Event, ...], now: datetime) -> Lease:
-    """Return the lease as it is after a successful action, with ``events`` as its events. Pure.
+    """Return ``lease`` with the changes of a successful action, and with the events ``events``.
 
-    If the lease is DELETING, it keeps this status.
+    Uses no database. If the lease is DELETING, it keeps this status.
     """
     kind, status, degraded = success.task.work.event.kind, lease.status, lease.degraded
     reservations = tuple(
@@ -205,13 +205,16 @@ def _handed_over(
 ) -> dict[str, Any]:
     """Return the new values of a reservation's fields ``details`` and ``missing_resources``.
 
-    ``details`` is what the plug-in returned. After a start or update, the new details also list the
-    resources that are handed over. A resource that was handed over before still belongs to the
-    user, even if it is not reservable now. After other actions, or if the event reclaims the
-    reservation, ``missing_resources`` is left out.
+    ``details`` is what the plug-in returned. Field ``missing_resources`` states whether a resource
+    of the reservation failed without a replacement.
 
-    If a user removed the reservation while the action ran, the details keep the key LEAVING. So a
-    later event reclaims the resources.
+    After a start or update, the new details also list the resources that the user has now. A
+    resource that the user had before stays in the list even if it is not reservable now. After
+    another action, or if the action took the resources from the user, the result has only
+    ``details``.
+
+    The key LEAVING in the details marks a reservation that a user removed while the action ran. The
+    new details keep it, so that a later event takes the resources from the user.
     """
     if work.event.kind not in {START, UPDATE} or work.is_leaving(reservation.id):
         return {"details": dict(details)}
@@ -287,8 +290,9 @@ def discard(runtime: Runtime, claim: Claim, call: Call) -> None:
 def _is_reported(lease: Lease, claim: Claim, failed: Mapping[str, str], retries: int) -> bool:
     """Return whether a notification has already reported that the action fails.
 
-    If so, the failed reservations have the status ERROR. This status is not sufficient for an end,
-    because a failed start may have set it. So the function also checks the number of attempts.
+    Two conditions must be met: the action has had more attempts than before the first report, and a
+    failed reservation has the status ERROR. The status alone does not prove that a failed end was
+    reported, because a failed start may have set the status.
     """
     return claim.attempt > retries + 1 and any(
         reservation.id in failed and reservation.status is ReservationStatus.ERROR

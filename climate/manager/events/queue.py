@@ -150,9 +150,12 @@ class QueueView:
         """Continue at another position of the queue if other managers claim the same events.
 
         If several claims have failed, this method queries which events in this view are still
-        unclaimed. If many are claimed, it drops these, and begins at a random position among the
-        rest. Otherwise the claims failed for another reason. Then it changes nothing, and does not
-        query again until the next ``refresh``.
+        unclaimed:
+
+        - If other managers have claimed many, it drops the claimed events, and begins at a random
+          position among the rest.
+        - If other managers have claimed few, it changes nothing, and the method does not query
+          again until the next ``refresh``.
         """
         if not self._may_check or self._failed_claims < _FAILED_CLAIMS:
             return
@@ -332,8 +335,10 @@ class FairShare:
 
 
 class _Usage:
-    """Counts of the busy workers by resource type, by project, and with several events.
+    """Counts of the busy workers.
 
+    ``workers`` counts all of them, ``types`` by resource type, and ``projects`` by project.
+    ``batches`` counts those that run several events, by combination of resource types.
     ``abandoned`` counts, by resource type, the plug-in calls that the worker pool no longer waits
     for.
     """
@@ -353,7 +358,10 @@ class _Usage:
         types: frozenset[str],
         is_batch: bool,  # noqa: FBT001 - not a switch, a fact
     ) -> None:
-        """Count a worker as busy with events of these projects and resource types."""
+        """Count a worker as busy with events of these projects and resource types.
+
+        ``is_batch`` states whether the worker runs several events.
+        """
         self.workers += 1
         self.types.update(types or _NO_TYPE)
         self.projects.update(projects)

@@ -130,8 +130,8 @@ def _call(
 def _ordered(work: Work, now: datetime, patience: timedelta) -> list[Reservation]:
     """Return the reservations in the order in which to call plug-ins for them.
 
-    A stack starts after its members, and ends before them. If the end is late, a stack ends after
-    its members.
+    A stack starts after its members, and ends before them. But if the end of the lease has failed
+    for more than ``patience``, the stack ends after its members.
     """
     if len(work.reservations) == 1:
         return work.reservations
@@ -155,7 +155,7 @@ def _blocked_by(
     now: datetime,
     patience: timedelta,
 ) -> str | None:
-    """Return why a reservation must wait for others of its stack; None if it need not wait.
+    """Return why a reservation must wait for its stack or its members; None if it need not wait.
 
     ``undone`` has the ids of the reservations whose plug-in call failed or must wait.
     """
@@ -180,10 +180,10 @@ def _with_details(work: Work, details: Mapping[str, Mapping[str, Any]]) -> Lease
 
 
 def _is_end_late(work: Work, now: datetime, patience: timedelta) -> bool:
-    """Return whether the event is the end of a lease that fails for more than ``patience``.
+    """Return whether the event is an ``end`` that has been failing for more than ``patience``.
 
-    The time counts from the end of the first attempt. After several attempts, it counts from when
-    the event could first run.
+    After one attempt, the time counts from the end of this attempt. After several attempts, it
+    counts from when the event could first run.
     """
     return work.event.kind == END and now - work.lease.tried_since(work.event, now) > patience
 
@@ -254,8 +254,9 @@ def _together(
 ) -> list[R]:
     """Call ``work`` for all items in one transaction, and return its results.
 
-    If this transaction fails, the function calls ``work`` again for each item, in a transaction for
-    each. It logs an item that fails again, and leaves it out. Raises the error if there is only one
+    If this transaction fails, the function calls ``work`` for each item alone, each time in a new
+    transaction. If that fails for an item, the function logs the error and leaves the item out of
+    the results. Raises the error if there is only one
     item, or if the database is unavailable.
     """
     try:

@@ -59,7 +59,9 @@ class Target:
 
 
 def create(runtime: Runtime, target: Target) -> tuple[Feed, str]:
-    """Create a calendar feed; return the feed, and the secret of its address, which is not stored.
+    """Create a calendar feed; return the feed, and the secret of its address.
+
+    climate stores only a hash of the secret.
 
     Raises LimitExceeded if the project already has the maximum number of feeds.
     """
@@ -121,8 +123,8 @@ def lease_entries(runtime: Runtime, lease_id: str) -> list[Entry]:
 def remove_stale(store: Store) -> None:
     """Remove calendar feeds that can never show an entry again.
 
-    Also remove the records of leases that were deleted long ago. Feeds show such leases as
-    cancelled.
+    Also remove the records of leases that were deleted long ago. Until then, feeds show a deleted
+    lease as cancelled.
     """
     before = store.clock.now() - REMOVED_SHOWN
     store.database.write(partial(feeds.forget_removals, before=before))

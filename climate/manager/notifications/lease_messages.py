@@ -84,10 +84,9 @@ def notify_nodes_of(
 ) -> None:
     """Write a ``node.KIND`` notification for each host of a lease that starts or ends.
 
-    KIND is the argument ``kind``, the kind of the event. The function does nothing for other kinds
-    than start and end, or if ``topics`` is off in ``settings``. ``settings`` is None if
-    provisioning is disabled. Then it also does nothing. ``granted`` has the resources of the lease
-    by reservation id.
+    KIND is the argument ``kind``, the kind of the event. ``granted`` has the resources of the lease
+    by reservation id. The function does nothing in these cases: ``kind`` is neither start nor end;
+    ``settings`` is None, as provisioning is disabled; or ``settings.topics`` is off.
     """
     if settings is None or not settings.topics or kind not in {START, END}:
         return

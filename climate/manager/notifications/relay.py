@@ -72,8 +72,8 @@ class Relay:
     def stop(self) -> None:
         """Stop both threads, and give up the turn, so that another manager's relay can publish.
 
-        Waits up to ``shutdown_timeout`` until the notification in progress is published, and the
-        current transaction has numbered its notifications.
+        Waits up to ``shutdown_timeout`` for a call of the emitter and a transaction of the relay
+        that are in progress.
         """
         deadline = time.monotonic() + self._runtime.settings.shutdown_timeout
         self._publishing.stop(0)  # both threads end at the same time
@@ -114,9 +114,11 @@ class Relay:
         return published
 
     def _publish_waiting(self) -> int:
-        """Publish all notifications that are not published yet; return how many.
+        """Publish all notifications that are not published yet; return how many were published.
 
-        Returns False after an error, and during the pause that follows an error.
+        If an error occurs, the method logs it and returns False, which is the number 0 and marks
+        this run as failed. During the pause after an error, the method publishes nothing and also
+        returns False.
         """
         if time.monotonic() < self._retry_at:
             return False

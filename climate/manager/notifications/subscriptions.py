@@ -2,8 +2,10 @@
 
 A subscription delivers notifications to the URL of a subscriber. A dead letter is a notification
 that climate gave up delivering. A change of a subscription takes effect with the next notification.
-If a manager is delivering to the subscriber at that moment, the change also removes the manager's
-claim on the subscription. So the result of this delivery cannot overwrite the change.
+
+While a manager delivers, it holds a claim on the subscription: only the manager with the claim may
+store the result of a delivery. A change removes the claim. So the result of a delivery that is in
+progress cannot overwrite the change.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -71,7 +71,7 @@ class WebhookDelivery:
         return self._task.progress
 
     def start(self) -> None:
-        """Start the thread that claims subscriptions. It starts a thread for each claimed one."""
+        """Start a thread that claims subscriptions, and that starts a thread to serve each."""
         self._runtime.news.subscribe(self._task.wake)
         self._task.start()
 
@@ -235,7 +235,7 @@ class _Results:
         )
 
     def release(self, subscription_id: str, **values: Any) -> None:
-        """Release the claim on a subscription, and store ``values``, in one transaction."""
+        """Release the claim on a subscription, and store ``values`` in its row."""
         self._store(subscription_id, None, **_UNCLAIMED, **values)
 
     def _note_success(self, delivery: Delivery, outcome: Outcome) -> bool:
@@ -253,8 +253,8 @@ class _Results:
         """Store that a delivery failed for ``reason``, apply ``verdict``, and release the claim.
 
         The verdict is one of these: retry the delivery after a pause; give up, and store the
-        notification as a dead letter; or suspend the subscription, which then delivers nothing. If
-        the delivery of a dead letter fails, it stays a dead letter. A suspension also writes a
+        notification as a dead letter; or suspend the subscription, which then delivers nothing. A
+        dead letter whose delivery fails stays a dead letter. A suspension also writes a
         notification.
         """
         now = self._runtime.clock.now()
@@ -300,10 +300,11 @@ class _Results:
     def _store(
         self, subscription_id: str, more: Callable[[Session], object] | None, **values: Any
     ) -> bool:
-        """Store ``values`` in the row of a subscription, and call ``more``, in one transaction.
+        """Store ``values`` in the row of a subscription; return whether that was possible.
 
-        ``more`` is called with the session (None: nothing is called). If this manager has lost the
-        claim on the subscription, the method does nothing and returns False.
+        If this manager has lost the claim on the subscription, the method stores nothing and
+        returns False. ``more`` is a function that stores further rows: the method calls it with the
+        session, in the same transaction (None: there are no further rows).
         """
 
         def work(session: Session) -> bool:

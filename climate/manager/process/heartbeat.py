@@ -96,7 +96,7 @@ def find_beats(store: Store) -> Beats:
 class WriteTrials:
     """Finds out whether the database accepts writes. Each process has one such object.
 
-    However often health checks call it, there is at most one trial write in five seconds.
+    However often health checks call ``error``, it makes at most one trial write in five seconds.
     """
 
     def __init__(self, store: Store) -> None:
@@ -106,11 +106,12 @@ class WriteTrials:
         self._next = float("-inf")
 
     def error(self, beats: Beats) -> Exception | None:
-        """Return the error if the database answers but rejects writes (a full disk), else None.
+        """Return the error if the database rejects writes, for example on a full disk, else None.
 
-        Heartbeats are writes. If they are recent and the last write of this process succeeded,
-        there is no error. Otherwise a trial write decides. If the trial write does not end within
-        two seconds, the last completed write of this process decides.
+        If heartbeats are recent and the last write of this process succeeded, there is no error.
+        Otherwise the method makes a trial write, and returns its error. If the trial write does not
+        end within two seconds, the method returns the error of the process's last completed write,
+        if any.
         """
         database = self._store.database
         is_late = beats.last is None or beats.now - beats.last > _LATE

@@ -5,7 +5,8 @@ requests. It does so at each hint (a message that there are new notifications), 
 interval, because hints may be lost. It sleeps while no request waits.
 
 Each waiting request occupies a place. The requests of one project occupy at most a quarter of the
-places, and a quarter is kept for provisioners. So no project can occupy all places.
+places, and a quarter is kept for provisioners, the programs that power hosts on and off. So no
+project can occupy all places.
 """
 
 import logging

@@ -1,7 +1,8 @@
 """Runtime: the objects that use cases need; ``climate.bootstrap`` creates it once per process.
 
-A function receives only the part that it needs: ``Store``, ``Catalog`` or ``Settings``. It receives
-the whole ``Runtime`` only if it needs several parts, or calls functions that do.
+A function that needs one part of the runtime receives only this part: ``Store``, ``Catalog`` or
+``Settings``. A function that needs several parts, for itself or for functions that it calls,
+receives the whole ``Runtime``.
 """
 
 import random

@@ -1,8 +1,11 @@
 """Planner: request the preparation of hosts in time for their leases, and replace late hosts.
 
-A preparation is a task for a provisioner, a program that powers hosts on and off: make a host ready
-for a lease. Each run compares the bookings of the next hours with the existing preparations. So the
-planner also handles leases whose dates or hosts changed.
+A provisioner is a program that powers hosts on and off. A preparation is a task for a provisioner
+to make a host ready for a lease. A host is late if its preparation failed, or takes so long that
+only another host can still be ready in time.
+
+Each run compares the bookings of the next hours with the existing preparations. So the planner also
+handles leases whose dates or hosts changed.
 
 Every manager has a planner, and all steps are idempotent. Two planners cannot create the same
 preparation, because preparations have a unique key, and a planner locks the lease. (An advisory
@@ -46,9 +49,9 @@ _SLOW = "it was not ready while there was still time for another"
 
 
 def plan(runtime: Runtime, settings: Provisioning, lead_times: LeadTimes) -> int:
-    """Request preparations that are due, end those without a booking, and replace late hosts.
+    """Request due preparations, end preparations without a booking, and replace late hosts.
 
-    Returns how many preparations were due. If a late host cannot be replaced in its lease, the
+    Returns how many preparations were due. If the replacement of a late host raises an error, the
     function continues with the next late host.
     """
     now = runtime.clock.now()
@@ -150,10 +153,12 @@ def payload(task: Preparation) -> dict[str, str]:
 def _replace(runtime: Runtime, task: Preparation) -> None:
     """Quarantine the late host of a preparation, and move its lease to another host.
 
-    A host in quarantine gets no new bookings. If the host is only slow and no other host can
-    replace it, the lease keeps it. The lock of a lease must come before the locks of hosts, so this
-    function needs two transactions. If the manager stops between them, the next inventory sync
-    replaces the host.
+    A host in quarantine gets no new bookings. If the preparation has not failed but is only slow,
+    and no other host is free, nothing changes: the lease keeps its host.
+
+    This function needs two transactions, because locks on leases must be acquired before locks on
+    hosts. If the manager stops after the first transaction, the next inventory sync replaces the
+    host.
     """
     failed = task.progress is PreparationState.FAILED
     reason = task.reason if failed and task.reason else _SLOW
@@ -170,8 +175,8 @@ def _replace(runtime: Runtime, task: Preparation) -> None:
 def _is_replaced(runtime: Runtime, task: Preparation, session: Session) -> bool:
     """Return whether another host would replace a late host in its lease.
 
-    To find out, quarantine the host and replace it in the lease. The caller's transaction then
-    rolls back.
+    To find out, the function quarantines the host and replaces it in the lease. The caller must
+    roll back this transaction.
     """
     quarantine(runtime.clock.now(), task.resource_id, _SLOW, session)
     healing.heal(runtime, {task.resource_id}, task.lease_id, session)

@@ -4,10 +4,12 @@ A spare host is a free host that stays on, for leases that start at once. The op
 spare hosts each hardware class has.
 
 Each run compares the free hosts with the bookings. Every manager does this, and all steps are
-idempotent. A shutdown is the record that a host is to be off, or is off. Provisioners, programs
-that power hosts on and off, carry it out. A shutdown ends only when the host has a preparation, has
-power, or is in quarantine because it could not be switched on. So no lease starts with a host that
-is off.
+idempotent.
+
+A shutdown is the task to switch a host off; it lasts while the host is off. Provisioners, programs
+that power hosts on and off, carry out shutdowns. A preparation is their task to make a host ready
+for a lease. A shutdown ends only when the host has a preparation, has power, or is in quarantine
+because it could not be switched on. So no lease starts with a host that is off.
 """
 
 import logging
@@ -79,10 +81,10 @@ class PowerSaver:
 
 
 def advance(runtime: Runtime, objection: str | None = None) -> None:
-    """Cancel shutdowns of hosts that leases need, and end shutdowns that are finished.
+    """Cancel unclaimed shutdowns of hosts that leases need, and end shutdowns that are finished.
 
-    If ``objection`` is set, all other shutdowns are also cancelled, for this reason. In both cases,
-    a shutdown that a provisioner has claimed is not cancelled. Before a shutdown ends, climate
+    A shutdown is unclaimed until a provisioner has claimed it. If ``objection`` is set, all
+    unclaimed shutdowns are cancelled, with this text as the reason. Before a shutdown ends, climate
     enables the host's service in the cloud. If that fails, the next run tries again.
     """
     with runtime.database.read() as session:
@@ -226,12 +228,12 @@ def _request(
     seen: Collection[int],
     session: Session,
 ) -> list[Shutdown]:
-    """Store and return the shutdowns of hosts to switch off.
+    """Lock the hosts ``seen``, store shutdowns for those that are still idle, and return these.
 
-    ``seen`` has the ids of the chosen hosts, and the smallest id of all candidate hosts. The
-    transaction locks these hosts. The locks of the chosen hosts block bookings. The lock of the
-    host with the smallest id lets only one manager choose at a time. Otherwise two managers might
-    switch off hosts that the other one counts as spare.
+    ``seen`` has the ids of the hosts that the caller chose to switch off, and the smallest id of
+    all free hosts. The locks on the chosen hosts block bookings. All managers lock the host with
+    the smallest id, so only one manager at a time switches hosts off. Otherwise two managers might
+    each switch off the hosts that the other one keeps as spare hosts.
     """
     now = clock.now()
     allocations.lock(session, seen, wait=True)

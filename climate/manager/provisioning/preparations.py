@@ -61,9 +61,9 @@ def find(runtime: Runtime, wanted: TaskFilter, page: Page, wait: float = 0.0) ->
 def _until_expiry(database: Database, seen_at: datetime | None) -> float:
     """Return how many seconds after ``seen_at`` the next claim of a preparation expires.
 
-    Returns infinity if no claim can expire, or if ``seen_at`` is None because the request does not
-    filter by claims. The expiry of a claim writes no notification, so a waiting request must query
-    again after it.
+    Returns infinity if there is no claim, or if ``seen_at`` is None. A request that asks for
+    claimable preparations must query again when a claim expires, because no notification tells it.
+    Other requests pass None.
     """
     if seen_at is None:
         return math.inf
@@ -76,7 +76,8 @@ def report(runtime: Runtime, id_: str, report: Report[PreparationState]) -> Prep
     """Store a provisioner's report, and return the changed preparation.
 
     Raises NotFound, PreparationClaimed, InvalidTransition. Raises PreparationOver if the
-    preparation is over. But the report that its host is ready is stored even then.
+    preparation is over. If the late report is that the host is ready, the function stores the
+    report before it raises this error.
     """
     after = runtime.database.write(partial(_report, runtime, id_, report))
     after.check_not_over()
@@ -125,11 +126,10 @@ def _apply(
 def _accepted(
     session: Session, before: Preparation, report: Report[PreparationState], now: datetime
 ) -> Preparation:
-    """Return the preparation with the provisioner's claim, which reserves the task for it.
+    """Return ``before`` with the claim of the reporting provisioner added or extended.
 
-    Raises PreparationClaimed if another provisioner has claimed the preparation, or if a shutdown
-    of the host is not over. An owner can always extend its claim: while a host has a preparation,
-    climate starts no shutdown of it.
+    A claim reserves the preparation for one provisioner. Raises PreparationClaimed if another
+    provisioner has a claim, or if the claim is new and a shutdown of the host is not over.
     """
     after = preparation.accept(before, report.owner, now, now + report.claim)
     is_new = after.attempt != before.attempt
@@ -141,10 +141,10 @@ def _accepted(
 def _apply_when_over(
     _session: Session, over: Preparation, report: Report[PreparationState], now: datetime
 ) -> Preparation:
-    """Return a preparation that is over, after a late report about it.
+    """Return ``over``, a preparation that is over, as changed by a report that came late.
 
-    If its owner reports READY for the first time, the result has ``ready_at`` set to ``now``, and
-    the reported durations. Otherwise the preparation is returned unchanged.
+    Only the first report READY by the owner changes it: it sets ``ready_at`` to ``now``, and stores
+    the reported durations.
     """
     is_ready = report.state is PreparationState.READY and report.owner == over.owner
     if not is_ready or over.ready_at is not None:
@@ -155,9 +155,10 @@ def _apply_when_over(
 def _learn(
     session: Session, task: Preparation, report: Report[PreparationState], now: datetime
 ) -> None:
-    """Store how long the preparation took if the host was off before.
+    """Learn from the report that a host is ready: store the duration, and end a quarantine.
 
-    Also end a quarantine of the host, because the host works.
+    The duration of the preparation is stored only if the host was off before it. A quarantine ends
+    because the host works.
     """
     total = sum(report.seconds.values())
     if report.cold and total > 0:

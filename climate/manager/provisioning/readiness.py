@@ -33,8 +33,8 @@ _SETTLING = timedelta(minutes=2)
 class HostReadiness:
     """How ready a host is for its next lease, and what is known about its preparations.
 
-    ``lead`` is the host's lead time (how long before a lease its preparation must begin), for a
-    lease with no other host. ``lead`` is None if provisioning is disabled.
+    ``lead`` is the lead time of the host: how long before a lease of this single host its
+    preparation must begin. ``lead`` is None if provisioning is disabled.
     """
 
     host: Resource
@@ -73,9 +73,9 @@ def of_host(runtime: Runtime, resource_id: int) -> HostReadiness:
 def set_aside(runtime: Runtime, resource_id: int, reason: str | None) -> HostReadiness:
     """Quarantine a host for ``reason``; if ``reason`` is None, end its quarantine.
 
-    A host in quarantine gets no new bookings. When its quarantine ends, climate requests its failed
-    preparations again. The host becomes reservable when the inventory sync finds it usable. Raises
-    NotFound.
+    A host in quarantine gets no new bookings. At the end of the quarantine, climate requests the
+    host's failed preparations again. The host becomes reservable when the inventory sync finds it
+    usable. Raises NotFound.
     """
 
     def work(session: Session) -> None:

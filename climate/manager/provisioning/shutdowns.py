@@ -3,10 +3,10 @@
 A provisioner is a program that powers hosts on and off. A shutdown is its task to switch a host
 off, and perhaps on again later. A shutdown is *waking* while the host must be switched on again.
 
-Only the provisioner that owns the claim of a shutdown may switch its host off. Before climate
-accepts a claim, it disables the host's service in the cloud, with no transaction open. That fails
-if users' servers run on the host. A lease may book the host in the meantime. Then the host is
-switched off, and afterwards prepared for this lease.
+A provisioner claims a shutdown before it switches the host off. The claim reserves the shutdown for
+this provisioner. Before climate accepts a claim, climate disables the host's service in the cloud,
+with no transaction open. The cloud refuses this if users' servers run on the host. If a lease books
+the host after the claim, the host is still switched off, and then prepared for the lease.
 """
 
 from datetime import datetime
@@ -46,8 +46,8 @@ def report(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> Shutdow
 def _reserve_host(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> None:
     """Disable the service of a host in the cloud before a provisioner claims its shutdown.
 
-    Not needed, and not done, if the host is to be switched on again, or if the provisioner only
-    extends its claim. If the cloud refuses, cancel the shutdown and raise ShutdownOver.
+    Does nothing if the host is to be switched on again, or if the provisioner only extends its
+    claim. If the cloud refuses, cancel the shutdown and raise ShutdownOver.
     """
     now = runtime.clock.now()
     with runtime.database.read() as session:
@@ -95,11 +95,11 @@ def _applied(
 def _accepted(
     session: Session, before: Shutdown, report: Report[ShutdownState], now: datetime
 ) -> Shutdown:
-    """Return the shutdown with the provisioner's claim, which reserves the task for it.
+    """Return ``before`` with the claim of the reporting provisioner added or extended.
 
-    Raises ShutdownOver if a lease needs the host and no provisioner has claimed the shutdown yet. A
-    claimed shutdown must be finished, even if a lease needs the host. Raises ShutdownClaimed if
-    another provisioner has the claim.
+    Raises ShutdownClaimed if another provisioner has a claim. Raises ShutdownOver if a lease needs
+    the host and no provisioner has ever claimed the shutdown. Once it was claimed, a provisioner
+    must finish it, even if a lease needs the host.
     """
     after = shutdown.accept(before, report.owner, now, now + report.claim)
     if before.progress is ShutdownState.WANTED and shutdowns.is_needed(session, before, now):

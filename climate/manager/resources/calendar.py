@@ -87,8 +87,8 @@ class CalendarView:
 class CalendarRow:
     """A row of a calendar: a resource, its state, and its intervals or buckets.
 
-    If the calendar has buckets, ``digits`` has a digit for each bucket, and ``own`` states for each
-    bucket whether the viewer has bookings in it.
+    If the calendar has buckets, ``digits`` has a digit for each bucket, from 0 (always free) to 9
+    (never free), and ``own`` states for each bucket whether the viewer has bookings in it.
     """
 
     id: int
@@ -104,8 +104,10 @@ class CalendarRow:
 class CalendarPage:
     """A page of a calendar.
 
-    ``version`` is the version of the calendar just before the page was read. ``leases`` has the
-    leases that the viewer may see, by id. ``total`` is the number of rows on all pages.
+    ``version`` is the version of the calendar just before the page was read. ``total`` is the
+    number of rows on all pages. ``groups`` are the groups of rows with the same value of a property
+    (None: the viewer requested no groups). ``leases`` has the leases that the viewer may see, by
+    id.
     """
 
     version: Version
@@ -118,8 +120,8 @@ class CalendarPage:
 def show(runtime: Runtime, view: CalendarView) -> CalendarPage:
     """Return a page of a calendar.
 
-    Raises InvalidDate, InvalidQuery. Raises InvalidInput if the page has too many bookings, buckets
-    or groups.
+    Raises InvalidDate, InvalidQuery. Raises InvalidInput if the page has too many bookings or
+    buckets, or the calendar too many groups.
     """
     check_span(view.window)
     _check_cells(view)
@@ -280,7 +282,7 @@ def _occupied(span: BookedSpan, view: CalendarView) -> Occupied:
 
 
 def _anonymous(span: BookedSpan, *, sees_all: bool) -> Kind:
-    """Return the kind of interval that a viewer sees for an allocation without a visible lease."""
+    """Return the kind of interval that a viewer sees for a booking whose lease is not shown."""
     if span.is_held:
         return Kind.HELD
     # The allocation of a deleted lease ends with the cleaning after it.

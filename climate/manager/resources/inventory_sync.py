@@ -1,13 +1,16 @@
 """Inventory sync: reconcile the registered resources with the cloud, and heal leases.
 
-Reservable means that new leases can get the resource. A resource that has failed is not reservable.
-Healing replaces it in the leases that have it now or start soon. A resource that works again
-becomes reservable again. Every manager runs the sync; all steps are idempotent.
+Reservable means that new leases can get the resource. A resource is not reservable in these cases:
 
-In two other cases, a resource is not reservable either. In the first case, it is a host in
-quarantine. In the second case, the end of its last lease keeps failing, and its plug-in cannot
-count what that lease has not released. But if provisioners prepare a host on demand, it may be
-powered off while no lease needs it; that is no failure.
+- It has failed. Healing replaces the resource in the leases that have it now or start soon. A
+  resource that works again becomes reservable again.
+- It is a host in quarantine.
+- The end of its last lease keeps failing, so this lease still holds parts of it. (This case does
+  not apply to plug-ins that report how much such a lease still holds.)
+
+A host that is off has not failed if provisioners power it on only on demand, and no lease needs it.
+
+Every manager runs the sync; all steps are idempotent.
 """
 
 import logging
@@ -40,8 +43,8 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
     """Reconcile all resources with the cloud, then heal leases; return the ids of lost resources.
 
     Lost resources have stopped running. ``lost_before`` are the lost resources of the previous run.
-    Healing replaces a resource as lost only if both runs found it lost. If the ``refresh`` of a
-    plug-in raises an exception, the run ends: the resource types before it stay reconciled, and no
+    Healing replaces a resource as lost only if both runs found it lost. Raises the errors of the
+    plug-ins' ``refresh``. After such an error, the resource types before it stay reconciled, but no
     lease is healed.
     """
     lost, settings = set[int](), runtime.settings
@@ -85,11 +88,13 @@ def reconcile(
 ) -> None:
     """Store the native properties of a resource, and whether it is reservable.
 
-    Native properties are those that the cloud reports. If the resource becomes reservable again,
-    first ``enroll`` closes it in the cloud, so that no project can use it. ``discovered`` is its
-    state in the cloud (None: it does not exist there). A ``stuck`` resource is in quarantine, or
-    its last lease has not released it. Such a resource is not reservable, whatever the cloud
-    reports.
+    Native properties are those that the cloud reports. ``discovered`` is the state of the resource
+    in the cloud (None: it does not exist there). ``stuck`` states that the resource is in
+    quarantine, or that its last lease has not released it. A stuck resource is not reservable,
+    whatever the cloud reports.
+
+    Before the resource becomes reservable again, the plug-in's ``enroll`` closes it in the cloud to
+    all projects.
     """
     usable = discovered is not None and discovered.usable and not stuck
     before = _native(resource) if discovered is None or not discovered.complete else {}
@@ -108,9 +113,10 @@ def _ignoring_power(
     discovered: DiscoveredResource | None,
     may_be_off: bool,  # noqa: FBT001 - not a switch, a fact
 ) -> DiscoveredResource | None:
-    """Return the discovered state; if a lost host may be off, return it as usable and not lost.
+    """Return ``discovered``, but a lost host that may be off as usable and not lost.
 
-    A host may be off if climate powers it on only on demand. ``disabled`` hosts stay lost.
+    A host may be off if provisioners power it on only on demand. A host that is disabled in the
+    cloud stays lost even if it may be off.
     """
     if discovered is None or not may_be_off or not discovered.lost or discovered.disabled:
         return discovered

@@ -35,13 +35,15 @@ def register(
     """Register a resource of the cloud, so that leases can reserve it; return it.
 
     The plug-in finds the resource by ``external_number``, its number in the cloud, or by ``name``.
-    An extra property with the name of a native property (one that the cloud reports) is ignored.
-    Raises NotFound and InvalidInput. Raises Conflict if the resource is ambiguous, in use, not
-    reservable or already registered.
+    ``extra`` are extra properties by name; a property with a name that the cloud also reports is
+    ignored. If the cloud reports the resource as unusable now, leases can book it later, when the
+    inventory sync finds it usable.
+
+    Raises NotFound and InvalidInput. Raises Conflict if several resources have the name, or if the
+    resource is in use, is already registered, or can never be reserved.
 
     climate stores the resource before it changes the cloud, so that the inventory sync can finish
-    an interrupted registration. A resource that the cloud reports as unusable is registered, but
-    not reservable yet.
+    an interrupted registration.
     """
     plugin = runtime.plugin(resource_type)
     discovered = plugin.find(name=name, external_number=external_number)
@@ -149,7 +151,7 @@ def find_resources(
 
 
 def get_resource(runtime: Runtime, resource_id: int, *, private: bool) -> Resource:
-    """Return a resource whose type is enabled; raises NotFound.
+    """Return a resource; raises NotFound if it does not exist, or if its type is not enabled.
 
     Unless ``private`` is set, its private properties are left out.
     """

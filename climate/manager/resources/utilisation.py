@@ -64,8 +64,8 @@ class UtilisationQuery:
 class Series:
     """The booked part of a group of resources in each period, from 0 (nothing) to 1 (everything).
 
-    ``name`` is the group: a resource type, project or property value. ``capacity`` is its number of
-    resources.
+    ``name`` is the group: a resource type, project or property value. ``capacity`` is the number of
+    resources in the group; for a project, the number of all resources of the type.
     """
 
     name: str
@@ -99,7 +99,7 @@ def show(runtime: Runtime, query: UtilisationQuery) -> list[Series]:
 def _read(
     runtime: Runtime, session: Session, query: UtilisationQuery
 ) -> tuple[dict[str, int], list[Sums]]:
-    """Return the number of resources of each series by its name, and the booked time per series.
+    """Return the number of resources by name of the series, and the booked times of all series.
 
     Raises InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
