@@ -50,7 +50,7 @@ class ManagersAtWork:
 
 
 def managers_at_work(store: Store) -> ManagersAtWork:
-    """Return the managers of the last day, including dead ones, and the work that waits."""
+    """Return the managers with a heartbeat in the last day, even dead ones, and waiting work."""
     now = store.clock.now()
     with store.database.read() as session:
         known = managers.known(session)
@@ -83,8 +83,8 @@ class ExplainedEvent:
 def find_overdue(store: Store, page: Page) -> tuple[list[ExplainedEvent], Part[OverdueEvent]]:
     """Return a page of the overdue events, in order of due time, with the reason for each.
 
-    The first result has the events with the reasons why they have not run. The second is the page
-    without the reasons. The caller needs it for the link to the next page.
+    The first result has the events with the reasons why they have not run. The second result is the
+    page without the reasons, which the caller needs for the link to the next page.
     """
     now = store.clock.now()
     with store.database.read() as session:

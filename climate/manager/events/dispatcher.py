@@ -199,8 +199,8 @@ class Dispatcher:
 class WorkerPool:
     """Runs batches of claimed events in threads, and limits the effect of slow plug-in calls.
 
-    If a call takes longer than a second, another thread relieves the worker: it takes the worker's
-    other events. Of these, it requeues the events for which no plug-in was called, and stores the
+    If a call takes longer than a second, another thread relieves the worker, that is, takes the
+    worker's other events: it requeues the events for which no plug-in was called, and stores the
     results of the others. If a call takes longer than ``call_timeout``, the pool abandons it: the
     attempt counts as failed, although the call may still run.
 

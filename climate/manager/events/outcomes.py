@@ -290,9 +290,9 @@ def discard(runtime: Runtime, claim: Claim, call: Call) -> None:
 def _is_reported(lease: Lease, claim: Claim, failed: Mapping[str, str], retries: int) -> bool:
     """Return whether a notification has already reported that the action fails.
 
-    Two conditions must be met: the action has had more attempts than before the first report, and a
-    failed reservation has the status ERROR. The status alone does not prove that a failed end was
-    reported, because a failed start may have set the status.
+    Two conditions must be met: the first attempt and ``retries`` retries had already failed before
+    this attempt, and a failed reservation has the status ERROR. The status alone does not prove
+    that a failed end was reported, because a failed start may have set the status.
     """
     return claim.attempt > retries + 1 and any(
         reservation.id in failed and reservation.status is ReservationStatus.ERROR

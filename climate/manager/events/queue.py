@@ -152,10 +152,10 @@ class QueueView:
         If several claims have failed, this method queries which events in this view are still
         unclaimed:
 
-        - If other managers have claimed many, it drops the claimed events, and begins at a random
-          position among the rest.
-        - If other managers have claimed few, it changes nothing, and the method does not query
-          again until the next ``refresh``.
+        - If many are claimed, the view drops the claimed events, and begins at a random position
+          among the rest.
+        - If few are claimed, the claims failed for another reason. Then the view stays as it is,
+          and this method does not query again until the next ``refresh``.
         """
         if not self._may_check or self._failed_claims < _FAILED_CLAIMS:
             return

@@ -256,8 +256,7 @@ def _together(
 
     If this transaction fails, the function calls ``work`` for each item alone, each time in a new
     transaction. If that fails for an item, the function logs the error and leaves the item out of
-    the results. Raises the error if there is only one
-    item, or if the database is unavailable.
+    the results. Raises the error if there is only one item, or if the database is unavailable.
     """
     try:
         return runtime.database.write(lambda session: work(runtime, session, items))

@@ -72,8 +72,8 @@ class Relay:
     def stop(self) -> None:
         """Stop both threads, and give up the turn, so that another manager's relay can publish.
 
-        Waits up to ``shutdown_timeout`` for a call of the emitter and a transaction of the relay
-        that are in progress.
+        Waits up to ``shutdown_timeout`` until the notification in progress is published and the
+        transaction in progress has ended.
         """
         deadline = time.monotonic() + self._runtime.settings.shutdown_timeout
         self._publishing.stop(0)  # both threads end at the same time

@@ -165,9 +165,11 @@ class WebhookDelivery:
     def _next(self, subscription_id: str) -> Delivery | None:
         """Return the next delivery of a subscription that this manager has claimed.
 
-        If there is none, release the claim and return None. If notifications were removed before
-        their delivery, suspend the subscription and return None. Also return None if the claim is
-        lost.
+        Returns None in three cases:
+
+        - There is nothing to deliver. Then the method releases the claim.
+        - Notifications were removed before their delivery. Then it suspends the subscription.
+        - This manager has lost the claim.
         """
         with self._runtime.database.read() as session:
             claimed = webhook_queue.find_mine(session, subscription_id, self._owner)

@@ -9,8 +9,7 @@ handles leases whose dates or hosts changed.
 
 Every manager has a planner, and all steps are idempotent. Two planners cannot create the same
 preparation, because preparations have a unique key, and a planner locks the lease. (An advisory
-lock is no alternative: a process holds only one advisory lock at a time, and a plug-in may need
-it.)
+lock is no alternative: a process holds only one advisory lock at a time, which a plug-in may need.)
 """
 
 import logging

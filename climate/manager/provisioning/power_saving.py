@@ -228,7 +228,7 @@ def _request(
     seen: Collection[int],
     session: Session,
 ) -> list[Shutdown]:
-    """Lock the hosts ``seen``, store shutdowns for those that are still idle, and return these.
+    """Lock the hosts ``seen``; store and return shutdowns for those that are still to be off.
 
     ``seen`` has the ids of the hosts that the caller chose to switch off, and the smallest id of
     all free hosts. The locks on the chosen hosts block bookings. All managers lock the host with

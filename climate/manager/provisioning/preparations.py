@@ -1,9 +1,10 @@
 """Use cases of provisioners that get hosts ready: find preparations, and report their progress.
 
 A provisioner is a program that powers hosts on and off. A preparation is its task to make a host
-ready for a lease. climate stores a report while the preparation is locked. If the report is that
-the host is ready, the lease may start in the same transaction. So this transaction locks the lease
-before the preparation. The planner handles all other consequences for the lease.
+ready for a lease. climate locks the preparation while it stores a report. If the report is that the
+host is ready, the same transaction may make the start of the lease due. So in this case, the
+transaction locks first the lease, then the preparation. The planner handles all other consequences
+for the lease.
 """
 
 import math
@@ -61,9 +62,10 @@ def find(runtime: Runtime, wanted: TaskFilter, page: Page, wait: float = 0.0) ->
 def _until_expiry(database: Database, seen_at: datetime | None) -> float:
     """Return how many seconds after ``seen_at`` the next claim of a preparation expires.
 
-    Returns infinity if there is no claim, or if ``seen_at`` is None. A request that asks for
-    claimable preparations must query again when a claim expires, because no notification tells it.
-    Other requests pass None.
+    A waiting request for claimable preparations must query again when a claim expires, because the
+    expiry writes no notification. ``seen_at`` is when the request queried last; None for a request
+    that does not ask for claimable preparations. Returns infinity if there is no claim, or if
+    ``seen_at`` is None.
     """
     if seen_at is None:
         return math.inf

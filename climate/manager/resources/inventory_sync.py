@@ -44,8 +44,8 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
 
     Lost resources have stopped running. ``lost_before`` are the lost resources of the previous run.
     Healing replaces a resource as lost only if both runs found it lost. Raises the errors of the
-    plug-ins' ``refresh``. After such an error, the resource types before it stay reconciled, but no
-    lease is healed.
+    plug-ins' ``refresh``. Such an error ends the run: the previous resource types stay reconciled,
+    but no lease is healed.
     """
     lost, settings = set[int](), runtime.settings
     for resource_type, plugin in runtime.plugins.items():
@@ -113,7 +113,7 @@ def _ignoring_power(
     discovered: DiscoveredResource | None,
     may_be_off: bool,  # noqa: FBT001 - not a switch, a fact
 ) -> DiscoveredResource | None:
-    """Return ``discovered``, but a lost host that may be off as usable and not lost.
+    """Return ``discovered``; if a lost host may be off, change it to usable and not lost.
 
     A host may be off if provisioners power it on only on demand. A host that is disabled in the
     cloud stays lost even if it may be off.
