@@ -153,7 +153,7 @@ def _replace(runtime: Runtime, task: Preparation) -> None:
     """Quarantine the late host of a preparation, and move its lease to another host.
 
     A host in quarantine gets no new bookings. If the preparation has not failed but is only slow,
-    and no other host is free, nothing changes: the lease keeps its host.
+    and no other host is free, the lease keeps the host, which is then not quarantined.
 
     This function needs two transactions, because locks on leases must be acquired before locks on
     hosts. If the manager stops after the first transaction, the next inventory sync replaces the
