@@ -141,9 +141,9 @@ def names_this_machine(host: str) -> bool:
 
 
 def _hostname(host: str) -> str:
-    """Return the name or address in a Host header without the port.
+    """Return the name or address in a Host header, without the port.
 
-    "" if the header is malformed.
+    If the header is malformed, return an empty string.
     """
     try:
         return urlsplit(f"//{host}").hostname or ""
@@ -245,9 +245,9 @@ def _names(joined: str | None) -> tuple[str, ...]:
 
 
 class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untyped
-    """keystonemiddleware's token check.
+    """keystonemiddleware's token check, changed to store an error instead of sending it as the response.
 
-    It stores errors, so that climate renders the responses itself.
+    climate then renders the error response itself.
     """
 
     def __init__(self, app: Any, conf: ConfigOpts, open_paths: Collection[str]) -> None:  # noqa: ANN401
@@ -269,9 +269,9 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
 
     @property
     def www_authenticate_uri(self) -> str | None:
-        """Keystone's address for callers without a token, from the configuration.
+        """The configured address at which callers without a token can get one from Keystone.
 
-        keystonemiddleware would query Keystone for it.
+        Without this override, keystonemiddleware could query Keystone for the address.
         """
         return self._uri
 

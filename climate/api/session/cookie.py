@@ -112,7 +112,7 @@ def name(scheme: str, host: str) -> str:
 
 
 def header(value: str, scheme: str, host: str) -> str:
-    """Return the Set-Cookie header that stores ``value``; if it is empty, delete the cookie."""
+    """Return the Set-Cookie header that stores ``value``, or deletes the cookie if it is empty."""
     return dump_cookie(
         name(scheme, host),
         value,
@@ -127,7 +127,7 @@ def header(value: str, scheme: str, host: str) -> str:
 def is_plain_http(origin: str) -> bool:
     """Return whether ``origin`` is an http URL of another machine.
 
-    Browsers then reject the cookie.
+    Browsers reject the session cookie from such an origin.
     """
     parts = urlsplit(origin)
     return parts.scheme == "http" and not names_this_machine(parts.netloc)
