@@ -245,9 +245,9 @@ def _names(joined: str | None) -> tuple[str, ...]:
 
 
 class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untyped
-    """keystonemiddleware's token check, changed to store an error instead of sending it as the response.
+    """keystonemiddleware's token check, changed to store errors instead of answering with them.
 
-    climate then renders the error response itself.
+    climate itself then renders the error response.
     """
 
     def __init__(self, app: Any, conf: ConfigOpts, open_paths: Collection[str]) -> None:  # noqa: ANN401

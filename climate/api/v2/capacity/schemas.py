@@ -77,7 +77,7 @@ AVAILABILITY, WINDOW_SEARCH, OFFERS = Availability(), WindowSearch(), Offers()
 class AvailabilityQuery(Strict):
     """The query parameters of availability.
 
-    They select the resource type, the window, and what a unit is.
+    They select the resource type, the window, and with ``params`` the kind of unit to count.
     """
 
     resource_type = fields.String(required=True)

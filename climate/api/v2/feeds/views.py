@@ -92,10 +92,10 @@ def of_lease(call: Call, lease_id: str) -> Answer:
 
 
 def _file(api: Api, name: str, entries: Sequence[Entry]) -> Answer:
-    """Return the entries as an iCalendar file; if the client already has it, return 304.
+    """Return the entries as an iCalendar file, or the status 304 if the client already has it.
 
-    The entity tag is computed from the entries and compared first, because rendering takes most
-    time.
+    The entity tag is computed from the entries, before they are rendered, because rendering takes
+    most of the time.
     """
     console_url = f"{request.root_url}console" if api.conf.console.enabled else None
     content = repr((name, console_url, entries)).encode("utf-8", "surrogatepass")

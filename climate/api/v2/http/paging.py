@@ -79,8 +79,8 @@ def _key(marker: str, sort: str, *, numbered: bool) -> tuple[Any, Any]:
 def _value(plain: Any, sort: str) -> Any:  # noqa: ANN401 - a sort key
     """Return ``plain``, the JSON value of a sort key in a marker, as text, number or time.
 
-    ``sort`` is the order of the list, which determines the type. Raises ValueError or TypeError if
-    the value is malformed.
+    ``sort`` is the order of the list, such as ``name``, and determines the type of the result.
+    Raises ValueError or TypeError if ``plain`` is malformed.
     """
     if sort == "name" and isinstance(plain, str) and is_storable(plain):
         return plain

@@ -81,7 +81,7 @@ class Blocker(Schema):
 class Alternative(Schema):
     """A lease, similar to the rejected one, that climate would admit now.
 
-    ``differs`` says in what: a later start, a shorter duration, fewer resources, or other.
+    ``differs`` names the difference: it starts later, is shorter, has fewer resources, or another.
     """
 
     differs = fields.String(validate=validate.OneOf(["later", "shorter", "fewer", "other"]))
@@ -93,7 +93,7 @@ class Alternative(Schema):
 class Problem(Schema):
     """The body of an error answer (RFC 9457).
 
-    Which fields after ``errors`` are present depends on ``code``.
+    The fields from ``etag`` on are optional. ``code`` determines which of them are present.
     """
 
     class Meta:

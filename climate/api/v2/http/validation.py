@@ -170,7 +170,10 @@ def _findings(
 
 
 def _schema_of(schema: Schema | None, key: Any) -> Any:  # noqa: ANN401 - a Schema or a field
-    """Return the schema of the value at ``key``; for a list, the list's field; None if unknown."""
+    """Return the schema of the value at ``key``, or None if it is unknown.
+
+    If the value is a list, return the marshmallow field of the list instead.
+    """
     if isinstance(schema, fields.List):
         return getattr(schema.inner, "schema", None)
     field = schema.fields.get(key) if schema is not None else None

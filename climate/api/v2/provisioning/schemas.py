@@ -89,7 +89,7 @@ class _Report(Strict):
 
 
 class Report(_Report):
-    """A provisioner's report on the progress of a preparation. Idempotent."""
+    """A provisioner's report on the progress of a preparation. Reports are idempotent."""
 
     state = fields.String(
         required=True,
@@ -236,7 +236,8 @@ class HostReadiness(Schema):
 class Share(Schema):
     """How many leases had all hosts ready at their start, for a hardware class and a period.
 
-    ``ready_share`` is the fraction of these leases, from 0 to 1.
+    ``ready_share`` is the fraction, from 0 to 1, of leases with all hosts ready. It leaves out the
+    leases that were created too late to prepare their hosts.
     """
 
     hardware = fields.String()
@@ -270,7 +271,7 @@ class ShutdownQuery(_TaskQuery):
 
 
 class ShutdownReport(_Report):
-    """A provisioner's report on the progress of a shutdown. Idempotent."""
+    """A provisioner's report on the progress of a shutdown. Reports are idempotent."""
 
     state = fields.String(
         required=True,
