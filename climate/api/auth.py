@@ -71,7 +71,7 @@ _LOCAL_NAMES = {"localhost.", "ip6-localhost"}
 
 
 def by_token_text(request: Request) -> Caller:
-    """Return the caller that the text of the token names, without any check.
+    """Return the caller that the text of the token names, without checking who sent the token.
 
     The text has the form ``user:project[:role,...]``. If the request has no token (or the token is
     ``notused``), the caller is ``admin`` with all roles. If the token names no roles, the caller
@@ -106,10 +106,10 @@ def _check_origin(request: Request) -> None:
 def by_token_text_on_loopback(bind_host: str, request: Request) -> Caller:
     """Return the caller as ``by_token_text`` does, but only for requests from this machine.
 
-    Raises Forbidden if the request comes from another machine. This check also works if another
-    WSGI server than climate's own serves the application. Raises ForeignOrigin if the header
-    ``Host`` is neither a loopback name or address nor ``bind_host``. Otherwise a web page whose
-    name resolves to this machine (DNS rebinding) could read the response.
+    Raises Forbidden if the request comes from another machine, which is possible if another WSGI
+    server than climate's own serves the application. Raises ForeignOrigin if the header ``Host`` is
+    neither a loopback name or address nor ``bind_host``. Otherwise a web page whose name resolves
+    to this machine (DNS rebinding) could read the response.
     """
     check_local(bind_host, request)
     return by_token_text(request)
@@ -278,8 +278,8 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
     def process_request(self, request: Any) -> None:  # noqa: ANN401 - a WebOb request
         """Validate the token of the request; store the error, or None, in the WSGI environment.
 
-        A path that needs no identity ignores tokens. So a slow Keystone does not delay health
-        checks.
+        On a path that needs no identity, only the token of a session that requires it is validated.
+        So a slow Keystone does not delay health checks.
         """
         environ = request.environ
         environ[_IS_OPEN] = self._open_path.fullmatch(environ["PATH_INFO"]) is not None

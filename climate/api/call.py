@@ -91,7 +91,7 @@ class Call:
         return self.api.policy.allows(self.caller, rule, project_id or self.caller.project_id)
 
     def visible(self, get: Callable[[Runtime, str], T], id_: str, rule: str, absent: str) -> T:
-        """Return the object with the id ``id_``, such as a lease, which ``get`` reads.
+        """Return the object, such as a lease, that ``get`` reads for the id ``id_``.
 
         Raises NotFound with the message ``absent`` if there is no such object, or if the policy
         ``rule`` forbids the caller to read it.
@@ -133,8 +133,8 @@ def json_object(*, unique_keys: bool) -> dict[str, Any]:
 def _check_storable(value: Any, depth: int) -> None:  # noqa: ANN401 - JSON
     """Raise InvalidInput if the JSON ``value`` has text or numbers that no database can store.
 
-    Also raises it if more than 64 objects and lists are nested. ``depth`` is the depth of
-    ``value``.
+    Also raise it if objects and lists are nested more than 64 deep. ``depth`` is how many objects
+    and lists contain ``value``.
     """
     if depth > _MAX_DEPTH:
         raise InvalidInput(f"The request body is nested deeper than {_MAX_DEPTH} levels")

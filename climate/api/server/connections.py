@@ -66,7 +66,8 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         """Return the task with which waitress answers ``request`` after an error.
 
         For a rejected request, return a task that lets the Flask application render the error, and
-        then closes the connection. If the application itself failed, return waitress's own task.
+        then closes the connection. If the application itself failed, return the error task of
+        waitress.
         """
         if not isinstance(request, _Request) or not hasattr(request, "path"):
             return ErrorTask(channel, request)  # the application failed

@@ -55,9 +55,9 @@ class Directory(Protocol):
     def change(self, session: Session, project_id: str, now: datetime) -> Outcome:
         """Return a session of the same user in the project ``project_id``.
 
-        Raises Conflict if the session cannot change its project, and Forbidden if the user has no
-        role in the project. Raises Unauthenticated if the token of the session is not valid any
-        more, and IdentityUnavailable if the directory does not answer.
+        Raises Conflict if the session cannot change its project, and Forbidden if the user may not
+        use the project. Raises Unauthenticated if the token of the session is not valid any more,
+        and IdentityUnavailable if the directory does not answer.
         """
 
     def projects(self, session: Session) -> Sequence[Project]:

@@ -116,7 +116,7 @@ class CreatedKeyFile(KeyFile):
     """A session key file that a process creates with a random key if it does not exist yet."""
 
     def load(self) -> MultiFernet:
-        """Return the keys in the file, as ``KeyFile.load``.
+        """Return the keys in the file, as ``KeyFile.load`` does.
 
         Create the file first if it does not exist.
         """

@@ -68,8 +68,8 @@ class CalendarRow(Schema):
     """A row of the calendar: a resource, and when it is occupied.
 
     If the query has no resolution, ``x`` lists the exact intervals. Otherwise time is divided into
-    buckets of equal length. ``b`` and ``own`` then have one digit for each bucket: ``b`` how much
-    of the bucket is occupied, ``own`` whether the caller has a lease in it.
+    buckets of equal length, and ``b`` and ``own`` have one digit for each bucket. ``b`` is how much
+    of the bucket is occupied, ``own`` whether a lease of the caller's project has a part of it.
     """
 
     id = fields.String()

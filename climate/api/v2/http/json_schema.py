@@ -41,7 +41,8 @@ def of_params(schema: type[Schema]) -> dict[str, Any]:
 def _inlined(node: Any, components: Mapping[str, Any], within: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
     """Return the JSON Schema ``node`` with each ``$ref`` replaced by the component that it names.
 
-    ``within`` has the names of the components around ``node``, to stop at a recursive reference.
+    ``within`` has the names of the components around ``node``. A ``$ref`` to one of them is
+    recursive, and becomes a plain object.
     """
     if isinstance(node, list):
         return [_inlined(item, components, within) for item in node]

@@ -1,6 +1,7 @@
 """Pages of lists. A marker is an opaque text that says after which item the next page starts.
 
-It encodes the sort key of the last item on a page. The client sends it to get the next page.
+A marker encodes the sort key of the last item on a page. The client sends the marker to get the
+next page.
 """
 
 import base64
@@ -43,10 +44,10 @@ def page(query: Mapping[str, Any], *, numbered: bool = False) -> Page:
 
 
 def following(page: Page, part: Part[T], sorts: Mapping[str, Callable[[T], Any]]) -> str | None:
-    """Return the link to the page after ``part``: the present URL with another marker.
+    """Return the link to the page after ``part``: the URL of this request with another marker.
 
-    Returns None if ``part`` is the last page. ``sorts`` maps the name of an order, such as
-    ``start``, to a function that returns an item's sort key in this order.
+    ``part`` is the page of this request. Returns None if it is the last page. ``sorts`` maps the
+    name of an order, such as ``start``, to a function that returns the sort key of an item.
     """
     if not part.more:
         return None

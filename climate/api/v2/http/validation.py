@@ -181,7 +181,7 @@ def _schema_of(schema: Schema | None, key: Any) -> Any:  # noqa: ANN401 - a Sche
 
 
 def _unknown(key: object, schema: Schema | None) -> str:
-    """Return the error text for an unknown key, with the known key that is most like it."""
+    """Return the error text for an unknown key, with a similar known key if there is one."""
     known = [] if schema is None else [*schema.fields]
     similar = difflib.get_close_matches(str(key), known, n=1)
     return f"{UNKNOWN} Did you mean {similar[0]}?" if similar else UNKNOWN

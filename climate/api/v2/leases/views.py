@@ -157,13 +157,14 @@ def _fingerprint(text: str) -> str:
 def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
     """Call ``change``, but only if the header ``If-Match`` has the present ETag of the lease.
 
-    If the header is absent or ``*``, call ``change(None)``. If it has another ETag, raise
+    If the header is absent or ``*``, call ``change(None)``. If the header has another ETag, raise
     PreconditionFailed.
 
-    ``lease`` was read before the call, and its ETag is computed without locking the stored lease.
+    ``lease`` was read before the call, so that no lease is rendered while it is locked.
     ``change(lease)`` locks the stored lease, and raises LeaseChanged if it differs from ``lease``.
-    Then compare the ETag of the stored lease and call ``change`` again: some differences, such as
-    which manager runs an event, do not change the ETag. After ten attempts, raise Contention.
+    Some differences, such as which manager runs an event, do not change the ETag. Therefore this
+    function then checks the ETag of the stored lease, and calls ``change`` with it. After ten
+    attempts, raise Contention.
     """
     if "If-Match" not in request.headers or request.if_match.star_tag:
         return change(None)
@@ -247,7 +248,7 @@ def _reservation_changes(
 ) -> tuple[ReservationChange, ...]:
     """Validate the changes of a lease's reservations in the request body, and return them.
 
-    A change may omit parameters; it is validated together with their stored values. Raises
+    If a change omits parameters, their stored values are validated in their place. Raises
     InvalidInput.
     """
     stored = {reservation.id: reservation for reservation in lease.reservations}
