@@ -278,8 +278,8 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
     def process_request(self, request: Any) -> None:  # noqa: ANN401 - a WebOb request
         """Validate the token of the request; store the error, or None, in the WSGI environment.
 
-        On a path that needs no identity, only the token of a session that requires it is validated.
-        So a slow Keystone does not delay health checks.
+        On a path that needs no identity, the token is validated only if it is from a session
+        cookie. So a slow Keystone does not delay health checks.
         """
         environ = request.environ
         environ[_IS_OPEN] = self._open_path.fullmatch(environ["PATH_INFO"]) is not None

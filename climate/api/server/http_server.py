@@ -97,8 +97,8 @@ def _possible_connections(limit: int) -> int:
     """Return how many connections the process can have open, at most ``limit``.
 
     If the process's limit of open files is too low for ``limit`` connections, this function first
-    raises it as far as the system allows. A server that has no free file descriptor accepts no
-    connection, and uses a whole processor.
+    raises that limit as far as the system allows. A server that has no free file descriptor accepts
+    no connection, and uses a whole processor.
     """
     needed = limit * _FILES_PER_CONNECTION + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -96,9 +96,9 @@ def decrypt(value: str, fernet: MultiFernet) -> Session:
 def is_secure(scheme: str, host: str) -> bool:
     """Return whether the cookie must have the attribute Secure (browsers send it over https only).
 
-    Only plain http on a loopback host needs no such cookie. ``scheme`` is that of the connection to
-    this server: behind a proxy, it can be http although the browser uses https. ``host`` is the
-    Host header.
+    The result is true except for plain http on a loopback host. ``scheme`` is that of the
+    connection to this server: behind a proxy, it can be http although the browser uses https.
+    ``host`` is the Host header.
     """
     return scheme == "https" or not names_this_machine(host)
 
