@@ -34,7 +34,7 @@ _LINGER = 5.0
 class _Request(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
     """Parser of a request that is arriving.
 
-    If the request is rejected, the parser discards the headers and the body of the request.
+    If the request is rejected, the parser discards the headers of the request.
     """
 
     def __init__(self, adj: Adjustments) -> None:

@@ -109,7 +109,8 @@ def _file(api: Api, name: str, entries: Sequence[Entry]) -> Answer:
 def _target_name(call: Call, scope: FeedScope, id_: str, *, sees_all: bool) -> str:
     """Return the name of the lease, project or resource with the id ``id_``, for a new feed.
 
-    Raises NotFound if it does not exist or the caller may not see it.
+    Raises NotFound if there is no such object, or if the caller may not see it. Raises Forbidden if
+    ``id_`` is the id of a resource and the caller may not read resources.
     """
     if scope is FeedScope.LEASE:
         return visible(call, id_).name

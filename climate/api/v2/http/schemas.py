@@ -81,8 +81,8 @@ class Blocker(Schema):
 class Alternative(Schema):
     """A lease, similar to the rejected one, that climate would admit now.
 
-    ``differs`` states how it differs from the rejected lease: it starts later, is shorter, has fewer
-    resources, or differs in another way.
+    ``differs`` states how the alternative differs from the rejected lease: it starts later, is
+    shorter, has fewer resources, or differs in another way.
     """
 
     differs = fields.String(validate=validate.OneOf(["later", "shorter", "fewer", "other"]))

@@ -207,8 +207,9 @@ class Lead(Schema):
 class HostReadiness(Schema):
     """Whether a host is ready for its next lease, and what climate knows about preparing it.
 
-    ``state``, ``ready_at`` and ``early`` are about the next lease. ``set_aside`` is the reason of a
-    quarantine. ``times`` are the durations of the last preparations in seconds.
+    ``state``, ``ready_at`` and ``early`` are about the next lease; ``early`` is how many seconds
+    before the host was needed it was ready. ``set_aside`` is the reason of a quarantine. ``times``
+    are the durations of the last preparations in seconds.
     """
 
     resource_id = fields.String(attribute="host.id")
