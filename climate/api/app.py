@@ -173,7 +173,7 @@ def _response(body: Any, status: int, headers: Mapping[str, str] | None = None) 
 
 
 def _with_arrival_time(wsgi_app: Any, clock: Clock) -> Callable[..., Any]:  # noqa: ANN401 - WSGI
-    """Wrap the WSGI application to store when a request arrives, before its token is checked."""
+    """Wrap the WSGI application to store when each request arrives, before its token is checked."""
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:  # noqa: ANN401
         environ[ARRIVED_AT], environ[_STARTED] = clock.now(), time.monotonic()

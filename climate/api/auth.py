@@ -71,7 +71,7 @@ _LOCAL_NAMES = {"localhost.", "ip6-localhost"}
 
 
 def by_token_text(request: Request) -> Caller:
-    """Return the caller that the text of the token names, without any check.
+    """Return the caller that the text of the token names, without checking who sent the token.
 
     The text has the form ``user:project[:role,...]``. If the request has no token (or the token is
     ``notused``), the caller is ``admin`` with all roles. If the token names no roles, the caller
@@ -106,10 +106,10 @@ def _check_origin(request: Request) -> None:
 def by_token_text_on_loopback(bind_host: str, request: Request) -> Caller:
     """Return the caller as ``by_token_text`` does, but only for requests from this machine.
 
-    Raises Forbidden if the request comes from another machine. This check also works if another
-    WSGI server than climate's own serves the application. Raises ForeignOrigin if the header
-    ``Host`` is neither a loopback name or address nor ``bind_host``. Otherwise a web page whose
-    name resolves to this machine (DNS rebinding) could read the response.
+    Raises Forbidden if the request comes from another machine, which is possible if another WSGI
+    server than climate's own serves the application. Raises ForeignOrigin if the header ``Host`` is
+    neither a loopback name or address nor ``bind_host``. Otherwise a web page whose name resolves
+    to this machine (DNS rebinding) could read the response.
     """
     check_local(bind_host, request)
     return by_token_text(request)
@@ -141,9 +141,9 @@ def names_this_machine(host: str) -> bool:
 
 
 def _hostname(host: str) -> str:
-    """Return the name or address in a Host header without the port.
+    """Return the name or address in a Host header, without the port.
 
-    "" if the header is malformed.
+    If the header is malformed, return an empty string.
     """
     try:
         return urlsplit(f"//{host}").hostname or ""
@@ -245,9 +245,9 @@ def _names(joined: str | None) -> tuple[str, ...]:
 
 
 class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untyped
-    """keystonemiddleware's token check.
+    """keystonemiddleware's token check, changed to store errors instead of answering with them.
 
-    It stores errors, so that climate renders the responses itself.
+    climate itself then renders the error response.
     """
 
     def __init__(self, app: Any, conf: ConfigOpts, open_paths: Collection[str]) -> None:  # noqa: ANN401
@@ -269,17 +269,17 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
 
     @property
     def www_authenticate_uri(self) -> str | None:
-        """Keystone's address for callers without a token, from the configuration.
+        """The configured address at which callers without a token can get one from Keystone.
 
-        keystonemiddleware would query Keystone for it.
+        Without this override, keystonemiddleware could query Keystone for the address.
         """
         return self._uri
 
     def process_request(self, request: Any) -> None:  # noqa: ANN401 - a WebOb request
         """Validate the token of the request; store the error, or None, in the WSGI environment.
 
-        A path that needs no identity ignores tokens. So a slow Keystone does not delay health
-        checks.
+        On a path that needs no identity, the token is validated only if it is from a session
+        cookie. So a slow Keystone does not delay health checks.
         """
         environ = request.environ
         environ[_IS_OPEN] = self._open_path.fullmatch(environ["PATH_INFO"]) is not None

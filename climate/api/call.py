@@ -67,7 +67,11 @@ class Call:
 
     @property
     def owner(self) -> Owner:
-        """The caller as the owner of new leases, and whether it may see private properties."""
+        """The caller as the owner of new leases.
+
+        In the result, ``sees_private`` states whether the policy ``resources:get_private`` allows
+        the caller to see private properties of resources.
+        """
         return replace(self.caller, sees_private=self.may("resources:get_private"))
 
     def require(self, rule: str, project_id: str | None = None) -> None:
@@ -87,7 +91,7 @@ class Call:
         return self.api.policy.allows(self.caller, rule, project_id or self.caller.project_id)
 
     def visible(self, get: Callable[[Runtime, str], T], id_: str, rule: str, absent: str) -> T:
-        """Return the object with the id ``id_``, such as a lease, which ``get`` reads.
+        """Return the object, such as a lease, that ``get`` reads for the id ``id_``.
 
         Raises NotFound with the message ``absent`` if there is no such object, or if the policy
         ``rule`` forbids the caller to read it.
@@ -103,8 +107,8 @@ class Call:
     def body(self, *, unique_keys: bool = False) -> dict[str, Any]:
         """Return the JSON object in the request body; raise InvalidInput if there is none.
 
-        If a key occurs twice in an object, the last value counts, or with ``unique_keys``
-        InvalidInput is raised.
+        If a key occurs twice in an object, the last value counts. With ``unique_keys``, such a body
+        raises InvalidInput instead.
         """
         return json_object(unique_keys=unique_keys)
 
@@ -112,7 +116,8 @@ class Call:
 def json_object(*, unique_keys: bool) -> dict[str, Any]:
     """Return the JSON object in the body of the current request, as ``Call.body`` does.
 
-    Use it for routes without an identified caller. Raises InvalidInput.
+    Use this function for routes without an identified caller. Raises InvalidInput if the body is
+    not a JSON object, or has values that no database can store.
     """
     pairs = _unique if unique_keys else None
     try:
@@ -128,8 +133,8 @@ def json_object(*, unique_keys: bool) -> dict[str, Any]:
 def _check_storable(value: Any, depth: int) -> None:  # noqa: ANN401 - JSON
     """Raise InvalidInput if the JSON ``value`` has text or numbers that no database can store.
 
-    Also raises it if more than 64 objects and lists are nested. ``depth`` is the depth of
-    ``value``.
+    Also raise it if objects and lists are nested more than 64 deep. ``depth`` is how many objects
+    and lists contain ``value``.
     """
     if depth > _MAX_DEPTH:
         raise InvalidInput(f"The request body is nested deeper than {_MAX_DEPTH} levels")

@@ -67,9 +67,8 @@ class Route(NamedTuple):
     def errors(self) -> tuple[type[ClimateError], ...]:
         """The error classes with which the route can answer, for the OpenAPI document.
 
-        Most errors follow from the row; for example, a route with a parameter in its path can
-        answer NotFound. They come first. ``own_errors``, all the other errors of the route, come
-        last.
+        The errors that follow from other fields of the row come first. For example, a route with a
+        parameter in its path can answer NotFound. The errors in ``own_errors`` come last.
         """
         is_write = self.rule is not None and not self.rule.endswith(":get")
         return (

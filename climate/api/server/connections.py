@@ -34,7 +34,7 @@ _LINGER = 5.0
 class _Request(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
     """Parser of a request that is arriving.
 
-    If the request is rejected, it drops headers and body.
+    If the request is rejected, the parser discards the headers of the request.
     """
 
     def __init__(self, adj: Adjustments) -> None:
@@ -65,8 +65,9 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
     def error_task_class(channel: "_Connection", request: HTTPRequestParser) -> Task:
         """Return the task with which waitress answers ``request`` after an error.
 
-        For a rejected request, the task lets the Flask application render the error, then closes
-        the connection. If the application itself failed, it is waitress's own error task.
+        For a rejected request, return a task that lets the Flask application render the error, and
+        then closes the connection. If the application itself failed, return the error task of
+        waitress.
         """
         if not isinstance(request, _Request) or not hasattr(request, "path"):
             return ErrorTask(channel, request)  # the application failed
@@ -209,7 +210,8 @@ class Server:
     def run(self) -> None:
         """Serve requests until another thread calls ``close``.
 
-        At that time, this function may raise OSError or ValueError, which the caller can ignore.
+        Once ``close`` is called, this function may raise OSError or ValueError. The caller can
+        ignore these errors.
         """
         self._listeners[0].run()  # all listeners share one map of sockets
 

@@ -26,8 +26,8 @@ def readyz(api: Api) -> tuple[Any, int]:
 
     The database must answer and accept writes, and its schema must match this release. If a manager
     runs in this process, it must also have queried for due events recently. ``warnings`` in the
-    answer names absent managers and stalled periodic tasks. Warnings do not change the status,
-    because the cause can be another process, and this process still admits leases.
+    answer names absent managers and stalled periodic tasks. Warnings do not change the status: this
+    process can still admit leases, and the cause can be in another process.
     """
     checks = {"database": "ok", "schema": "ok"}
     warnings: list[str] = []

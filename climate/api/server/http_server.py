@@ -68,7 +68,7 @@ def bound(conf: ConfigOpts, app: Flask) -> Iterator[Server]:
 
 
 def deletion_waits(conf: ConfigOpts) -> int:
-    """Return how many requests of this process may wait at once for the deletion of a lease.
+    """Return how many requests to this process may wait at the same time for a lease to be deleted.
 
     The number is a quarter of the worker threads, so that such requests cannot occupy all of them.
     """
@@ -96,8 +96,9 @@ def _adjustments(conf: ConfigOpts) -> Adjustments:
 def _possible_connections(limit: int) -> int:
     """Return how many connections the process can have open, at most ``limit``.
 
-    First raises the process's limit of open files as far as ``limit`` connections need. Without a
-    free file descriptor, the server would accept no connection and use a whole processor.
+    If the process's limit of open files is too low for ``limit`` connections, this function first
+    raises that limit as far as the system allows. A server that has no free file descriptor accepts
+    no connection, and uses a whole processor.
     """
     needed = limit * _FILES_PER_CONNECTION + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

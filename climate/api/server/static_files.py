@@ -30,9 +30,8 @@ class _File(NamedTuple):
 class StaticFiles:
     """A set of static files.
 
-    ``places`` maps the name of each file in the URL to its path and its media type.
-
-    ``minifiers`` holds a function for each media type whose files are minified.
+    ``places`` maps the name of each file in the URL to its path and its media type. ``minifiers``
+    maps a media type to the function that minifies its files; files of other types stay unchanged.
     """
 
     def __init__(

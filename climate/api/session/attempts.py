@@ -34,11 +34,12 @@ class Attempts:
 
     @contextmanager
     def attempt(self, address: str, user: str, now: float) -> Iterator[None]:
-        """Context manager around one sign-in by ``user`` from ``address``; counts it if it fails.
+        """Context manager around one sign-in by ``user`` from ``address``; counts a failed sign-in.
 
-        It fails if the block raises SignInFailed. Until the block ends, the sign-in also counts as
-        failed, so that simultaneous requests cannot exceed a limit. ``now`` is in monotonic
-        seconds. Raises TooManySignIns if too many sign-ins have failed or are in progress.
+        A sign-in fails if the block raises SignInFailed. Until the block ends, the sign-in also
+        counts as failed, so that simultaneous requests cannot exceed a limit. ``now`` is in
+        monotonic seconds. Raises TooManySignIns if too many sign-ins have failed or are in
+        progress.
         """
         if not self._places.acquire(blocking=False):
             raise TooManySignIns("Too many sign-ins are under way", {"retry_after": 1})

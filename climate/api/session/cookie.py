@@ -96,9 +96,9 @@ def decrypt(value: str, fernet: MultiFernet) -> Session:
 def is_secure(scheme: str, host: str) -> bool:
     """Return whether the cookie must have the attribute Secure (browsers send it over https only).
 
-    True except for plain http on a loopback host. ``scheme`` is that of the connection to this
-    server: behind a proxy, it can be http although the browser uses https. ``host`` is the Host
-    header.
+    The result is true except for plain http on a loopback host. ``scheme`` is that of the
+    connection to this server: behind a proxy, it can be http although the browser uses https.
+    ``host`` is the Host header.
     """
     return scheme == "https" or not names_this_machine(host)
 
@@ -112,7 +112,7 @@ def name(scheme: str, host: str) -> str:
 
 
 def header(value: str, scheme: str, host: str) -> str:
-    """Return the Set-Cookie header that stores ``value``; if it is empty, delete the cookie."""
+    """Return the Set-Cookie header that stores ``value``; an empty ``value`` deletes the cookie."""
     return dump_cookie(
         name(scheme, host),
         value,
@@ -127,7 +127,7 @@ def header(value: str, scheme: str, host: str) -> str:
 def is_plain_http(origin: str) -> bool:
     """Return whether ``origin`` is an http URL of another machine.
 
-    Browsers then reject the cookie.
+    Browsers reject the session cookie from such an origin.
     """
     parts = urlsplit(origin)
     return parts.scheme == "http" and not names_this_machine(parts.netloc)

@@ -55,13 +55,15 @@ class Directory(Protocol):
     def change(self, session: Session, project_id: str, now: datetime) -> Outcome:
         """Return a session of the same user in the project ``project_id``.
 
-        Raises Conflict, Forbidden, Unauthenticated, IdentityUnavailable.
+        Raises Conflict if the session cannot change its project, and Forbidden if the user may not
+        use the project. Raises Unauthenticated if the token of the session is not valid any more,
+        and IdentityUnavailable if the directory does not answer.
         """
 
     def projects(self, session: Session) -> Sequence[Project]:
         """Return the projects to which the user can change.
 
-        Empty if the directory has no list of projects.
+        Return an empty sequence if the directory has no list of projects.
         """
 
     def end(self, session: Session) -> None:

@@ -35,9 +35,10 @@ def for_config(conf: ConfigOpts) -> Keys | None:
     """Return the source of the keys that the configuration selects. Raises Misconfigured.
 
     - If the option ``[console] session_key_file`` is set, the source is that file.
-    - Otherwise, with SQLite (a database of one machine), it is a file beside the database.
-    - Otherwise, without authentication, it is a random key in each process.
-    - Otherwise it is None, and no user can sign in, because several processes would need one key.
+    - Otherwise, with SQLite (a database of one machine), the source is a file beside the database.
+    - Otherwise, without authentication, the source is a random key in each process.
+    - Otherwise return None: several processes would need the same key, and none is configured. No
+      user can sign in.
     """
     if conf.console.session_key_file:
         keys = KeyFile(Path(conf.console.session_key_file))
@@ -115,7 +116,7 @@ class CreatedKeyFile(KeyFile):
     """A session key file that a process creates with a random key if it does not exist yet."""
 
     def load(self) -> MultiFernet:
-        """Return the keys in the file, as ``KeyFile.load``.
+        """Return the keys in the file, as ``KeyFile.load`` does.
 
         Create the file first if it does not exist.
         """

@@ -42,7 +42,7 @@ def _secret() -> fields.String:
 class _Password(Strict):
     """The body of a sign-in with a password.
 
-    ``project`` is the id of the project for the session; it and ``domain`` are optional.
+    ``project`` is the id of the project for the session. ``project`` and ``domain`` are optional.
     """
 
     user = short_text(required=True)
@@ -137,7 +137,7 @@ class KeystoneDirectory:
     def end(self, session: Session) -> None:
         """Revoke the session's tokens.
 
-        If Keystone does not answer, log this; the tokens then stay valid until they expire.
+        If Keystone does not answer, only log the error; the tokens stay valid until they expire.
         """
         for text in session.tokens:
             self._revoke(text)
@@ -156,9 +156,10 @@ class KeystoneDirectory:
     def _in_project(self, root: Token, project_id: str | None, now: datetime) -> Outcome:
         """Return a session in the project ``project_id``, with a token made from ``root``.
 
-        ``root`` is the user's token without a project. If ``project_id`` is None and the user has a
-        role in one project only, use that project. If there are several, return a session without a
-        project, in which the user must first choose one.
+        ``root`` is the user's token without a project. If ``project_id`` is None, use the only
+        project in which the user has a role. If the user has roles in several projects, return a
+        session without a project, in which the user must first choose one. Raises Forbidden if the
+        user has no role in any project.
         """
         if project_id is None:
             projects = self._keystone.projects(root.text)

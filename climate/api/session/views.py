@@ -134,7 +134,10 @@ def _begin(api: Api, sessions: Sessions, outcome: Outcome) -> Answer:
 
 
 def _known_projects(sessions: Sessions, session: Session) -> Sequence[Project]:
-    """Return the projects to which the user can change; empty if Keystone does not answer."""
+    """Return the projects to which the user can change.
+
+    Return an empty sequence if Keystone does not answer or rejects the session's token.
+    """
     try:
         return sessions.directory.projects(session)
     except (IdentityUnavailable, Unauthenticated):

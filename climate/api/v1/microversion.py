@@ -15,7 +15,8 @@ def check(header: str | None) -> None:
     """Check ``header``, the microversion that a client requests, such as ``"reservation 1.0"``.
 
     Raises UnsupportedVersion (status 406) if the microversion is not 1.0, and InvalidVersion (400)
-    if it is malformed. Accepts an absent header (None), and ignores the parts for other services.
+    if the microversion is malformed. Accepts an absent header (None). Ignores the parts of the
+    header that are for other services.
     """
     for part in (header or "").split(","):
         service, _, version = part.strip().partition(" ")

@@ -139,7 +139,7 @@ class NumberedPageQuery(_Limit):
 
 
 class ReservationType(_Lenient):
-    """The resource type of a reservation. It determines the schema of its other keys."""
+    """The resource type of a reservation, which determines the other keys of the reservation."""
 
     resource_type = fields.String(required=True, validate=validate.Length(1, 64))
 

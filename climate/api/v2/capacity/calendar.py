@@ -160,9 +160,10 @@ def _lease(lease: VisibleLease, project_id: str) -> dict[str, Any]:
 
 
 def _tagged(body: Mapping[str, Any]) -> Answer:
-    """Return the answer with its ETag, or the status 304 if the client already has this version.
+    """Return the answer with its ETag, or the status 304 if the client already has this answer.
 
-    The tag ignores ``version``, because it changes with every notification of the service.
+    The ETag does not depend on the field ``version``, which changes with every notification of the
+    service.
     """
     stable = json.dumps({**body, "version": ""}, sort_keys=True, separators=(",", ":"))
     tag = hashlib.sha256(stable.encode("utf-8", "surrogatepass")).hexdigest()[:32]

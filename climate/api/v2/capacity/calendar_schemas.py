@@ -68,7 +68,8 @@ class CalendarRow(Schema):
     """A row of the calendar: a resource, and when it is occupied.
 
     If the query has no resolution, ``x`` lists the exact intervals. Otherwise time is divided into
-    buckets of equal length: ``b`` and ``own`` have one digit for each bucket.
+    buckets of equal length, and ``b`` and ``own`` have one digit for each bucket. ``b`` is how much
+    of the bucket is occupied, ``own`` whether a lease of the caller's project has a part of it.
     """
 
     id = fields.String()
@@ -90,7 +91,7 @@ class CalendarRow(Schema):
 
 
 class CalendarLease(Schema):
-    """A lease that the caller may see; ``mine`` is true if it is of the caller's project."""
+    """A lease that the caller may see; ``mine`` is true if the caller's project has the lease."""
 
     id = fields.String()
     name = fields.String()

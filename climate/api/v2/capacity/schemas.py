@@ -77,7 +77,8 @@ AVAILABILITY, WINDOW_SEARCH, OFFERS = Availability(), WindowSearch(), Offers()
 class AvailabilityQuery(Strict):
     """The query parameters of availability.
 
-    They select the resource type, the window, and what a unit is.
+    They select the resource type and the window. ``params`` describes one unit, such as a host with
+    certain properties.
     """
 
     resource_type = fields.String(required=True)

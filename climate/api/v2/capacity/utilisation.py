@@ -36,8 +36,9 @@ class Query(Strict):
 class Series(Schema):
     """The utilisation of one group, such as a project: a value from 0 to 1 for each period.
 
-    A value is the occupied part of ``capacity``, which is a number of resources. Example: 0.5 means
-    that half of the resources were occupied, or all of them for half of the period.
+    A value is the occupied part of ``capacity``, the number of resources in the group. For a
+    project, ``capacity`` is the number of all resources of the type. Example: 0.5 means that half
+    of the resources were occupied, or all of them for half of the period.
     """
 
     name = fields.String()

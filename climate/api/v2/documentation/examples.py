@@ -21,7 +21,8 @@ Examples = Mapping[str, Mapping[str, Mapping[str, Any]]]
 def examples(today: date) -> Examples:
     """Return the example bodies of each route. Their dates are a week after ``today``.
 
-    The result maps a route, such as ``"POST /v2/leases"``, to a dict of bodies by their summaries.
+    The result maps a route, such as ``"POST /v2/leases"``, to a dict that maps the summary of each
+    example to its body.
     """
     end_by = f"{today + _AHEAD}T00:00:00Z"
     return {

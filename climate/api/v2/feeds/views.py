@@ -92,10 +92,10 @@ def of_lease(call: Call, lease_id: str) -> Answer:
 
 
 def _file(api: Api, name: str, entries: Sequence[Entry]) -> Answer:
-    """Return the entries as an iCalendar file; if the client already has it, return 304.
+    """Return the entries as an iCalendar file, or the status 304 if the client already has it.
 
-    The entity tag is computed from the entries and compared first, because rendering takes most
-    time.
+    The entity tag is computed from the entries, before they are rendered, because rendering takes
+    most of the time.
     """
     console_url = f"{request.root_url}console" if api.conf.console.enabled else None
     content = repr((name, console_url, entries)).encode("utf-8", "surrogatepass")
@@ -109,7 +109,8 @@ def _file(api: Api, name: str, entries: Sequence[Entry]) -> Answer:
 def _target_name(call: Call, scope: FeedScope, id_: str, *, sees_all: bool) -> str:
     """Return the name of the lease, project or resource with the id ``id_``, for a new feed.
 
-    Raises NotFound if it does not exist or the caller may not see it.
+    Raises NotFound if there is no such object, or if the caller may not see it. Raises Forbidden if
+    ``id_`` is the id of a resource and the caller may not read resources.
     """
     if scope is FeedScope.LEASE:
         return visible(call, id_).name

@@ -122,6 +122,6 @@ def flag(**kwargs: Any) -> fields.Boolean:
 def nullable_params(schema: Schema) -> set[str]:
     """Return the names of the fields in ``schema`` that are required but may be null.
 
-    v2 lets clients omit them, which means null.
+    A v2 client may omit such a field. climate then uses null.
     """
     return {name for name, field in schema.fields.items() if field.required and field.allow_none}

@@ -62,8 +62,8 @@ def document(
     """Return the OpenAPI document as a dict to render as JSON.
 
     ``params`` maps each resource type to the schema of its parameters. ``examples`` maps each
-    route, such as ``POST /v2/leases``, to example bodies by their summaries. ``root`` is the path
-    at which the application is mounted.
+    route, such as ``POST /v2/leases``, to a dict that maps the summary of each example to its body.
+    ``root`` is the path at which the application is mounted.
     """
     spec = APISpec(
         title="climate",

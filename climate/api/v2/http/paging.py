@@ -1,6 +1,7 @@
 """Pages of lists. A marker is an opaque text that says after which item the next page starts.
 
-It encodes the sort key of the last item on a page. The client sends it to get the next page.
+A marker encodes the sort key of the last item on a page. The client sends the marker to get the
+next page.
 """
 
 import base64
@@ -43,10 +44,10 @@ def page(query: Mapping[str, Any], *, numbered: bool = False) -> Page:
 
 
 def following(page: Page, part: Part[T], sorts: Mapping[str, Callable[[T], Any]]) -> str | None:
-    """Return the link to the page after ``part``: the present URL with another marker.
+    """Return the link to the page after ``part``: the URL of this request with another marker.
 
-    Returns None if ``part`` is the last page. ``sorts`` maps the name of an order, such as
-    ``start``, to a function that returns an item's sort key in this order.
+    ``part`` is the page of this request. Returns None if it is the last page. ``sorts`` maps the
+    name of an order, such as ``start``, to a function that returns the sort key of an item.
     """
     if not part.more:
         return None
@@ -79,8 +80,8 @@ def _key(marker: str, sort: str, *, numbered: bool) -> tuple[Any, Any]:
 def _value(plain: Any, sort: str) -> Any:  # noqa: ANN401 - a sort key
     """Return ``plain``, the JSON value of a sort key in a marker, as text, number or time.
 
-    ``sort`` is the order of the list, which determines the type. Raises ValueError or TypeError if
-    the value is malformed.
+    ``sort`` is the order of the list, such as ``name``, and determines the type of the result.
+    Raises ValueError or TypeError if ``plain`` is malformed.
     """
     if sort == "name" and isinstance(plain, str) and is_storable(plain):
         return plain

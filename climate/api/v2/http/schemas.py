@@ -81,7 +81,8 @@ class Blocker(Schema):
 class Alternative(Schema):
     """A lease, similar to the rejected one, that climate would admit now.
 
-    ``differs`` says in what: a later start, a shorter duration, fewer resources, or other.
+    ``differs`` states how the alternative differs from the rejected lease: it starts later, is
+    shorter, has fewer resources, or differs in another way.
     """
 
     differs = fields.String(validate=validate.OneOf(["later", "shorter", "fewer", "other"]))
@@ -93,7 +94,7 @@ class Alternative(Schema):
 class Problem(Schema):
     """The body of an error answer (RFC 9457).
 
-    Which fields after ``errors`` are present depends on ``code``.
+    The fields from ``etag`` on are optional. ``code`` determines which of them are present.
     """
 
     class Meta:

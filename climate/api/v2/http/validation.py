@@ -170,7 +170,10 @@ def _findings(
 
 
 def _schema_of(schema: Schema | None, key: Any) -> Any:  # noqa: ANN401 - a Schema or a field
-    """Return the schema of the value at ``key``; for a list, the list's field; None if unknown."""
+    """Return the schema of the value at ``key``, or None if it is unknown.
+
+    If the value is a list, return the marshmallow field of the list instead.
+    """
     if isinstance(schema, fields.List):
         return getattr(schema.inner, "schema", None)
     field = schema.fields.get(key) if schema is not None else None
@@ -178,7 +181,7 @@ def _schema_of(schema: Schema | None, key: Any) -> Any:  # noqa: ANN401 - a Sche
 
 
 def _unknown(key: object, schema: Schema | None) -> str:
-    """Return the error text for an unknown key, with the known key that is most like it."""
+    """Return the error text for an unknown key, with a similar known key if there is one."""
     known = [] if schema is None else [*schema.fields]
     similar = difflib.get_close_matches(str(key), known, n=1)
     return f"{UNKNOWN} Did you mean {similar[0]}?" if similar else UNKNOWN

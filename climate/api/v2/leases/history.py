@@ -14,7 +14,8 @@ from climate.manager.leases.read import find_past_leases
 class PastResource(Schema):
     """A resource that a past lease had at its end.
 
-    ``amounts`` is how much of it the lease had, such as ``{"VCPU": 4}``; empty: the whole resource.
+    ``amounts`` is how much of the resource the lease had, such as ``{"VCPU": 4}``. It is empty if
+    the lease had the whole resource.
     """
 
     id = fields.String()

@@ -1,7 +1,7 @@
 """The route of ``/v2/leases/<id>/resources``: a lease's resources, their states and times.
 
-They are not in the body of the lease, because their states change without a change of the lease,
-and then its ETag would change, too.
+The resources are not in the body of the lease, because their states change even if the lease does
+not. If they were in the body, each such change would change the ETag of the lease.
 """
 
 from marshmallow import Schema, fields

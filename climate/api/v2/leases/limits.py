@@ -30,8 +30,8 @@ class LimitValues(Schema):
 class Used(Schema):
     """How much of its limits a project or a user has used.
 
-    ``leases`` is the number of current leases. ``hosts`` and ``vcpus`` are the most at any one
-    time. ``host_hours`` is the sum in a period of time.
+    ``leases`` is the number of current leases. ``hosts`` and ``vcpus`` are the largest numbers in
+    use at any one time. ``host_hours`` is the sum of host-hours in a period of time.
     """
 
     leases = fields.Integer()

@@ -155,13 +155,16 @@ def _fingerprint(text: str) -> str:
 
 
 def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
-    """Call ``change`` if the header ``If-Match`` is absent or has the lease's present tag.
+    """Call ``change``, but only if the header ``If-Match`` has the present ETag of the lease.
 
-    Otherwise raises PreconditionFailed. The tag is computed from ``lease``, which was read before,
-    so that no lease is rendered while it is locked. ``change`` locks the stored lease, and raises
-    LeaseChanged if it differs from ``lease``. Some differences, such as which manager runs an
-    event, do not change the tag. Therefore this function then compares the tags and calls
-    ``change`` again. After ten attempts it raises Contention.
+    If the header is absent or ``*``, call ``change(None)``. If the header has another ETag, raise
+    PreconditionFailed.
+
+    ``lease`` was read before the call, so that no lease is rendered while it is locked.
+    ``change(lease)`` locks the stored lease, and raises LeaseChanged if it differs from ``lease``.
+    Some differences, such as which manager runs an event, do not change the ETag. Therefore this
+    function then checks the ETag of the stored lease, and calls ``change`` with it. After ten
+    attempts, raise Contention.
     """
     if "If-Match" not in request.headers or request.if_match.star_tag:
         return change(None)
@@ -182,7 +185,7 @@ def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
 def _idempotent(call: Call, body: Mapping[str, Any]) -> IdempotentRequest | None:
     """Return the idempotency key of the request, and the function that renders the answer.
 
-    If the client sent no header Idempotency-Key, return None. Raises InvalidInput if it is
+    If the client sent no header Idempotency-Key, return None. Raises InvalidInput if the header is
     malformed.
     """
     key = request.headers.get("Idempotency-Key")
@@ -218,7 +221,10 @@ def _preview(call: Call, body: Mapping[str, Any]) -> Answer:
 
 
 def _search(call: Call, data: Mapping[str, Any]) -> tuple[LeaseRequest, timedelta]:
-    """Return a request for a lease as soon as possible, and the duration of the lease."""
+    """Return a request for a lease that starts as soon as possible, and the duration of the lease.
+
+    The request itself spans the time from now to ``end_by``, in which the lease must lie.
+    """
     request = _request(call, {**data, "start": NOW, "end": data["end_by"]})
     return request, timedelta(seconds=data["duration"])
 
@@ -242,7 +248,7 @@ def _reservation_changes(
 ) -> tuple[ReservationChange, ...]:
     """Validate the changes of a lease's reservations in the request body, and return them.
 
-    A change may omit parameters; it is validated together with their stored values. Raises
+    If a change omits parameters, their stored values are validated in their place. Raises
     InvalidInput.
     """
     stored = {reservation.id: reservation for reservation in lease.reservations}

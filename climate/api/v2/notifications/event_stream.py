@@ -35,9 +35,9 @@ _RETRY = 2000
 class Stream(Iterator[bytes]):
     """An iterator of the bytes of an event stream, until ``ends_at``.
 
-    The caller must call ``close``. It sends the notifications that match ``wanted`` and have a
-    number above ``after``. ``project_id`` is the caller's project: the number of waiting requests
-    of a project is limited.
+    The stream sends the notifications that match ``wanted`` and have a number above ``after``.
+    ``project_id`` is the caller's project: the number of waiting requests of a project is limited.
+    The code that reads the stream must call ``close`` at the end.
     """
 
     runtime: Runtime

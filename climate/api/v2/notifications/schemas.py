@@ -49,8 +49,8 @@ def body(notification: message.Notification) -> dict[str, Any]:
 class NotificationPage(Schema):
     """A page of notifications, the oldest first.
 
-    To get the next page, the client sends ``after`` in its next request, also if this page is
-    empty.
+    To get the next page, the client sends the ``after`` of this page in its next request, even if
+    this page has no notifications.
     """
 
     notifications = fields.List(fields.Nested(Notification))
@@ -175,7 +175,7 @@ class Redelivery(Strict):
 
 
 class Redelivering(Schema):
-    """The answer to a request to send dead letters again: how many climate is going to send."""
+    """The answer to a request to send dead letters again: how many of them climate will send."""
 
     redelivering = fields.Integer()
 

@@ -99,8 +99,8 @@ def redeliver(call: Call, subscription_id: str) -> Answer:
 def _visible(call: Call, subscription_id: str) -> Subscription:
     """Return the subscription. Raises NotFound if it does not exist or the caller may not see it.
 
-    For a subscription to all projects, the caller needs the policy ``notifications:get_all``.
-    Otherwise a caller could change its URL and receive all notifications.
+    To see a subscription to all projects, the caller needs the policy ``notifications:get_all``.
+    Otherwise the caller could change the URL of the subscription, and receive all notifications.
     """
     absent = f"There is no subscription {subscription_id}"
     subscription = call.visible(subscriptions.get, subscription_id, "subscriptions:get", absent)
@@ -112,7 +112,8 @@ def _visible(call: Call, subscription_id: str) -> Subscription:
 def _changeable(call: Call, subscription_id: str, rule: str) -> Subscription:
     """Return the subscription if the policy ``rule`` allows the caller to change it.
 
-    Raises NotFound if the caller may not even read it. Otherwise raises Forbidden.
+    Raises NotFound if the caller may not even read the subscription, and Forbidden if the caller
+    may read it but not change it.
     """
     subscription = _visible(call, subscription_id)
     call.require(rule, subscription.project_id)

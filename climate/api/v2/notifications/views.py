@@ -72,7 +72,10 @@ def _filter(call: Call, query: Mapping[str, Any]) -> NotificationFilter:
 
 
 def _last_event_id() -> int | None:
-    """Return the number in the header Last-Event-ID, or None without it. Raises InvalidInput."""
+    """Return the number in the header Last-Event-ID, or None if the header is absent.
+
+    Raises InvalidInput if the header is not a number.
+    """
     text = request.headers.get("Last-Event-ID", "").strip()
     if not text:
         return None

@@ -12,7 +12,7 @@ from climate.manager.audit import operations
 
 
 class BlockingLease(Schema):
-    """A lease that must end first, and the resource for which another lease's event waits."""
+    """A lease that must end before another lease's event can run, because it has ``resource``."""
 
     lease_id = fields.String()
     lease_name = fields.String()

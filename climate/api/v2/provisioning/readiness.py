@@ -1,7 +1,7 @@
 """Views of readiness: whether hosts are prepared for leases, by lease, by host, and as statistics.
 
-They also quarantine hosts. Readiness is not in the body of a lease, because it changes without a
-change of the lease, and then its ETag would change, too.
+They also quarantine hosts. Readiness is not in the body of a lease, because readiness changes even
+if the lease does not. If it were in the body, each such change would change the ETag of the lease.
 """
 
 from dataclasses import replace

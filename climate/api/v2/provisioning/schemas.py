@@ -89,7 +89,7 @@ class _Report(Strict):
 
 
 class Report(_Report):
-    """A provisioner's report on the progress of a preparation. Idempotent."""
+    """A provisioner's report on the progress of a preparation. Reports are idempotent."""
 
     state = fields.String(
         required=True,
@@ -207,8 +207,9 @@ class Lead(Schema):
 class HostReadiness(Schema):
     """Whether a host is ready for its next lease, and what climate knows about preparing it.
 
-    ``state``, ``ready_at`` and ``early`` are about the next lease. ``set_aside`` is the reason of a
-    quarantine. ``times`` are the durations of the last preparations in seconds.
+    ``state``, ``ready_at`` and ``early`` are about the next lease; ``early`` is how many seconds
+    before the host was needed it was ready. ``set_aside`` is the reason of a quarantine. ``times``
+    are the durations of the last preparations in seconds.
     """
 
     resource_id = fields.String(attribute="host.id")
@@ -236,7 +237,8 @@ class HostReadiness(Schema):
 class Share(Schema):
     """How many leases had all hosts ready at their start, for a hardware class and a period.
 
-    ``ready_share`` is the fraction of these leases, from 0 to 1.
+    ``ready_share`` is the fraction, from 0 to 1, of leases with all hosts ready. It leaves out the
+    leases that were created too late to prepare their hosts.
     """
 
     hardware = fields.String()
@@ -270,7 +272,7 @@ class ShutdownQuery(_TaskQuery):
 
 
 class ShutdownReport(_Report):
-    """A provisioner's report on the progress of a shutdown. Idempotent."""
+    """A provisioner's report on the progress of a shutdown. Reports are idempotent."""
 
     state = fields.String(
         required=True,

@@ -111,9 +111,10 @@ def _described(call: Call, resource: Resource) -> Any:  # noqa: ANN401 - a JSON 
 
 
 def _require(call: Call, resource_type: str, verb: str) -> None:
-    """Check the v1 policy rule for the action ``verb``, such as ``oshosts:post``; raise Forbidden.
+    """Raise Forbidden unless the v1 policy rule of a resource type allows the caller an action.
 
-    Resource types that have no routes in v1 also have no such rule, and pass.
+    ``verb`` names the action, such as ``post``; the rule for hosts is then ``oshosts:post``.
+    Resource types without routes in v1 have no such rule, and are not checked.
     """
     if noun := _V1_NOUNS.get(resource_type):
         call.require(f"{noun}:{verb}")
