@@ -6,8 +6,8 @@ the present use.
 
 The use of hosts and vcpus is the maximum at one instant. Host-hours are summed over each window of
 the length ``period``, and the maximum counts. The sum is a piecewise linear function of the begin
-of the window. So its maximum is where an edge of the window meets an edge of a use; only those
-windows are examined.
+of the window. So it is highest in a window that begins or ends when a use begins or ends; only
+those windows are examined.
 """
 
 from bisect import bisect_right

@@ -19,7 +19,7 @@ class Change:
     """New dates for a lease. A date that is None does not change.
 
     ``duration`` is the time from the start to the new end, in place of ``end``. ``asked_at`` is
-    when the request arrived (None: now). A date before it counts as past.
+    when the request arrived (None: now); the dates must not be before that.
     """
 
     start: datetime | None = None

@@ -38,7 +38,7 @@ class Report(Generic[S]):
 class Task(Generic[S]):
     """A task for a provisioner on one host.
 
-    The task is over, so nothing is left to do, from ``over_at`` on. ``progress`` is its last state
+    From ``over_at`` on, the task is over: nothing is left to do. ``progress`` is the last state
     before that.
     """
 
