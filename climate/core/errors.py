@@ -134,7 +134,7 @@ class PreparationOver(Conflict, code="preparation_over"):
 
 
 class PreparationClaimed(Conflict, code="preparation_claimed"):
-    """Another provisioner has claimed the preparation, or the sender of a report has no claim on it."""
+    """Another provisioner has claimed the preparation, or the reporting one has no claim."""
 
 
 class ShutdownOver(Conflict, code="shutdown_over"):
@@ -142,7 +142,7 @@ class ShutdownOver(Conflict, code="shutdown_over"):
 
 
 class ShutdownClaimed(Conflict, code="shutdown_claimed"):
-    """Another provisioner has claimed the shutdown, or the sender of a report has no claim on it."""
+    """Another provisioner has claimed the shutdown, or the reporting one has no claim."""
 
 
 class PreconditionFailed(ClimateError, code="precondition_failed", status=412):

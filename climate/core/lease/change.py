@@ -19,7 +19,7 @@ class Change:
     """New dates for a lease. A date that is None does not change.
 
     ``duration`` is the time from the start to the new end, in place of ``end``. ``asked_at`` is
-    when the request arrived (None: now); the dates must not be before that.
+    when the request arrived (None: now). It decides which dates count as past.
     """
 
     start: datetime | None = None
