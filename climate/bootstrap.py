@@ -265,10 +265,10 @@ def _climate(conf: ConfigOpts) -> ClimateClient:
 def settle() -> None:
     """Tune the garbage collector for a long-running process; call this when all code is loaded.
 
-    Objects that exist now are exempt from collections (frozen). Otherwise, a full collection would
-    stop all threads for about 100 ms, and leases would start that much later. Collections also
-    become rare. Reference counting frees nearly all objects, and with Python's default threshold a
-    busy manager spends a fifth of its time on collections.
+    The collector ignores all objects that exist now (they are frozen). Otherwise, a full collection
+    would stop all threads for about 100 ms, and leases would start that much later. The function
+    also makes collections rare, because reference counting frees nearly all objects. With Python's
+    default threshold, a busy manager spends a fifth of its time on collections.
     """
     gc.collect()
     gc.freeze()
@@ -296,7 +296,7 @@ def stop_on_signal() -> threading.Event:
 def _await_signals(
     stopping: threading.Event, receiver: socket.socket, _sender: socket.socket
 ) -> None:
-    """Set ``stopping`` when ``receiver`` reads that a signal has arrived.
+    """Set ``stopping`` when a byte arrives at ``receiver``, which means that a signal has arrived.
 
     The parameter ``_sender`` only keeps its socket open.
     """

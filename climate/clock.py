@@ -45,7 +45,7 @@ class SampledClock(SystemClock):
     It reads the source at an interval, and adds the time since the last reading. So all processes
     agree on the present time, even if the clocks of their machines differ or change. The error is
     at most the time that one reading takes. While the source fails, the clock keeps running. Until
-    the first reading succeeds, it returns the machine's time.
+    the first reading succeeds, the clock returns the machine's time.
     """
 
     # Seconds between two samples. A crystal drifts by less than a millisecond in this time.
@@ -65,7 +65,8 @@ class SampledClock(SystemClock):
     def now(self) -> datetime:
         """Return the time of the source, as aware UTC: the last reading plus the time since then.
 
-        Only the first call reads the source itself, and waits for it.
+        Until a reading has succeeded, a call may read the source itself and wait for it. After
+        that, a thread reads the source.
         """
         present = self.elapsed()
         if present - self._sampled_at >= self.INTERVAL:

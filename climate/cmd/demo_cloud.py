@@ -23,10 +23,10 @@ _FIRST_HOSTS = 8
 
 
 def configure_cloud(conf: ConfigOpts) -> None:
-    """Set defaults of climate-standalone: enable all plug-ins if the cloud is simulated.
+    """Set defaults for climate-standalone; if the cloud is simulated, enable all plug-ins.
 
-    With SQLite, also store the state of the simulated cloud in a file next to the database, unless
-    another file (journal) is configured.
+    If the database is an SQLite file, keep the state of the simulated cloud in a file next to it,
+    unless the configuration names another file (``journal``).
     """
     if conf["physical:host"].cloud == "simulated":
         conf.set_default("plugins", _ALL_PLUGINS, group="manager")

@@ -162,8 +162,8 @@ def _manage(conf: ConfigOpts, arguments: argparse.Namespace) -> int:
 def _audit(runtime: Runtime, *, with_repair: bool) -> int:
     """Print the differences between the cloud and the leases; return the exit code.
 
-    It is 2 if differences remain. With ``with_repair``, repair the differences that are safe to
-    repair.
+    The exit code is 2 if differences remain. With ``with_repair``, repair the differences that are
+    safe to repair.
     """
     remaining = 0
     for difference in auditing.audit(runtime):

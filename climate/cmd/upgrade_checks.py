@@ -70,9 +70,10 @@ def check_clock(conf: ConfigOpts) -> Result:
 
 
 def _skew(database: Database) -> tuple[float, float]:
-    """Return how many seconds this machine's clock is ahead of the database's clock.
+    """Return two values: the skew of the clocks, and the duration of the query (both in seconds).
 
-    The second value is the duration of the query in seconds, which limits the precision.
+    The skew is how far this machine's clock is ahead of the database's clock. The duration of the
+    query limits the precision of the skew.
     """
     with database.read() as session:
         session.execute(sa.select(1))  # excludes the time to connect
@@ -90,7 +91,7 @@ _TIME = {
 
 
 def check_managers(conf: ConfigOpts) -> Result:
-    """List the managers that are alive. This check never fails: before an upgrade, none may run."""
+    """List the managers that are alive. This check never fails: none need run before an upgrade."""
     try:
         with bootstrap.open_database(conf) as database, database.read() as session:
             alive = managers.alive(session, present(database))

@@ -16,7 +16,7 @@ _CONTROL_BUT_COLOUR = re.compile(rf"(?!\x1b\[[0-9;]*m){_CONTROL.pattern}")
 
 
 def escape_control_characters(conf: ConfigOpts) -> None:
-    """Let all plain log lines escape control characters. JSON log lines already do so."""
+    """Make all handlers of plain logs escape control characters. JSON logs already do so."""
     if conf.use_json:
         return
     formatter = EscapingFormatter(

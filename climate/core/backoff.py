@@ -12,8 +12,9 @@ _JITTER = 0.1
 def pause_before(attempt: int, retries: int, rng: random.Random) -> float:
     """Return how many seconds to wait between a failed attempt of an event and the next one.
 
-    ``attempt`` is the number of the failed attempt, from 1. The pause doubles: 1, 2, 4, ..., 60 s.
-    After more than ``retries`` attempts, it is about 60 s, with a random part from ``rng``.
+    ``attempt`` is the number of the failed attempt, from 1. Up to ``retries``, the pause doubles
+    with each attempt, to at most 60 s. After that, it is 60 s plus or minus a random part from
+    ``rng``.
     """
     if attempt > retries:
         return _LONGEST * rng.uniform(1 - _JITTER, 1 + _JITTER)

@@ -87,7 +87,7 @@ class EnforcementDenied(Forbidden, code="enforcement_denied"):
 
 
 class ForeignOrigin(Forbidden, code="foreign_origin"):
-    """A page of another site may have sent the request to a service without authentication.
+    """The service has no authentication, and a page of another site may have sent the request.
 
     Raised if the header Origin names another site, or if the header Host is wrong (DNS rebinding).
     """
@@ -134,15 +134,15 @@ class PreparationOver(Conflict, code="preparation_over"):
 
 
 class PreparationClaimed(Conflict, code="preparation_claimed"):
-    """Another provisioner has claimed the preparation, or the reporter has not claimed it."""
+    """Another provisioner has claimed the preparation, or the reporting one has no claim."""
 
 
 class ShutdownOver(Conflict, code="shutdown_over"):
-    """The shutdown is over: its host stays on, or must have power again."""
+    """The shutdown is over, because its host must have power."""
 
 
 class ShutdownClaimed(Conflict, code="shutdown_claimed"):
-    """Another provisioner has claimed the shutdown, or the reporter has not claimed it."""
+    """Another provisioner has claimed the shutdown, or the reporting one has no claim."""
 
 
 class PreconditionFailed(ClimateError, code="precondition_failed", status=412):

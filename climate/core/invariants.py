@@ -56,8 +56,8 @@ def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> It
 def wrong_events(status: str, window: Window, events: Sequence[Due], now: datetime) -> str | None:
     """Return what is wrong with the events of a lease, as a text; None if nothing is wrong.
 
-    They must fit the status and the window of the lease. After the end of the window, an open start
-    event is not required, because the start has then failed.
+    The events must fit the ``status`` and the ``window`` of the lease. For example, a lease that
+    has not started needs an open start event, but only until the end of its window.
     """
     if status == LeaseStatus.CREATING.value:
         kinds = [event.kind for event in events]
@@ -91,10 +91,11 @@ def _wrong_start(status: str, window: Window, starts: Sequence[Due]) -> str | No
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether an invariant holds: it is broken since ``broken_since`` (None: it holds).
+    """The result of the checks of an invariant.
 
-    A check of the whole database (a round) is done in several parts. ``violations`` are those that
-    the present round has found so far.
+    The invariant is broken since ``broken_since`` (None: it holds). The whole database is checked
+    in several parts, one after the other: this is a round. ``violations`` are those that the
+    present round has found so far.
     """
 
     broken_since: datetime | None

@@ -6,8 +6,8 @@ the present use.
 
 The use of hosts and vcpus is the maximum at one instant. Host-hours are summed over each window of
 the length ``period``, and the maximum counts. The sum is a piecewise linear function of the begin
-of the window. So its maximum is where an edge of the window meets an edge of a use; only those
-windows are examined.
+of the window. So it is highest in a window that begins or ends when a use begins or ends; only
+those windows are examined.
 """
 
 from bisect import bisect_right
@@ -40,10 +40,13 @@ class Scope(StrEnum):
 class Limits:
     """The limits of a project or a user. None means unlimited.
 
-    ``leases`` limits the leases that are not over, ``hosts`` and ``vcpus`` the maximum at one time,
-    and ``host_hours`` the sum in any window of the period. The others are in seconds: ``duration``
-    of a lease, ``horizon`` (how far ahead it may end), ``extension_window`` (how long before its
-    end an active lease may be prolonged), and ``extension`` (by how much at once).
+    - ``leases``: the number of leases that are not over.
+    - ``hosts``, ``vcpus``: the hosts and vcpus that all leases together may use at the same time.
+    - ``host_hours``: the sum of host-hours in any window of the operator's period.
+    - ``duration``: the length of a lease, in seconds.
+    - ``horizon``: how many seconds from now a lease may end.
+    - ``extension_window``: how many seconds before its end an active lease may be prolonged.
+    - ``extension``: by how many seconds an active lease may be prolonged at once.
     """
 
     leases: int | None = None
@@ -69,7 +72,7 @@ class Limits:
     def counts(self) -> bool:
         """Whether a check must count the other leases of the project or user.
 
-        This is not so if only the dates of a lease are limited.
+        False if there are no limits, or only limits on the dates of a lease.
         """
         return self.leases is not None or self.counts_use
 
@@ -87,8 +90,8 @@ _UNITS = {"leases": "leases", "hosts": "hosts", "vcpus": "vcpus", "host_hours": 
 class Rules:
     """The operator's default limits, who is exempt from them, and the period for host-hours.
 
-    If ``enabled`` is false, only the number of leases of a project is limited, and only if there is
-    a default for it. ``is_active`` is whether any limit is enforced.
+    If ``enabled`` is false, only one limit is enforced: the number of leases of a project. This
+    needs a default for it; without the default, no limit is enforced, and ``is_active`` is false.
     """
 
     enabled: bool = False
@@ -104,10 +107,11 @@ class Rules:
         object.__setattr__(self, "is_active", active)
 
     def effective(self, scope: Scope, overrides: Mapping[str, int]) -> Limits:
-        """Return the limits of a project or user: the defaults with these ``overrides``.
+        """Return the limits of a project or user: the defaults, changed by ``overrides``.
 
-        If ``is_active``, the result has only the limits that are enforced. Otherwise it has all
-        configured and stored limits.
+        ``overrides`` are stored limits, such as ``{"hosts": 8}``. If ``is_active``, the result has
+        only the limits that are enforced. If no limit is enforced, the result has all limits from
+        the defaults and ``overrides``.
         """
         limits = self.defaults[scope].overridden(overrides)
         if self.enabled or not self.is_active:
@@ -179,7 +183,7 @@ def excess_of_dates(
 
 
 def excess_of_leases(limits: Limits, others: int) -> Excess | None:
-    """Return the exceeded limit if one more lease is one too many; otherwise None.
+    """Return the limit on the number of leases if one more lease would exceed it; otherwise None.
 
     ``others`` is the number of leases that the project or user has now.
     """
@@ -216,11 +220,11 @@ def excess_of_use(
 def peak(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], amount: str
 ) -> tuple[float, float]:
-    """Return the highest total use at one time, where a change of a lease adds use.
+    """Return the highest total use at one time, and the part of the changed lease in this total.
 
-    Also returns the part of the changed lease in this total. ``amount`` is "hosts" or "vcpus".
-    ``before`` and ``after`` are the use of the lease before and after the change, ``others`` the
-    use of other leases. Both results are 0 if the change adds no use.
+    A change of the lease replaces its use ``before`` by its use ``after``; ``others`` is the use of
+    other leases. Only times at which the change adds use count. If there are none, both results are
+    0. ``amount`` is "hosts" or "vcpus".
     """
     total, own = _course([*others, *after], amount), _course(after, amount)
     levels = [
@@ -232,11 +236,11 @@ def peak(
 def host_hours(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], period: timedelta
 ) -> tuple[float, float]:
-    """Return the highest sum of host-hours in any window of the length ``period``.
+    """Return the highest sum of host-hours in a window, and the part of the changed lease in it.
 
-    Also returns the part of the changed lease in this sum. Only windows in which the change adds
-    use count. ``before`` and ``after`` are the use of the lease before and after the change,
-    ``others`` the use of other leases. Both results are 0 if the change adds no use.
+    Each window has the length ``period``. A change of the lease replaces its use ``before`` by its
+    use ``after``; ``others`` is the use of other leases. Only windows in which the change adds use
+    count. If there are none, both results are 0.
     """
     length = period // _TICK
     growth = _growth([], before, after, "hosts")
@@ -265,9 +269,10 @@ def most_hours(uses: Sequence[Use], now: datetime, period: timedelta) -> float:
 def _growth(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], amount: str
 ) -> list[tuple[int, int]]:
-    """Return the spans in which a lease uses more ``after`` a change than ``before`` it.
+    """Return the spans (start, end) in which a change adds use of hosts or vcpus (``amount``).
 
-    ``amount`` is "hosts" or "vcpus". The spans are split where the use of any lease changes.
+    The change replaces the use ``before`` by the use ``after``. The spans are split where the use
+    of any lease, also of ``others``, changes. Times are integers in microseconds.
     """
     old, new = _course(before, amount), _course(after, amount)
     edges = sorted({*old.edges, *new.edges, *_course(others, amount).edges})
@@ -292,7 +297,7 @@ class _Course:
         return self._levels[index - 1] if index else 0
 
     def sum(self, start: int, end: int) -> float:
-        """Return the sum over time from ``start`` to ``end``: amount times microseconds."""
+        """Return the use summed over time, in hosts (or vcpus) times microseconds."""
         return self._until(end) - self._until(start)
 
     def _until(self, when: int) -> float:

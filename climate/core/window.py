@@ -35,7 +35,7 @@ class Window:
         return self.start <= other.start and other.end <= self.end
 
     def busy(self, cleaning: timedelta) -> "Window":
-        """Return this window, a lease's, plus the ``cleaning`` time after it.
+        """Return this window of a lease, prolonged by the ``cleaning`` time after it.
 
         A resource is booked for this longer window, so that no lease starts before the cleaning is
         done.

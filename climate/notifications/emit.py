@@ -39,7 +39,10 @@ class BrokenTransport(RuntimeError):
 
 
 def open_transport(conf: ConfigOpts, url: str) -> Any:  # noqa: ANN401 - oslo.messaging is untyped
-    """Return a connection to the broker at ``url``; it is made later. Raises BrokenTransport."""
+    """Return an object that connects to the broker at ``url`` when it is used.
+
+    Raises BrokenTransport.
+    """
     try:
         transport = oslo_messaging.get_notification_transport(conf, url=url)
     except (oslo_messaging.MessagingException, ValueError) as error:
@@ -71,13 +74,13 @@ class LogEmitter:
 
 
 class MessagingEmitter:
-    """The emitter of an installation with a broker: it publishes to the topic ``<topic>.info``.
+    """The emitter of an installation with a broker: it publishes to the topics ``<topic>.info``.
 
     It waits for the broker's confirmation.
     """
 
     def __init__(self, conf: ConfigOpts, transport_url: str) -> None:
-        """Prepare the connection to the broker; it is made later.
+        """Prepare the connection to the broker; it is opened by the first ``publish``.
 
         ``conf`` has the names of the topics, and the name of the publisher.
         """
@@ -109,9 +112,10 @@ class MessagingEmitter:
             )
 
     def _topics_of(self, notification: Notification, payload: Mapping[str, Any]) -> list[str]:
-        """Return the topics of a notification.
+        """Return the topics to which a notification is published.
 
-        A notification about a node is published on the node's topic only, or not at all.
+        These are the configured topics. A notification about a node has only the node's own topic,
+        or none if ``[provisioning] topics`` is off.
         """
         if not notification.event_type.startswith("node."):
             return self._topics

@@ -1,8 +1,8 @@
 """Listens to climate's notifications. It is also an example for authors of listeners.
 
 ``from_broker`` subscribes with oslo.messaging. ``from_http`` reads ``GET /v2/notifications`` from a
-position on. It needs no broker, and misses nothing that was published while it was stopped, as long
-as climate keeps those notifications.
+position on. ``from_http`` needs no broker, and misses nothing that was published while the listener
+was stopped, as long as climate keeps those notifications.
 """
 
 import logging
@@ -114,7 +114,7 @@ def from_http(
 def _read(session: requests.Session, url: str, after: int | None) -> dict[str, Any] | None:
     """Return the next page of notifications; None if there was an error and a retry may help.
 
-    Raises Refused if it would not help.
+    Raises Refused if a retry would not help.
     """
     params = {"wait": _WAIT} | ({} if after is None else {"after": after})
     try:

@@ -49,8 +49,9 @@ class WebhookPoster:
     def __init__(self, rules: WebhookRules, source: str, cafile: str | None = None) -> None:
         """Prepare a sender.
 
-        ``source`` is the value of the attribute ``source`` in its CloudEvents. ``cafile`` has the
-        certificate authorities that it trusts (None: those of the system).
+        ``source`` is the value of the attribute ``source`` in the CloudEvents that it sends.
+        ``cafile`` has the certificate authorities that the sender trusts (None: those of the
+        system).
         """
         self._rules = rules
         self._source = source

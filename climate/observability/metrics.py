@@ -141,9 +141,10 @@ class Metrics:
         self._late(label(kind)).observe(max(0.0, late.total_seconds()))
 
     def done(self, kind: str, late: timedelta) -> None:
-        """Count an event of a lease that is done.
+        """Count an event of a lease as done.
 
-        If it is a start, also record how long after its start date the lease became active.
+        For the event ``start_lease``, also record the delay ``late``: how long after the start date
+        the lease became active.
         """
         self.event(kind, "done")
         if kind == START:
@@ -249,7 +250,7 @@ class Exporter:
     """Serves the metrics of a manager process to Prometheus, on a port of its own."""
 
     def __init__(self, metrics: Metrics, host: str, port: int | None) -> None:
-        """Prepare; without a ``port``, ``start`` does nothing."""
+        """Prepare the exporter. If ``port`` is None, ``start`` does nothing."""
         self._registry = _exposed(metrics.registry)
         self._address = (host, port)
         self._server: WSGIServer | None = None

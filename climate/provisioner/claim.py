@@ -1,6 +1,6 @@
 """A claim: for a limited time, only this provisioner may carry out a certain task.
 
-The provisioner renews the claim during the work. If the claim may have expired, it stops the work.
+The provisioner renews the claim during the work. It stops the work if the claim may have expired.
 """
 
 import logging

@@ -28,9 +28,10 @@ class Groups:
     def slot(self, names: Collection[str], wait: Callable[[float], object]) -> Iterator[None]:
         """Context manager: wait until a node may power on, then run the block.
 
-        ``names`` are the groups of the node. While one of them has too many nodes that power on, it
-        calls ``wait(seconds)`` repeatedly. It takes the slots of all groups at once, so that there
-        is no deadlock. They are free again after the block.
+        ``names`` are the groups of the node. The block counts as one node that powers on in each
+        group of ``names``, until it ends. While a group does not allow another node, the method
+        calls ``wait(seconds)`` repeatedly. It enters all groups at once, so that there is no
+        deadlock.
         """
         while not self._take(names):
             wait(_RETRY)

@@ -97,7 +97,8 @@ def event_body(event: Event) -> dict[str, Any]:
 def _shown(lease: Lease, event: Event) -> Event:
     """Return the event with the status that v1 clients must see.
 
-    If the lease is in ERROR and the event waits for a retry, this is ERROR, not UNDONE.
+    If the lease is in ERROR and the event waits for a retry, the event is shown as ERROR, although
+    it is stored as UNDONE.
     """
     waits = event.status is EventStatus.UNDONE and event.last_error is not None
     if waits and lease.status is LeaseStatus.ERROR:

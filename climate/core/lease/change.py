@@ -19,7 +19,7 @@ class Change:
     """New dates for a lease. A date that is None does not change.
 
     ``duration`` is the time from the start to the new end, in place of ``end``. ``asked_at`` is
-    when the request arrived (None: now). A date before it counts as past.
+    when the request arrived (None: now). It decides which dates count as past.
     """
 
     start: datetime | None = None
@@ -96,10 +96,10 @@ def _changed_end(lease: Lease, change: Change, start: datetime) -> datetime:
 
 
 def changed_notices(lease: Lease, change: Change, window: Window) -> tuple[Notice, ...]:
-    """Return the notices of the lease after ``change``: its reminders and custom events.
+    """Return the notices of the lease (reminders and custom events) after ``change``.
 
-    Of all the notices, ``change`` can only move the reminder before the end
-    (``change.before_end``).
+    ``change`` can set only one notice: the reminder before the end, to the time
+    ``change.before_end`` (None: no notice changes).
     """
     if change.before_end is None:
         return lease.notices

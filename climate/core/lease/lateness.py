@@ -1,9 +1,11 @@
 """Which late events of a lease managers still run, for example after downtime. Pure.
 
-| Event | If it is late | |---|---| | ``end_lease`` | always runs: resources must be reclaimed | |
-``start_lease``, ``update_lease`` | run unless the lease is over | | ``before_end_lease`` | runs if
-the lease is active or starts now, to take snapshots | | ``before_start_lease`` | is sent if the
-lease has not started; of several only the last | | a user's event | is sent |
+- ``end_lease``: always runs, because resources must be reclaimed.
+- ``start_lease``, ``update_lease``: run unless the lease is over.
+- ``before_end_lease``: runs if the lease is still active, or its end has not come, to take
+  snapshots.
+- ``before_start_lease``: is sent if the lease has not started; of several, only the last.
+- a user's event: is always sent.
 
 Late events run in the order of their due times; a lease never runs two events at once.
 """

@@ -163,8 +163,8 @@ class Event:
     def is_untried(self) -> bool:
         """Whether no attempt to run the event has ended yet; one may be in progress.
 
-        ``attempt`` alone does not show this: an attempt that ended because the cloud needed more
-        time is not counted. It only changes ``updated_at``.
+        ``attempt`` alone does not show this, because an attempt is not counted if it ended because
+        the cloud needed more time. But such an attempt changes ``updated_at``.
         """
         is_noted = self.updated_at is not None and self.updated_at > self.promised_at
         return self.attempt <= 1 and not is_noted
@@ -282,11 +282,10 @@ class Lease:
         return max(due, self.start.ready_at or now)
 
     def tried_since(self, event: Event, now: datetime) -> datetime:
-        """Return when the first attempt to run ``event`` ended.
+        """Return when the first attempt to run ``event`` ended; ``now`` if none has ended yet.
 
-        ``now`` if no attempt has ended yet. After several attempts, this time is not stored. Then
-        the result is the time from which a manager could run the event. If a manager found the
-        lease's events late after that, it is that later time.
+        After several attempts, the end of the first one is no longer stored. Then the result is the
+        earliest time at which a manager could run the event, or ``caught_up_at`` if that is later.
         """
         if event.is_untried:
             return now

@@ -24,7 +24,7 @@ class Cause(StrEnum):
 
 
 class Blocker(NamedTuple):
-    """A lease that must end before an event of another lease can run, because it has a resource."""
+    """A lease that has a ``resource``, and must end before an event of another lease can run."""
 
     lease_id: str
     lease_name: str
@@ -35,10 +35,10 @@ class Blocker(NamedTuple):
 class OverdueEvent:
     """An unfinished event of a lease, such as its start, whose due time has passed.
 
-    ``run_at`` is the earliest time of the next attempt. ``waits_for_hosts`` means that it is a
-    start that waits until provisioners have prepared the hosts. ``blocked_by`` is another lease
+    ``run_at`` is the earliest time of the next attempt. ``waits_for_hosts`` means that the event is
+    a start that waits until provisioners have prepared the hosts. ``blocked_by`` is another lease
     that must end first. ``sibling`` is the kind of another event of the same lease that must run
-    first. The event has no lease if it finishes the work of a deleted lease.
+    first. ``lease_id`` is None if the lease is deleted already, and the event finishes its work.
     """
 
     id: str

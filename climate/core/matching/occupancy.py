@@ -38,8 +38,8 @@ class Occupied:
     """A booking of a resource, from ``start`` to ``end``, including the cleaning time.
 
     If the viewer may see the lease, ``lease`` is its id, and the cleaning begins at ``lease_end``.
-    Otherwise ``kind`` is what the viewer sees. The booking is for an ``amount`` of
-    ``resource_class``; None: for the whole resource.
+    If not, ``kind`` is the kind of interval that the viewer sees. The booking is for an ``amount``
+    of ``resource_class``. If ``resource_class`` is None, it is for the whole resource.
     """
 
     start: int
@@ -213,7 +213,7 @@ class Bucket:
     """How a running total, such as the number of booked hosts, changes in a span (bucket).
 
     ``total`` is the sum of the changes. ``highest`` is the highest running total after a change.
-    ``first`` is the second of the first change.
+    ``first`` is the time of the first change, in seconds from the start of the calendar's window.
     """
 
     number: int
@@ -244,13 +244,17 @@ def peaks(buckets: Iterable[Bucket], length: int, resolution: int) -> list[int]:
 
 @record(frozen=True, slots=True)
 class Sums:
-    """How the occupied amount of one resource class changes in a bucket (a span of time).
+    """How bookings change the occupied amount of one resource class in a bucket (a span of time).
 
-    ``name`` is the row of the calendar, or the group of rows, to which the bookings belong.
-    ``delta`` is the sum of the changes. ``area`` is the sum of each change times the seconds that
-    remain in the bucket. Bookings of whole resources have the class ``""`` and the amount 1.
-    ``own`` is the sum of the changes by the viewer's own bookings; ``own_begins`` of these bookings
-    begin in the bucket.
+    A change is the begin of a booking (positive) or its end (negative).
+
+    - ``name``: the row of the calendar, or the group of rows, to which the bookings belong.
+    - ``resource_class``: ``""`` for bookings of whole resources, whose amount is 1.
+    - ``number``: the position of the bucket, from 0.
+    - ``delta``: the sum of the changes.
+    - ``area``: the sum of each change times the seconds that remain in the bucket.
+    - ``own``: the sum of the changes by the viewer's own bookings.
+    - ``own_begins``: how many of the viewer's own bookings begin in the bucket.
     """
 
     name: str
@@ -276,8 +280,9 @@ class Filled:
 def filled(sums: Iterable[Sums], length: int, resolution: int) -> dict[str, Filled]:
     """Return, for each row of a calendar, how many seconds of each bucket are occupied.
 
-    Bookings of the whole resource and of parts are added. Of the parts, the fullest resource class
-    counts. For a single resource, the result is at most the length of the bucket.
+    The keys are names of rows. The seconds of bookings of whole resources and of bookings of parts
+    are added; for the parts, only the fullest resource class counts. For a single resource, the sum
+    is at most the length of the bucket.
     """
     by_row: dict[str, dict[str, list[Sums]]] = defaultdict(lambda: defaultdict(list))
     for item in sums:

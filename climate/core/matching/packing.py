@@ -80,7 +80,7 @@ class _Search:
     def fill(self, index: int, wanted: int) -> int:
         """Assign up to ``wanted`` more resources to the demand number ``index``.
 
-        Return how many.
+        Return how many resources were assigned.
         """
         got = 0
         while got < wanted:
@@ -96,9 +96,9 @@ class _Search:
     def _augment(self, index: int, wanted: int) -> int:
         """Assign up to ``wanted`` more resources to a demand by moving resources of other demands.
 
-        Returns how many. The other demands get different resources instead, along the path that
-        ``_path`` finds: the first demand on the path takes free resources, and each further demand
-        takes resources from the demand before it.
+        Returns how many resources the demand got. The other demands get different resources
+        instead, along the path that ``_path`` finds: the first demand on the path takes free
+        resources, and each further demand takes resources from the demand before it.
         """
         path = self._path(index)
         if not path:
@@ -165,8 +165,8 @@ def _attempts(
 ) -> Iterator[tuple[Sequence[Demand], Sequence[int], bool]]:
     """Yield the arguments for the calls of ``_pack`` to try, the most promising first.
 
-    They are the demands, the order in which to pack demands for parts of resources, and
-    ``wholes_first``.
+    Each item has the demands, the order in which to pack the demands for parts of resources (as
+    indexes), and whether whole resources are reserved first (``wholes_first``).
     """
     examined = sum(len(demands[index].candidates) for index in shares)
     orders = min(_ORDERS, max(1, _MOST_EXAMINED // max(1, examined)))
@@ -242,11 +242,11 @@ def laid_out(units: Units, layout: Layout) -> Units:
 def _pack(
     demands: Sequence[Demand], free: Free, order: Sequence[int], *, wholes_first: bool
 ) -> tuple[Units, ...] | None:
-    """Return the units of each demand, as a dict from resource id to number.
+    """Return the units of each demand (dict from resource id to number); None if they do not fit.
 
-    None if they do not fit. Demands for parts of resources are packed in ``order``. They avoid the
-    candidates of demands for whole resources, if possible. With ``wholes_first``, whole resources
-    are assigned before that.
+    The demands for parts of resources are packed first, in ``order`` (indexes of demands). They
+    avoid the candidates of demands for whole resources, if possible. With ``wholes_first``, the
+    minimum of whole resources is reserved before that.
     """
     wholes = [index for index in range(len(demands)) if index not in order]
     packing = _Packing(free)
@@ -278,10 +278,10 @@ def _whole(
     spared: AbstractSet[int] = frozenset(),
     closed: AbstractSet[int] = frozenset(),
 ) -> tuple[Units, ...] | None:
-    """Assign whole resources to the demands; None if there are not enough.
+    """Assign whole resources to the demands number ``indexes``; None if there are too few.
 
     Resources in ``closed`` are never assigned. Resources in ``spared`` are assigned only if there
-    are no others.
+    are no others left.
     """
     usable = []
     for demand in (_last(demands[index], spared) for index in indexes):
@@ -321,9 +321,9 @@ class _Packing:
             self._left.pop(id_, None)
 
     def fill(self, index: int, demand: Demand, wanted: int) -> bool:
-        """Add units to the demand number ``index`` until it has ``wanted``.
+        """Add units to the demand number ``index`` until it has ``wanted`` units.
 
-        Return whether it has.
+        Return whether it has that many now.
         """
         has = self._taken.setdefault(index, {})
         for id_ in self._order(demand, has):

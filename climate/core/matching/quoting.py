@@ -26,9 +26,9 @@ def check_storable(value: object) -> None:
 
 
 def quoted(source: object) -> str:
-    """Return ``source`` as JSON text, cut to 200 characters.
+    """Return ``source`` for an error message: a text as it is, anything else as JSON.
 
-    A text is returned as it is, but cut.
+    The result has only the beginning if it is longer than 200 characters.
     """
     return cut(source) if isinstance(source, str) else show(source)
 

@@ -21,7 +21,8 @@ class Requirement:
 
     The units must be on resources of ``resource_type`` that match ``query``. ``amounts`` is the
     size of a unit, such as ``{"VCPU": 4, "MEMORY_MB": 8192}``: a part of one resource. If
-    ``amounts`` is empty, a unit is a whole resource.
+    ``amounts`` is empty, a unit is a whole resource. ``besides`` is a further requirement of the
+    same reservation (None: there is none).
     """
 
     resource_type: str
@@ -37,7 +38,7 @@ class Requirement:
 
     @property
     def parts(self) -> "tuple[Requirement, ...]":
-        """This requirement and all further ones of the reservation (``besides``), as a tuple."""
+        """All requirements of the reservation: this one, then the further ones (``besides``)."""
         if self.besides is None:
             return (self,)
         return (replace(self, besides=None), *self.besides.parts)

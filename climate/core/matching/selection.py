@@ -45,9 +45,10 @@ class Selection:
 class Preference:
     """In which order a request tries the possible resources.
 
-    The search begins at the position ``rotation`` (0 to 1) in the list of ids, so that simultaneous
-    requests try different resources first. The filters and weighers in ``selection`` take
-    precedence.
+    Without filters and weighers, it tries them in the order of ids. The search begins at
+    ``rotation`` (0 to 1), a position in the list of ids that differs between requests, so that
+    simultaneous requests try different resources first. The filters and weighers in ``selection``
+    take precedence.
     """
 
     rotation: float = 0.0

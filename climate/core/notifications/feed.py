@@ -158,7 +158,8 @@ def nearest(entries: Iterable[Entry], now: datetime) -> list[Entry]:
     """Return the entries that are nearest to ``now``, at most ``MOST_ENTRIES``.
 
     First come the entries that have not ended, sorted by start. Then come those that have ended,
-    the latest first. The order of equal sets of entries is always equal, so their files are equal.
+    the latest first. The result does not depend on the order of ``entries``, so that a feed that
+    has not changed is always the same file.
     """
 
     def key(item: Entry) -> tuple[bool, float, str]:

@@ -87,10 +87,11 @@ NO_WEBHOOK_RULES = WebhookRules()
 class Subscription:
     """A subscription to notifications, and the progress of its deliveries.
 
-    All notifications up to the number ``done_seq`` are processed: delivered, a dead letter, or not
-    matched by the filter ``wanted``. ``attempts`` is the number of failed attempts to deliver the
-    next one. ``given_up`` is the number of dead letters in a row. ``reason`` is why the
-    subscription is suspended. ``slow`` means that its receiver was slow or failed last time.
+    All notifications up to the number ``done_seq`` are processed: they were delivered, became dead
+    letters, or do not match the filter ``wanted``. ``attempts`` is the number of failed attempts to
+    deliver the next notification. ``given_up`` is the number of dead letters in a row. ``reason``
+    is why the subscription is suspended. ``slow`` means that its receiver was slow or failed last
+    time.
     """
 
     id: str

@@ -19,7 +19,7 @@ class Policy:
     """The operator's settings of power saving.
 
     A host is switched off after ``idle_time`` seconds without a lease, if it can then stay off for
-    at least this time. In each hardware class, ``spare`` free hosts stay on.
+    at least another ``idle_time`` seconds. In each hardware class, ``spare`` free hosts stay on.
     """
 
     idle_time: float = 1800.0
@@ -56,9 +56,9 @@ class Saved:
 
 
 def ahead(host: FreeHost, policy: Policy) -> timedelta:
-    """Return the minimum time until its next booking for which a host is switched off.
+    """Return how far away the next booking of a host must be, so that the host may be switched off.
 
-    This is the time to prepare it plus the minimum time to stay off.
+    This is the time to prepare the host plus the minimum time to stay off.
     """
     return timedelta(seconds=host.lead + policy.idle_time)
 
@@ -86,9 +86,9 @@ def to_wake(
 ) -> list[Shutdown]:
     """Return the shutdowns whose hosts must be switched on again, so that there are enough spares.
 
-    ``hosts`` are the free hosts that are on. ``coming`` has the hardware class of each host that is
-    booting. ``resting`` are the shutdowns to choose from; those whose host is off the longest come
-    first.
+    ``resting`` are the shutdowns to choose from; those whose host is off the longest are chosen
+    first. ``hosts`` are the free hosts that are on. ``coming`` has one hardware class for each host
+    that is booting.
     """
     warm = Counter(coming)
     warm.update(host.hardware for host in hosts if _is_spare(host, policy, now))

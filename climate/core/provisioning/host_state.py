@@ -48,8 +48,8 @@ class HostReport:
     """The facts that decide the state of a host, with the times at which they became known.
 
     ``needed_at`` and ``ready_at`` are times of the preparation. ``seen_at`` is when the cloud
-    reported ``facts.up``. ``off_at`` is since when the host is off. ``set_aside`` is the reason of
-    its quarantine. For a resource that is not a host, only ``facts`` is set.
+    reported ``facts.up``. ``off_at`` is when the host went off. ``set_aside`` is the reason of its
+    quarantine. For a resource that is not a host, only ``facts`` is set.
     """
 
     facts: HostFacts

@@ -47,9 +47,9 @@ class Policy:
 class Profile:
     """How long the preparation of hosts of a hardware class takes.
 
-    ``usual`` is the logarithm of the usual duration in seconds. ``surprises`` are the sorted
-    logarithms of (duration / predicted duration), in three groups: for hosts with 0, 1 or more
-    durations known at that time.
+    ``usual`` is the logarithm of the usual duration in seconds. ``surprises`` are the logarithms of
+    (duration / predicted duration), in three sorted groups: the prediction used 0, 1, or more
+    earlier durations of the same host.
     """
 
     usual: float
@@ -118,11 +118,11 @@ def of_all(share: float, hosts: int) -> float:
 
 
 def surprise(known: Sequence[float], quantile: float) -> float:
-    """Return the logarithm of (duration / predicted duration) at ``quantile``, such as 0.99.
+    """Return the value below which the fraction ``quantile``, such as 0.99, of the surprises lies.
 
-    ``known`` has the known logarithms, sorted. If it has too few values, the function assumes a
-    Pareto tail with Hill's estimator of the exponent, and extrapolates it with Weissman's estimator
-    (1978).
+    A surprise is the logarithm of (duration / predicted duration). ``known`` has the known
+    surprises, sorted. If it has too few values, the function assumes a Pareto tail with Hill's
+    estimator of the exponent, and extrapolates it with Weissman's estimator (1978).
     """
     count = len(known)
     if count * (1 - quantile) >= _NEEDED:

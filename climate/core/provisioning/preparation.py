@@ -36,8 +36,8 @@ class Preparation(Task[PreparationState]):
     """A task for a provisioner: make a host ready for a lease by ``needed_at``.
 
     ``lead`` is the planned duration in seconds. If the host is not ready at ``replace_at``, climate
-    gives the lease another host (None: there is no time for that). ``seconds`` has the measured
-    duration of each phase, such as ``{"boot": 95.0}``.
+    gives the lease another host (None: climate looks for no other host). ``seconds`` has the
+    measured duration of each phase, such as ``{"boot": 95.0}``.
     """
 
     noun: ClassVar = "Preparation"

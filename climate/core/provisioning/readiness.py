@@ -47,9 +47,9 @@ _SHORT_NOTICE = 0.9
 class Shown:
     """The readiness of a lease or a host, as the API shows it.
 
-    ``state`` is None if there is no preparation yet. ``early`` is how many seconds before they were
-    needed the hosts were ready; negative: late. For several hosts, it is the smallest value.
-    ``waiting_for`` names the hosts for which the start of the lease waits.
+    ``state`` is None if there is no preparation yet. ``early`` is how many seconds a host was ready
+    before it was needed (negative: late); for several hosts, the smallest value. ``waiting_for``
+    names the hosts for which the start of the lease waits.
     """
 
     state: Readiness | None
@@ -92,9 +92,10 @@ class HostKnown:
 
 @dataclass(slots=True, kw_only=True)
 class Share:
-    """Counts of the leases and hosts of a hardware class in a period, and of the ready ones.
+    """How many leases and hosts of a hardware class needed preparation in a period, and were ready.
 
-    ``short_notice`` is the number of leases that were created too late for their hosts to be ready.
+    ``short_notice`` is the number of leases that were not ready because they were created too late.
+    ``early`` has, for each ready host, how many seconds it was ready before it was needed.
     """
 
     hardware: str
@@ -117,7 +118,7 @@ class Share:
 
     @property
     def mean_early(self) -> float | None:
-        """How many seconds before they were needed the hosts were ready, on average.
+        """How many seconds hosts were ready before they were needed, on average.
 
         Only hosts that were ready in time count. None if there were none.
         """
@@ -153,8 +154,8 @@ def _state(tasks: Sequence[Preparation], now: datetime) -> Readiness | None:
 def summary(preparations: Iterable[Preparation], period: Period) -> list[Share]:
     """Return how many leases had ready hosts, as a ``Share`` per hardware class and period.
 
-    ``preparations`` must be due. A lease counts once for each hardware class of its hosts. It
-    counts again for each further time at which it needed hosts.
+    The time ``needed_at`` of all ``preparations`` must have passed. If a lease needs hosts of
+    several hardware classes, or at several times, it counts once for each class and time.
     """
     starts: dict[tuple[str, datetime, str], list[Preparation]] = {}
     for task in preparations:

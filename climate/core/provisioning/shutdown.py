@@ -1,8 +1,8 @@
 """Shutdowns: tasks for provisioners to switch off a host while no lease needs it. Pure.
 
-Until a provisioner claims a shutdown, climate can cancel it. After that, the provisioner may
-already be switching the host off, even if it has died since. So another provisioner must finish the
-task, and climate prepares the host again only when the shutdown is over. This ensures that no
+climate can cancel a shutdown until a provisioner claims it. From then on, climate must assume that
+the host is being switched off, even if the provisioner has died. So another provisioner must finish
+the task, and climate prepares the host again only when the shutdown is over. This ensures that no
 process switches a host on while another one switches it off. Each function returns the changed
 task.
 """
@@ -41,10 +41,10 @@ OPEN = (ShutdownState.WANTED, ShutdownState.ACCEPTED, ShutdownState.WAKING)
 class Shutdown(Task[ShutdownState]):
     """A task for a provisioner: switch a host off, and later perhaps on again.
 
-    If a booking of the host begins in less than ``ahead`` seconds, the task must not begin. The
-    host is off since ``off_at``. In the state ``waking``, the host must be switched on again as a
-    spare, a free host for leases that start at once. In the state ``kept``, climate or the
-    provisioner gave the task up; ``reason`` says why.
+    The task must not begin if a booking of the host begins in less than ``ahead`` seconds.
+    ``off_at`` is when the host went off (None: not yet). In the state ``waking``, the host must be
+    switched on again as a spare, a free host for leases that start at once. In the state ``kept``,
+    climate or the provisioner gave the task up; ``reason`` says why.
     """
 
     noun: ClassVar = "Shutdown"
@@ -95,7 +95,7 @@ def off(task: Shutdown, owner: str, now: datetime) -> Shutdown:
 
 
 def waking(task: Shutdown) -> Shutdown:
-    """Return the task so that the host must be switched on again; any provisioner can claim it."""
+    """Return the task as WAKING: any provisioner can claim it, to switch the host on again."""
     return replace(task, progress=ShutdownState.WAKING, owner=None)
 
 

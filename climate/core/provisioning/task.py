@@ -2,8 +2,8 @@
 
 A provisioner is a program that powers hosts on and off. It claims a task for a limited time, and
 names itself in each report. If another provisioner has claimed the task in the meantime, climate
-rejects the report. So only one provisioner acts on a host. If it dies, its claim expires, and
-another provisioner can claim the task. Reports are idempotent.
+rejects the report. So only one provisioner acts on a host. If a provisioner dies, its claim
+expires, and another provisioner can claim the task. Reports are idempotent.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ class Report(Generic[S]):
     """A provisioner's report on the progress of a task.
 
     ``owner`` is the name of the provisioner's process. ``claim`` is how long its claim lasts from
-    now on. Two fields are only for preparations: ``seconds`` is the duration of each phase.
-    ``cold`` means that the host was off at the beginning; climate learns only from such durations.
+    now on. Two fields are used only for preparations: ``seconds`` maps each phase to its duration;
+    ``cold`` means that the host was off at first. climate learns lead times only from cold hosts.
     """
 
     state: S
@@ -38,7 +38,7 @@ class Report(Generic[S]):
 class Task(Generic[S]):
     """A task for a provisioner on one host.
 
-    The task is over, so nothing is left to do, from ``over_at`` on. ``progress`` is its last state
+    From ``over_at`` on, the task is over: nothing is left to do. ``progress`` is the last state
     before that.
     """
 
@@ -70,7 +70,7 @@ class Task(Generic[S]):
         """Raise an error unless the provisioner ``owner`` can claim the task or extend its claim.
 
         Raises ``over_error`` if the task is over, ``claimed_error`` if another provisioner has a
-        claim that has not expired, and InvalidTransition if the task is already finished.
+        claim that has not expired, and InvalidTransition if the work was already done or given up.
         """
         self.check_not_over()
         if self.progress not in self.open_states:
@@ -81,7 +81,8 @@ class Task(Generic[S]):
     def check_owner(self, owner: str) -> None:
         """Raise an error unless ``owner`` is the provisioner that claimed the task last.
 
-        Raises ``over_error`` if the task is over, else ``claimed_error``.
+        Raises ``over_error`` if the task is over, and otherwise ``claimed_error`` if another
+        provisioner has claimed the task, or none has.
         """
         self.check_not_over()
         if self.owner != owner:

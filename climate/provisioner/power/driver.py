@@ -78,7 +78,7 @@ def switch(
     patience: float,
     pause: Callable[[float], object] = time.sleep,
 ) -> bool:
-    """Power a node on or off, and wait until it is; return False if it was so already.
+    """Power a node on or off, and wait for the change; return whether the power had to be changed.
 
     Raises PowerUnchanged if the power has not changed after ``patience`` seconds, and the driver's
     errors. ``pause`` is the function that waits.
@@ -100,7 +100,8 @@ def becomes(
 ) -> bool:
     """Wait up to ``patience`` seconds until the power of a node is ``power``; return whether it is.
 
-    Raises Unreachable if the controller does not answer several times in a row. Raises Refused.
+    Raises Unreachable after several queries in a row to which the controller did not answer. Also
+    raises Refused.
     """
     deadline = time.monotonic() + patience
     failed = 0

@@ -1,9 +1,10 @@
 """Power driver for IPMI, which runs the program ``ipmitool`` once per request.
 
-A process can be killed if a controller does not answer; a thread cannot. ipmitool prints the same
-error for a wrong password and for a timeout ("Unable to establish IPMI v2 / RMCP+ session"). So the
-driver distinguishes these causes by the duration of the run. ipmitool repeats unanswered requests.
-Therefore the driver sends only idempotent requests: on, off, soft off, and boot device.
+A separate process has an advantage: if a controller does not answer, the driver can kill it. A
+thread cannot be killed. ipmitool prints the same error for a wrong password and for a timeout
+("Unable to establish IPMI v2 / RMCP+ session"). So the driver distinguishes these causes by the
+duration of the run. ipmitool repeats unanswered requests. Therefore the driver sends only
+idempotent requests: on, off, shutdown of the system ("soft"), and boot device.
 """
 
 import os
@@ -57,7 +58,8 @@ class Ipmi:
     def _run(self, node: Node, *words: str) -> str:
         """Run ipmitool and return its output.
 
-        The password is in its environment, and not in its arguments, which other users can see.
+        The password is passed in the environment of ipmitool, because other users can see its
+        arguments.
         """
         began = time.monotonic()
         environment = {"PATH": os.environ.get("PATH", os.defpath), "IPMI_PASSWORD": node.password()}
