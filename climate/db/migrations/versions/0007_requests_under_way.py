@@ -1,4 +1,4 @@
-"""Store the id of the held lease with the idempotency key of a request that is undecided."""
+"""Store the held lease of a request that climate has not decided yet with its idempotency key."""
 
 import sqlalchemy as sa
 from alembic import op
