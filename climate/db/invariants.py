@@ -178,9 +178,10 @@ def _announcement_fault(
 ) -> str | None:
     """Return, as a text, what is wrong with the latest notification of a lease, or None.
 
-    It is wrong if its dates differ from those of the lease. ``payload`` is its content; None if it
-    is not stored. A missing notification is a fault only if the lease was created after
-    ``stored_since``, the time of the oldest stored notification. Older ones may have been removed.
+    A notification is wrong if its dates differ from those of the lease. ``payload`` is its content;
+    None if it is not stored. A missing notification is a fault only if the lease was created after
+    ``stored_since``, the time of the oldest stored notification: older notifications may have been
+    removed.
     """
     if payload is None:
         is_stored = stored_since is not None and lease.created_at > stored_since

@@ -269,9 +269,9 @@ def keep_past_use(
 ) -> None:
     """Store which whole hosts reservations have used until ``now``, for the limit on host-hours.
 
-    Call it before the allocations of the reservations are deleted. If the lease ended before
-    ``now``, the stored use ends with the lease. If the lease is DELETING, it ends when the deletion
-    began.
+    Call it before the allocations of the reservations are deleted. The stored use ends before
+    ``now`` in two cases: at the end of the lease, if the lease is over, and at the time when its
+    deletion began, if the lease is DELETING.
     """
     deleted = lease.updated_at if lease.status is LeaseStatus.DELETING else None
     end = min(lease.window.end, deleted or now)

@@ -27,8 +27,8 @@ _MISSED_RUNS = 5
 class Heartbeat:
     """The last heartbeat of a manager process: its time ``beat_at``, and the state of its loops.
 
-    A loop is a task that the manager repeats. ``loops`` has two numbers of seconds by the name of
-    each loop: ``age``, the time since its last run without an error, and ``interval``, the time
+    A loop is a task that the manager repeats. ``loops`` maps the name of each loop to two numbers
+    of seconds: ``age``, the time since its last run without an error, and ``interval``, the time
     between two runs.
     """
 

@@ -66,8 +66,8 @@ class PostgresWakeup(Wakeup):
     def hint(self) -> None:
         """Call the subscribers of this process, and let a thread send NOTIFY to other processes.
 
-        The caller's transaction does not send NOTIFY, because it would take a lock that serialises
-        all commits. The thread also saves the caller from waiting for NOTIFY.
+        The caller's transaction does not send NOTIFY, because NOTIFY takes a lock that serialises
+        all commits. With the thread, the caller does not wait for NOTIFY either.
         """
         super().hint()
         self._hinted.set()

@@ -31,8 +31,8 @@ def due(
 ) -> tuple[sa.ColumnElement[bool], ...]:
     """Return the SQL conditions that an event is UNDONE and its ``run_at`` is in [since, now].
 
-    ``since`` is for speed. PostgreSQL plans the query before it knows the values. It expects few
-    rows, and so uses the index, if the range has two ends.
+    ``since`` is for speed. PostgreSQL plans the query before it knows the values. Only if the range
+    has two ends does PostgreSQL expect few rows and use the index.
     """
     return EVENTS.c.status == UNDONE, EVENTS.c.run_at >= since, EVENTS.c.run_at <= now
 

@@ -74,9 +74,9 @@ def claim(
 
 
 def is_mine(session: Session, event_id: str, owner: str, attempt: int) -> bool:
-    """Return whether the manager ``owner`` still has its claim; if so, lock the event's row.
+    """Return whether ``owner`` still has its claim on an event; if so, lock the event's row.
 
-    The manager has lost the claim if the row has another owner or another attempt number.
+    The manager ``owner`` has lost the claim if the row has another owner or another attempt number.
     """
     is_mine = session.scalar(_IS_MINE, _of([event_id], owner, attempt)) is not None
     if is_mine:
@@ -127,8 +127,8 @@ def requeue(session: Session, event_id: str, owner: str, attempt: int, **again: 
 def extend(session: Session, owner: str, ids: Collection[str], until: datetime) -> dict[str, int]:
     """Renew claims of the manager ``owner`` until ``until``; return their attempts by event id.
 
-    Events that ``owner`` no longer has are left out. Events whose rows another transaction has
-    locked are left out, too: that transaction is beginning, finishing or reclaiming the event.
+    Events that ``owner`` has lost are left out. Events whose rows another transaction has locked
+    are left out, too: that transaction is beginning, finishing or reclaiming the event.
     """
     claims = _unlocked(session, ids).items()
     renewed = {id_: held.attempt for id_, held in claims if held.owner == owner}
@@ -145,9 +145,9 @@ def claimed(session: Session) -> dict[str, Held]:
 def reclaim(session: Session, stale: Mapping[str, Held]) -> int:
     """Release claims that their managers have not renewed; return how many were released.
 
-    ``stale`` has the claims as the caller read them earlier, by event id. A claim is kept if the
-    stored claim differs by now, because its manager has renewed it. Rows that another transaction
-    has locked are skipped, because that transaction may hang.
+    ``stale`` has claims that the caller read some time ago, by event id. If the claim on an event
+    differs from the one in ``stale``, it was renewed and is kept. Rows that another transaction has
+    locked are skipped, because that transaction may hang.
     """
     expired = [id_ for id_, held in _unlocked(session, stale).items() if held == stale[id_]]
     return _free(session, any_of(EVENTS.c.id, expired))

@@ -73,7 +73,7 @@ def claim_undecided(session: Session, key: IdempotencyKey, held_id: str, now: da
 
 
 def decide(session: Session, key: IdempotencyKey, answer: Mapping[str, Any]) -> None:
-    """Store the answer for an idempotency key, in the transaction that confirms its held lease."""
+    """Store the answer for an idempotency key; the same transaction must confirm the held lease."""
     decided = sa.update(IdempotencyKeyRow).where(*_has_key(key))
     session.execute(decided.values(answer=dict(answer), held_id=None))
 

@@ -304,8 +304,8 @@ def _progress(reservation: Reservation) -> dict[str, Any]:
 def catch_up(session: Session, lease_ids: Collection[str], now: datetime) -> None:
     """Store ``now`` as the time of the latest catch-up notification of these leases.
 
-    A catch-up notification lists all events of a lease that are late. Events that were late at that
-    time send no other one.
+    A catch-up notification lists all events of a lease that are late. Events that were late at this
+    time do not cause another one.
     """
     statement = sa.update(LEASES).where(any_of(LEASES.c.id, lease_ids))
     session.execute(statement.values(caught_up_at=now))

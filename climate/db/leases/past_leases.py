@@ -27,8 +27,8 @@ def ended_before(
 ) -> list[str]:
     """Return the ids, sorted, of up to ``limit`` leases that ended before ``before``.
 
-    Only leases are included that are TERMINATED, have no open event, and have released all their
-    resources. If ``among`` is set, only leases with these ids are considered.
+    The leases are TERMINATED, have no open event, and have released all their resources. If
+    ``among`` is set, only leases with these ids are considered.
     """
     unreleased = sa.exists().where(
         ReservationRow.lease_id == LeaseRow.id,

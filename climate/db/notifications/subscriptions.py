@@ -104,7 +104,7 @@ def secrets(session: Session) -> dict[str, str]:
 
 
 def replace_secret(session: Session, *, subscription_id: str, stored: str, new: str) -> None:
-    """Replace the secret of a subscription by ``new``, but only if it is ``stored`` now."""
+    """Store ``new`` as the secret of a subscription, if the present secret equals ``stored``."""
     unchanged = (SubscriptionRow.id == subscription_id, SubscriptionRow.secret == stored)
     session.execute(sa.update(SubscriptionRow).where(*unchanged).values(secret=new))
 

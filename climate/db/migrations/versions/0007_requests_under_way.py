@@ -1,4 +1,4 @@
-"""Store the held lease of a request that climate has not decided yet with its idempotency key."""
+"""Store with an idempotency key the held lease of its request, until the request is decided."""
 
 import sqlalchemy as sa
 from alembic import op
