@@ -5,13 +5,13 @@ checks a *slice*: a limited number of rows after a *position*, such as an id. A 
 slices from the beginning to the end of the table. A *verdict* is the stored result of a query:
 since when the invariant is broken, and the violations of the present round.
 
-The statements of a query must all see the same state, so it needs a session of
+All statements of a query must see the same state, so a query needs a session of
 ``Database.snapshot``. Overdue work counts as a violation only after ``PATIENCE``, because a manager
 may be about to do it.
 
-A manager claims the next slice of a query by setting ``next_at`` to a later time. Until then, no
-other manager runs this query. If another manager has claimed the query since, the result is not
-stored. So one manager at a time runs a query, and each change of a verdict is reported once.
+A manager claims the next slice of a query by setting ``next_at`` to a later time. Before that time,
+no other manager runs the query. If a manager takes longer, another manager can claim the query;
+then the result of the first manager is not stored. So each change of a verdict is reported once.
 """
 
 from collections import defaultdict
@@ -176,11 +176,12 @@ def announced_dates(session: Session, after: str, _now: datetime) -> Findings:
 def _announcement_fault(
     lease: _Lease, payload: dict[str, Any] | None, stored_since: datetime | None
 ) -> str | None:
-    """Return how the dates of a lease differ from those in its latest notification, as a text.
+    """Return, as a text, what is wrong with the latest notification of a lease, or None.
 
-    ``payload`` is that notification (None: it is not stored). ``stored_since`` is when the oldest
-    stored notification was written. Returns None if the dates are equal, or if the notification may
-    have been removed because it was old.
+    A notification is wrong if its dates differ from those of the lease. ``payload`` is its content;
+    None if it is not stored. A missing notification is a fault only if the lease was created after
+    ``stored_since``, the time of the oldest stored notification: older notifications may have been
+    removed.
     """
     if payload is None:
         is_stored = stored_since is not None and lease.created_at > stored_since
@@ -217,7 +218,10 @@ def whole_leases(session: Session, after: str, _now: datetime) -> Findings:
 
 
 def _booking_fault(lease: _Lease, row: ReservationRow, held: list[AllocationRow]) -> str | None:
-    """Return what is wrong with the allocations ``held`` by a reservation, as a text, or None."""
+    """Return, as a text, what is wrong with the allocations of a reservation, or None.
+
+    ``row`` is the reservation, and ``held`` are its allocations.
+    """
     if LEAVING in row.details:  # the reservation was removed from the lease
         return None
     for of in held:
@@ -254,11 +258,11 @@ LOOKS: dict[str, tuple[int, Callable[[Session, str, datetime], Findings]]] = {
 
 
 class SelfAuditRow(Base):
-    """The table of the queries of the self-audit, with the progress and verdict of each.
+    """The table with one row per query of the self-audit: the progress and verdict of the query.
 
-    No manager runs the query before ``next_at``. ``position`` is where its next slice (part of the
-    rows) begins. ``found`` are the violations of the present round over all slices.
-    ``broken_since`` is since when the invariant is broken (NULL: it holds).
+    No manager runs the query before ``next_at``. The next slice (part of the checked rows) begins
+    at ``position``. ``found`` has the violations found so far in the present round (a pass over all
+    slices). The invariant is broken since ``broken_since`` (NULL: it holds).
     """
 
     __tablename__ = "self_audit"
@@ -301,8 +305,8 @@ def is_due(session: Session, name: str, now: datetime) -> bool:
 def take_turn(session: Session, name: str, now: datetime, until: datetime) -> Turn | None:
     """Claim the next slice (part of the rows) of the query ``name`` until ``until``.
 
-    Returns the claim. Returns None if the query is not due at ``now``: another manager has claimed
-    it, or it ran a short time ago.
+    Returns the claim. Returns None if the query is not due at ``now``, because a manager has
+    claimed it or has run it a short time ago.
     """
     query = sa.select(SelfAuditRow).where(SelfAuditRow.name == name).with_for_update()
     row = session.scalars(query.execution_options(populate_existing=True)).one_or_none()

@@ -69,9 +69,10 @@ _Uses = tuple[str, str, str, datetime, datetime, int, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseOf:
-    """The hosts that a lease uses during a time, and the project and user of the lease.
+    """Hosts that a lease uses from a start to an end, and the project and user of the lease.
 
-    ``lease_id`` is None if a deleted reservation has used the hosts.
+    ``use`` has the start, the end, and the numbers of hosts and VCPUs. ``lease_id`` is None if the
+    reservation that used the hosts is deleted.
     """
 
     lease_id: str | None
@@ -111,8 +112,8 @@ def _overrides(session: Session, which: sa.ColumnElement[bool]) -> Overrides:
 def lock(session: Session, parties: Collection[Party]) -> Overrides:
     """Lock the rows of parties (projects or users) until the transaction ends.
 
-    Returns the overridden limits by party. Rows that do not exist are inserted. If two transactions
-    count the use of a party, the second waits here until the first ends. So the second also counts
+    Returns the overridden limits by party. Missing rows are inserted. If two transactions want to
+    count the use of a party, the second waits here until the first has ended, and then also counts
     what the first has booked. Executes one statement per row, because InnoDB locks all rows that a
     statement scans.
     """
@@ -170,10 +171,10 @@ def uses(
 ) -> list[UseOf]:
     """Return the hosts that leases of these parties (projects or users) use in ``[since, until)``.
 
-    If ``until`` is None, there is no bound. The result has one item per lease and start of its
-    bookings. An item is not cut at ``since`` or ``until``. Cleaning time does not count. If a lease
-    is DELETING, its use ends when its deletion began. If ``past_too`` is set, the past use by
-    deleted reservations is included. Executes one SQL statement.
+    If ``until`` is None, the time has no end. All bookings of a lease with the same start are one
+    item of the result. Items may begin before ``since`` and end after ``until``. Cleaning time does
+    not count. The use of a lease that is DELETING ends when its deletion began. If ``past_too`` is
+    set, the past use by deleted reservations is included. Executes one SQL statement.
     """
     of_party = sa.or_(*(_belongs_to(party, LeaseRow) for party in parties))
     query = _uses().where(of_party, LeaseRow.end_at > since)
@@ -189,9 +190,9 @@ def uses(
 
 
 def uses_of(session: Session, lease_id: str) -> list[Use]:
-    """Return the hosts that a lease uses, with one item per start of its bookings.
+    """Return the hosts that a lease uses; all its bookings with the same start are one item.
 
-    A lease has several starts if hosts were added to it while it was running.
+    There are several starts if hosts were added to the lease while it was running.
     """
     return [row.use for row in _use_of(session, _uses().where(LeaseRow.id == lease_id))]
 
@@ -199,10 +200,10 @@ def uses_of(session: Session, lease_id: str) -> list[Use]:
 def use_of(
     session: Session, taken: Iterable[tuple[Requirement, Units]], start: datetime, end: datetime
 ) -> Use:
-    """Return how many hosts and vcpus a booking from ``start`` to ``end`` would use.
+    """Return how many hosts and VCPUs a new lease would use from ``start`` to ``end``.
 
-    ``taken`` has a pair for each requirement of the lease: the requirement, and how many units it
-    takes of each resource, by resource id.
+    ``taken`` has a pair for each requirement of the lease: the requirement, and the resources
+    chosen for it. These are given as the number of units to take of each resource, by resource id.
     """
     host_units = [(needs, units) for needs, units in taken if needs.resource_type == HOST]
     whole = [id_ for needs, units in host_units if needs.is_whole for id_ in units]
@@ -222,10 +223,9 @@ def _belongs_to(party: Party, table: type[LeaseRow | PastUseRow]) -> sa.ColumnEl
 
 
 def _uses() -> sa.Select[*_Uses]:
-    """Build the query for the hosts that leases use.
+    """Build the query for the hosts that leases use, with one row per lease and start of bookings.
 
-    It has one row per lease and start of its bookings. A whole host counts with all its VCPUs, a
-    share of a host with the VCPUs of the share.
+    A whole host counts with all its VCPUs. A share of a host counts with the VCPUs of the share.
     """
     deleted_at = sa.func.coalesce(LeaseRow.updated_at, LeaseRow.end_at)
     is_deleting = LeaseRow.status == LeaseStatus.DELETING.value
@@ -269,8 +269,9 @@ def keep_past_use(
 ) -> None:
     """Store which whole hosts reservations have used until ``now``, for the limit on host-hours.
 
-    Call it before the allocations of the reservations are deleted. The use ends at the end of the
-    lease, if that is earlier, or when the deletion of the lease began.
+    Call it before the allocations of the reservations are deleted. The stored use ends before
+    ``now`` in two cases: at the end of the lease, if the lease is over, and at the time when its
+    deletion began, if the lease is DELETING.
     """
     deleted = lease.updated_at if lease.status is LeaseStatus.DELETING else None
     end = min(lease.window.end, deleted or now)
@@ -286,5 +287,5 @@ def keep_past_use(
 
 
 def forget_past_use(session: Session, before: datetime) -> None:
-    """Delete past use that ended at or before ``before``, as no limit counts it any more."""
+    """Delete past use that ended at or before ``before``; it no longer counts for a limit."""
     session.execute(sa.delete(PastUseRow).where(PastUseRow.end_at <= before))

@@ -25,10 +25,11 @@ _MISSED_RUNS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """The last heartbeat of a manager process: a time, and the state of its loops at that time.
+    """The last heartbeat of a manager process: its time ``beat_at``, and the state of its loops.
 
-    A loop is a task that the manager repeats. ``loops`` has, by the name of each loop, two numbers
-    of seconds: ``age``, the time since its last run without an error, and ``interval``.
+    A loop is a task that the manager repeats. ``loops`` maps the name of each loop to two numbers
+    of seconds: ``age``, the time since its last run without an error, and ``interval``, the time
+    between two runs.
     """
 
     id: str

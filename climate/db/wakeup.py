@@ -1,9 +1,9 @@
-"""Wake-up hints: a process tells others that new work is stored, so that they need not wait for it.
+"""Wake-up hints: a process tells others that new work is stored, so that they do it at once.
 
 A hint has no content. The receiver reads the work from the database. A lost hint only costs time,
-as every subscriber also polls. Processes call ``hint`` after a commit. Subscribers in the same
-process are called directly, and those in other processes through PostgreSQL's NOTIFY. With another
-database, other processes find the work at their next poll.
+because every subscriber also polls. Processes call ``hint`` after a commit. Subscribers in the same
+process are called directly. Subscribers in other processes are called through PostgreSQL's NOTIFY.
+With another database, other processes find the work at their next poll.
 """
 
 import logging
@@ -46,7 +46,7 @@ class Wakeup:
 
 
 class PostgresWakeup(Wakeup):
-    """Wake-up hints within this process and, with PostgreSQL's LISTEN and NOTIFY, to others."""
+    """Wake-up hints to this process, and through PostgreSQL's LISTEN and NOTIFY to others."""
 
     def __init__(self, database: Database, channel: str = WORK) -> None:
         """Store the channel, without a connection yet.
@@ -66,8 +66,8 @@ class PostgresWakeup(Wakeup):
     def hint(self) -> None:
         """Call the subscribers of this process, and let a thread send NOTIFY to other processes.
 
-        If the caller's transaction sent NOTIFY, it would take a lock that serialises all commits.
-        With the thread, the caller does not wait for NOTIFY either.
+        The caller's transaction does not send NOTIFY, because NOTIFY takes a lock that serialises
+        all commits. With the thread, the caller does not wait for NOTIFY either.
         """
         super().hint()
         self._hinted.set()
@@ -131,6 +131,6 @@ class PostgresWakeup(Wakeup):
 def for_database(database: Database, channel: str = WORK) -> Wakeup:
     """Return the object that sends and receives wake-up hints on ``channel``.
 
-    On PostgreSQL, it reaches all processes. On other databases, it reaches only this process.
+    On PostgreSQL, the hints reach all processes. On other databases, they reach only this process.
     """
     return PostgresWakeup(database, channel) if database.dialect == "postgresql" else Wakeup()

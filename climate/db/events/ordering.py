@@ -1,9 +1,9 @@
 """SQL conditions that define which due events must wait for which other events.
 
 An action (start, update, before-end, end) waits while another action of its lease is claimed or was
-due earlier. A start or update also waits for the end of the lease that held one of its resources
-before, unless that resource fails. When the end of a lease is due, those of its actions that have
-failed do not run any more. Reminders and users' events never block other events.
+due earlier. A start or update also waits until the leases that booked its resources before have
+ended; resources that are out of order do not count. Once the end of a lease is due, its other
+actions do not run again if they have failed. Reminders and users' events never block other events.
 """
 
 from datetime import UTC, datetime
@@ -31,8 +31,8 @@ def due(
 ) -> tuple[sa.ColumnElement[bool], ...]:
     """Return the SQL conditions that an event is UNDONE and its ``run_at`` is in [since, now].
 
-    ``since`` is needed for speed: PostgreSQL plans the query without knowing the values, and
-    expects few rows, and so uses the index, only for a range with two ends.
+    ``since`` is for speed. PostgreSQL plans the query before it knows the values. Only if the range
+    has two ends does PostgreSQL expect few rows and use the index.
     """
     return EVENTS.c.status == UNDONE, EVENTS.c.run_at >= since, EVENTS.c.run_at <= now
 
@@ -72,7 +72,8 @@ def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
 def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
     """Return the SQL condition that another lease must release a resource before an event runs.
 
-    If ``stuck`` is set, only leases whose end event has failed count (see ``previous_holders``).
+    If ``stuck`` is set, such a lease counts only if its end event has failed (see
+    ``previous_holders``).
     """
     return previous_holders(stuck=stuck).exists()
 
@@ -80,12 +81,13 @@ def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
 def previous_holders(*, stuck: bool = False) -> sa.Select[str | None, str]:
     """Build the query for the leases that must release a resource before an event can run.
 
-    Each row has the id of such a lease and the cloud id of the resource. The lease booked the
-    resource before the event's lease, and its end event is not done. Resources that are out of
-    order do not count, because the event's lease starts without them.
+    The event is the row of EVENTS in the enclosing statement. Each result row has the id of such a
+    lease and the cloud id of the resource. The lease booked the resource for an earlier time than
+    the event's lease, and has not ended. Resources that are out of order are left out, because the
+    event's lease starts without them.
 
-    If ``stuck`` is set, the result has only leases whose end event has failed. The end of the
-    event's lease uses this: it must not wait for a start that such a failed end blocks.
+    If ``stuck`` is set, the result has only leases whose end event has failed. ``_sibling`` asks
+    for them: the end of the event's lease must not wait for a start that waits for such a lease.
     """
     reservation, allocation = RESERVATIONS.alias(), ALLOCATIONS.alias()
     earlier, earlier_reservation = ALLOCATIONS.alias(), RESERVATIONS.alias()

@@ -34,10 +34,10 @@ _COLUMNS = (
 
 
 def find(session: Session, now: datetime, page: Page) -> Part[OverdueEvent]:
-    """Return a page of the events that were due by ``now`` and are unfinished, by due time.
+    """Return a page of the events that are overdue at ``now``, sorted by due time.
 
-    Each event says which lease and which other event of its own lease it waits for, if any.
-    Executes at most four statements.
+    Each item names what the event waits for, if anything: a lease that must release a resource, and
+    another event of its own lease. Executes at most four statements.
     """
     query = sa.select(*_COLUMNS).outerjoin(LEASES, LEASES.c.id == EVENTS.c.lease_id)
     rows = session.execute(
@@ -95,7 +95,8 @@ def _blockers(session: Session, event_ids: Collection[str]) -> dict[str, Blocker
 def _siblings(session: Session, lease_ids: Collection[str]) -> dict[str, list[Any]]:
     """Return the unfinished actions (start, update, before-end, end) of each lease, by lease id.
 
-    They are rows of events, in the order in which managers run them.
+    Each action is a row of the table of events. The actions of a lease are in the order in which
+    managers run them.
     """
     by_lease: dict[str, list[Any]] = {}
     for row in session.execute(_ACTIONS, {"ids": list(lease_ids)}) if lease_ids else ():
@@ -104,10 +105,10 @@ def _siblings(session: Session, lease_ids: Collection[str]) -> dict[str, list[An
 
 
 def _sibling(event_id: str, actions: Collection[Any]) -> str | None:
-    """Return the kind of the other action of its lease that an event waits for, or None.
+    """Return the kind of the action for which the event ``event_id`` must wait, or None.
 
-    ``actions`` are the unfinished actions of the lease (start, update, before-end, end), in the
-    order in which managers run them. The module ``ordering`` describes the rule.
+    ``actions`` are all unfinished actions of the event's lease (start, update, before-end, end), in
+    the order in which managers run them. The module ``ordering`` describes the rule.
     """
     own = next((action for action in actions if action.id == event_id), None)
     if own is None:

@@ -39,7 +39,10 @@ class Held(NamedTuple):
 
 
 def next_run(session: Session, after: datetime) -> datetime | None:
-    """Return the earliest ``run_at`` after ``after`` of the unclaimed events; None without any."""
+    """Return the earliest ``run_at`` later than ``after`` among the unclaimed events.
+
+    Returns None if no unclaimed event has a later ``run_at``.
+    """
     return session.scalar(_NEXT, {"now": after})
 
 
@@ -59,9 +62,9 @@ def claim(
 ) -> list[tuple[str, str | None, int]]:
     """Claim events for the manager ``owner`` until ``until``; return the claimed ones.
 
-    Of the given ``ids``, events that are not due, are blocked, or are locked by another transaction
-    are skipped. The result has (event id, lease id, attempt), in the order of the queue. The lease
-    id of a finalizer is None.
+    ``ids`` are the events to claim. Those that are not due, are blocked, or are locked by another
+    transaction are skipped. The result has (event id, lease id, attempt), in the order of the
+    queue. The lease id of a finalizer is None.
     """
     rows = session.execute(_CLAIMABLE, {"now": now, "ids": list(ids)}).all()
     if rows:
@@ -71,7 +74,10 @@ def claim(
 
 
 def is_mine(session: Session, event_id: str, owner: str, attempt: int) -> bool:
-    """Return whether ``owner`` still has this claim on an event; if so, lock the event's row."""
+    """Return whether ``owner`` still has its claim on an event; if so, lock the event's row.
+
+    The manager ``owner`` has lost the claim if the row has another owner or another attempt number.
+    """
     is_mine = session.scalar(_IS_MINE, _of([event_id], owner, attempt)) is not None
     if is_mine:
         certify(session, EventRow, [event_id])
@@ -110,7 +116,7 @@ def finish_all(
 
 
 def requeue(session: Session, event_id: str, owner: str, attempt: int, **again: datetime) -> None:
-    """Release a claim, and subtract the attempt, so that any manager may run the event again.
+    """Release the claim on an event without counting the attempt; any manager may run it again.
 
     ``again`` may contain ``run_at``, the earliest time of the next attempt.
     """
@@ -121,8 +127,8 @@ def requeue(session: Session, event_id: str, owner: str, attempt: int, **again: 
 def extend(session: Session, owner: str, ids: Collection[str], until: datetime) -> dict[str, int]:
     """Renew claims of the manager ``owner`` until ``until``; return their attempts by event id.
 
-    Claims that another manager has now are left out. Locked rows are left out, too: another
-    transaction is beginning, finishing or reclaiming the event.
+    Events that ``owner`` has lost are left out. Events whose rows another transaction has locked
+    are left out, too: that transaction is beginning, finishing or reclaiming the event.
     """
     claims = _unlocked(session, ids).items()
     renewed = {id_: held.attempt for id_, held in claims if held.owner == owner}
@@ -139,9 +145,9 @@ def claimed(session: Session) -> dict[str, Held]:
 def reclaim(session: Session, stale: Mapping[str, Held]) -> int:
     """Release claims that their managers have not renewed; return how many were released.
 
-    ``stale`` has the claims as read earlier, by event id. A claim that was renewed since then has a
-    new expiry, so it differs and stays. Locked rows are skipped, because the transaction that
-    locked them may hang.
+    ``stale`` has claims that the caller read some time ago, by event id. If the claim on an event
+    differs from the one in ``stale``, it was renewed and is kept. Rows that another transaction has
+    locked are skipped, because that transaction may hang.
     """
     expired = [id_ for id_, held in _unlocked(session, stale).items() if held == stale[id_]]
     return _free(session, any_of(EVENTS.c.id, expired))
@@ -175,10 +181,13 @@ def _free(session: Session, which: sa.ColumnElement[bool]) -> int:
 def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> set[int]:
     """Return the ids of the resources that are booked by leases which fail to end.
 
-    A lease fails to end if the first attempt of its end event and ``max_retries`` retries have
-    failed. It also fails to end if that event was due before ``late`` and the lease has not changed
-    since ``late``. ACTIVE leases do not count: no manager has attempted their end yet, perhaps
-    because all managers are down.
+    ``late`` is a time before ``now``. The end event of such a lease is due and not done, and one of
+    these is true:
+
+    - The first attempt of the end event and ``max_retries`` retries have failed.
+    - The end event was due before ``late``, and the lease has not changed since ``late``.
+
+    ACTIVE leases are left out, because no manager has attempted their end yet.
     """
     too_long = sa.and_(EventRow.due_at < late, LeaseRow.updated_at < late)
     query = (
@@ -198,10 +207,10 @@ def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> 
 
 
 def run_now(session: Session, lease_id: str, kinds: Collection[str], now: datetime) -> None:
-    """Let events of a lease run now, if they are unclaimed and wait for the pause before a retry.
+    """Let unclaimed events of a lease run now, without the rest of the pause before a retry.
 
-    ``kinds`` selects the kinds of events. No event runs before its due time: if the due time is
-    after ``now``, the event runs then.
+    ``kinds`` selects the kinds of events. An event that is due later than ``now`` runs at its due
+    time.
     """
     at = sa.literal(now, EVENTS.c.run_at.type)
     soonest = sa.case((EVENTS.c.due_at > at, EVENTS.c.due_at), else_=at)
@@ -231,7 +240,7 @@ def cancel(session: Session, event_ids: Sequence[str]) -> None:
 def reschedule(session: Session, event_id: str, due_at: datetime, now: datetime) -> None:
     """Set a new due time for an event, and make it UNDONE again.
 
-    If a manager has claimed the event, it loses the claim. The attempt number stays.
+    If a manager has claimed the event, the manager loses the claim. The attempt number stays.
     """
     times = {"due_at": due_at, "run_at": due_at, "created_at": now, "updated_at": now}
     new = {**_RELEASED, **times, "status": UNDONE, "last_error": None}
@@ -243,7 +252,7 @@ def insert_finalizer(
 ) -> None:
     """Store a finalizer, an event that outlives its lease; managers can run it from ``now`` on.
 
-    ``payload`` has the data that it needs, because it does not refer to the lease.
+    ``payload`` has all data for running the finalizer, which cannot read them from the lease.
     """
     times = {"due_at": now, "run_at": now, "created_at": now}
     event = {"id": event_id, "kind": kind, "rank": rank(kind), "status": UNDONE, "attempt": 0}
@@ -267,9 +276,10 @@ def _of(ids: Sequence[str], owner: str, attempt: int) -> dict[str, Any]:
 
 
 def _claimable() -> sa.Select[str, str | None, int]:
-    """Build the query that locks and returns those events of ``ids`` that a manager can claim.
+    """Build the query that locks and returns the events that a manager can claim.
 
-    They are due, unclaimed and not blocked by another event.
+    These events are due, unclaimed and not blocked by another event. The parameter ``ids`` of the
+    query has the ids of the events to consider.
     """
     of = EVENTS.c
     return (

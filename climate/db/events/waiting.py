@@ -1,8 +1,8 @@
 """Queries for the due events, in the order in which a manager runs them.
 
-The queries lock and claim no rows. Their results include blocked events, which must wait for
-another event (module ``ordering``). When the manager claims events, the statement of ``queue``
-skips blocked ones.
+The queries neither lock nor claim events. Their results include blocked events: events that must
+wait for another event (see the module ``ordering``). The manager passes all of them to ``claim`` in
+the module ``queue``, and ``claim`` skips the blocked events.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -51,9 +51,13 @@ def pending(
 ) -> list[PendingEvent]:
     """Return up to ``limit`` due events, including blocked ones, after the first ``skip`` events.
 
-    Events are sorted by ``run_at``. But if more than ``limit`` are due, or ``skip`` is not 0, pairs
-    of project and resource type take turns: first the first event of each pair, then the second of
-    each. ``known`` has events by id that the caller has read before; they are not read again.
+    There are two orders:
+
+    - If ``skip`` is 0 and at most ``limit`` events are due, the events are sorted by ``run_at``.
+    - Otherwise, pairs of project and resource type take turns: the result has the first event of
+      each pair, then the second event of each pair, and so on.
+
+    ``known`` has, by id, events that the caller has read before; they are not read again.
     """
     ids = [] if skip else _first(session, BEGINNING, now, limit + 1)
     if skip or len(ids) > limit:
@@ -66,9 +70,10 @@ def pending(
 def newly_due(
     session: Session, since: datetime, now: datetime, limit: int, known: Collection[str]
 ) -> list[PendingEvent]:
-    """Return the events with ``run_at`` from ``since`` to ``now``, in order, except ``known`` ids.
+    """Return the events with ``run_at`` from ``since`` to ``now``, sorted by ``run_at``.
 
-    The query reads at most ``limit`` events, and known ones count.
+    Events whose ids are in ``known`` are left out. Only the first ``limit`` events of this time are
+    considered, including the known ones.
     """
     fresh = [id_ for id_ in _first(session, since, now, limit) if id_ not in known]
     events = _describe(session, fresh)
@@ -104,7 +109,8 @@ def _types(joined: str | None) -> frozenset[str]:
 def _few() -> sa.Select[Any]:
     """Build the query for the ids of the first ``limit`` events due from ``since`` to ``now``.
 
-    The query reads only an index, not the table.
+    ``limit``, ``since`` and ``now`` are parameters of the query. It reads only an index, not the
+    table.
     """
     since = sa.bindparam("since", type_=EVENTS.c.run_at.type)
     first = sa.select(EVENTS.c.id).where(*due(_NOW, since))
@@ -120,10 +126,11 @@ def _described() -> sa.Select[Any]:
 
 
 def _many() -> sa.Select[Any]:
-    """Build the query for a page of the events due at ``now``: ``limit`` events after ``skip``.
+    """Build the query for ``limit`` due events after the first ``skip``, in turns.
 
-    Pairs of project and resource type take turns, as in ``pending``. If a lease has reservations of
-    several types, its first reservation decides the type.
+    ``now``, ``limit`` and ``skip`` are parameters of the query. Pairs of project and resource type
+    take turns, as described in ``pending``. If a lease has reservations of several types, the type
+    of its first reservation counts.
     """
     first = RESERVATIONS.alias()
     is_first = (first.c.lease_id == EVENTS.c.lease_id, first.c.position == 0, _acts(EVENTS))

@@ -4,8 +4,8 @@ Only successful requests are stored. A rejected request changed nothing. If the 
 climate decides it again, because capacity may be free by then.
 
 A lease is *held* while climate waits for another service to approve it. Until then, the request
-that creates the lease has no answer. If climate releases (deletes) the held lease, the request
-counts as never sent.
+that creates the lease has no answer. If climate releases (deletes) the held lease, the client can
+send the request with this key again as a new request.
 """
 
 from collections.abc import Mapping
@@ -25,10 +25,12 @@ from climate.db.tables.leases import IdempotencyKeyRow, LeaseRow
 def check(session: Session, key: IdempotencyKey) -> bool:
     """Check whether a request with this idempotency key was sent before.
 
-    Returns False if it was not. Returns True if it was, but the lease that it created was released
-    before climate confirmed it: the stored row of the key must then be replaced. Raises
-    AlreadyProcessed if the request has succeeded, RequestUnderWay if its lease is still held (not
-    confirmed yet), and IdempotencyKeyReused if it had other content.
+    Returns False if there was none. Otherwise, the earlier request decides:
+
+    - It had other content than this request: raises IdempotencyKeyReused.
+    - It has succeeded: raises AlreadyProcessed.
+    - Its lease is still held (not confirmed yet): raises RequestUnderWay.
+    - Its held lease was released (deleted): returns True. The caller must replace the stored key.
     """
     query = sa.select(IdempotencyKeyRow).where(*_has_key(key))
     row = session.scalars(query.execution_options(populate_existing=True)).one_or_none()
@@ -53,9 +55,10 @@ def check(session: Session, key: IdempotencyKey) -> bool:
 def claim(session: Session, key: IdempotencyKey, answer: Mapping[str, Any], now: datetime) -> None:
     """Store an idempotency key with the answer to its request.
 
-    A second transaction with the same key waits until this one ends. Call this function before any
-    other statement. Then the second request receives the first answer, and not a refusal because
-    the first request took the last resource. Raises the errors of ``check``.
+    Call this function before any other statement of the transaction. Then a second request with the
+    same key waits here until the transaction ends, and receives the first answer. Otherwise, the
+    second request could be refused because the first took the last resource. Raises the errors of
+    ``check``.
     """
     _insert(session, key, now, answer=dict(answer), held_id=None)
 
@@ -70,7 +73,7 @@ def claim_undecided(session: Session, key: IdempotencyKey, held_id: str, now: da
 
 
 def decide(session: Session, key: IdempotencyKey, answer: Mapping[str, Any]) -> None:
-    """Store the answer for an idempotency key, in the transaction that confirms its held lease."""
+    """Store the answer for an idempotency key; the same transaction must confirm the held lease."""
     decided = sa.update(IdempotencyKeyRow).where(*_has_key(key))
     session.execute(decided.values(answer=dict(answer), held_id=None))
 

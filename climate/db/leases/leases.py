@@ -44,7 +44,7 @@ def rows(lease: Lease) -> tuple[Rows, Rows, Rows]:
 def insert_reservations(
     session: Session, reservations: Sequence[Reservation], position: int = 0
 ) -> None:
-    """Store new reservations of a lease; the first one gets ``position``, the next one the next."""
+    """Store new reservations of a lease; their positions count up from ``position``."""
     insert(session, _reservations(reservations, position))
 
 
@@ -104,10 +104,9 @@ def lock_one(session: Session, lease_id: str) -> None:
 
 
 def count_up(session: Session, lease_ids: Collection[str]) -> None:
-    """Increment the version of leases, because they change.
+    """Increment the versions of leases, because the leases change.
 
-    A manager that has read a lease before then sees that its copy is out of date, and reads the
-    lease again.
+    If a manager has read such a lease earlier, the new version shows that its copy is out of date.
     """
     session.execute(_COUNT_UP, {"lease_ids": list(lease_ids)})
 
@@ -117,9 +116,9 @@ def find_some(
 ) -> dict[str, Lease]:
     """Return the leases with these ids, by id; ids that do not exist are left out.
 
-    If ``lock`` is set, lock them in the order of their ids until this transaction ends. If another
-    transaction has locked a lease, wait for it if ``patient`` is set, else leave the lease out.
-    This kind of lock is for storing the progress of events: it does not increment the version.
+    If ``lock`` is set, lock the leases in the order of their ids until this transaction ends. If
+    ``patient`` is set, wait for leases that another transaction has locked, else leave them out.
+    Unlike ``lock_one``, this does not increment versions: use it to store the progress of events.
     """
     query = _LOCKING[patient] if lock else _FIND
     rows = session.execute(query, {"lease_ids": list(lease_ids)}).all()
@@ -129,12 +128,11 @@ def find_some(
 
 
 def lock_unchanged(session: Session, known: Collection[Lease], *, patient: bool) -> set[str]:
-    """Lock leases as ``find_some`` does; return the ids of those that still equal ``known``.
+    """Lock leases as ``find_some`` does; return the ids of those that have not changed.
 
-    ``known`` are the leases as the caller has read them before. A lease has changed if its version,
-    status or ``updated_at`` differs. Processes of a release before schema 0019 may run beside this
-    one. They do not increment the version, but they set ``updated_at`` when they change what users
-    may change.
+    ``known`` are the leases as the caller read them earlier. A lease has changed if its version,
+    status or ``updated_at`` differs. ``updated_at`` is compared because processes of a release
+    before schema 0019 may run beside this one: they do not increment the version.
     """
     ids = [lease.id for lease in known]
     rows = session.execute(_VERSIONS[patient], {"lease_ids": ids}).all()
@@ -148,10 +146,10 @@ def find_all(
 ) -> list[Lease]:
     """Return the leases of a project (None: of all projects), sorted by start time.
 
-    Held leases (not confirmed yet) are left out. The result has at most ``limit`` leases (None: no
-    limit), which follow the lease with the id ``after`` (None: from the beginning). Raises
-    InvalidInput if that lease is not in the list. Executes one SQL statement (two with ``after``),
-    and two per 10,000 leases for their reservations and events.
+    Held leases (not confirmed yet) are left out. The result begins after the lease with the id
+    ``after`` (None: with the first lease), and has at most ``limit`` leases (None: no limit).
+    Raises InvalidInput if the lease ``after`` is not in the list. Executes one SQL statement (two
+    with ``after``), and two per 10,000 leases for their reservations and events.
     """
     start, id_ = LEASES.c.start_at, LEASES.c.id
     shown = [LEASES.c.status != LeaseStatus.CREATING.value]
@@ -167,11 +165,11 @@ def find_all(
 
 
 def ailing(session: Session, now: datetime, until: datetime | None) -> list[str]:
-    """Return the ids of the leases to heal: a resource fails, or the lease is degraded.
+    """Return the ids of the leases to heal: a booked resource fails, or the lease is degraded.
 
-    A resource fails while it is not reservable. A lease is degraded if a failed resource had no
-    replacement; the resource may work again by now. Only leases that have not ended and start
-    before ``until`` count (None: all starts).
+    A resource fails while it is not reservable. A lease is degraded if climate found no replacement
+    for a failed resource, even if this resource works again by now. Only leases that have not ended
+    and start before ``until`` are included (None: all starts).
     """
     failing = (
         sa.select(AllocationRow.id)
@@ -257,7 +255,7 @@ def set_unready(session: Session, lease_id: str) -> None:
 
 
 def delay_start(session: Session, lease_id: str, now: datetime) -> None:
-    """Store that the start of a lease is delayed, and was announced as delayed at ``now``."""
+    """Store ``now`` as the time at which the start of a lease was announced as delayed."""
     _set(session, lease_id, start_delayed_at=now)
 
 
@@ -272,10 +270,14 @@ def _set(
 def advance(session: Session, changes: Iterable[tuple[Lease, Lease]]) -> None:
     """Store the progress of many leases and their reservations.
 
-    ``changes`` has a pair for each lease: the lease before and after. Of a lease, this stores the
-    columns ``status``, ``degraded``, ``updated_at`` and ``started_at``. Of a reservation, it stores
-    ``status``, ``details``, ``missing_resources`` and ``updated_at``. A lease or reservation that
-    is the same object before and after is not written. The version does not change.
+    ``changes`` has two objects for each lease: the lease before and after the progress. Stored
+    columns are:
+
+    - of leases: ``status``, ``degraded``, ``updated_at`` and ``started_at``,
+    - of reservations: ``status``, ``details``, ``missing_resources`` and ``updated_at``.
+
+    A lease or reservation is not written if it is the same object in both. The version of the lease
+    does not change.
     """
     ids_by_values: dict[tuple[str, bool, datetime | None, datetime | None], list[str]] = {}
     reservations = []
@@ -300,9 +302,10 @@ def _progress(reservation: Reservation) -> dict[str, Any]:
 
 
 def catch_up(session: Session, lease_ids: Collection[str], now: datetime) -> None:
-    """Store ``now`` as the last time at which a manager found events of these leases late.
+    """Store ``now`` as the time of the latest catch-up notification of these leases.
 
-    With this time, the next late event of a lease does not announce the same events again.
+    A catch-up notification lists all events of a lease that are late. Events that were late at this
+    time do not cause another one.
     """
     statement = sa.update(LEASES).where(any_of(LEASES.c.id, lease_ids))
     session.execute(statement.values(caught_up_at=now))

@@ -1,7 +1,7 @@
-"""Statements on the history, which has records of leases that had started and were then removed.
+"""Statements on the history: records of leases that had started and were then removed.
 
-A manager moves a lease to the history some time after its end. So this module also finds leases
-that ended long ago.
+A manager moves a lease to the history some time after the lease has ended. This module also has the
+query for the leases to move.
 """
 
 from collections.abc import Collection
@@ -27,7 +27,7 @@ def ended_before(
 ) -> list[str]:
     """Return the ids, sorted, of up to ``limit`` leases that ended before ``before``.
 
-    These leases are TERMINATED, have no open event, and all their resources are released. If
+    The leases are TERMINATED, have no open event, and have released all their resources. If
     ``among`` is set, only leases with these ids are considered.
     """
     unreleased = sa.exists().where(

@@ -1,7 +1,7 @@
 """Queries for the windows of leases (start to end) in which notifications report changes.
 
-With them, viewers of the booking calendar learn which part has changed. The queries return no other
-content of the notifications, so viewers of any project may see the result.
+The result tells viewers of the booking calendar which parts of the calendar have changed. It
+contains nothing else from the notifications, so viewers of any project may see it.
 """
 
 import hashlib
@@ -29,8 +29,8 @@ _RESOURCES = sa.select(
 class ChangedWindows:
     """The windows (start to end) of the leases that notifications report as changed.
 
-    If ``complete`` is false, some windows are missing, because their notifications do not store
-    them.
+    If ``complete`` is false, some windows are missing, because notifications of an earlier release
+    do not contain the window of their lease.
     """
 
     windows: list[Window]
@@ -60,6 +60,6 @@ def after(
 
 
 def resources_version(session: Session) -> str:
-    """Return a text that differs after a resource was registered, removed or changed."""
+    """Return a short text that changes whenever a resource is registered, removed or changed."""
     state = tuple(session.execute(_RESOURCES).one())
     return hashlib.sha256(repr(state).encode()).hexdigest()[:8]

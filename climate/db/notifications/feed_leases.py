@@ -90,10 +90,10 @@ def taken(
 ) -> list[tuple[Window, bool]]:
     """Return the bookings of a resource that a project's feed shows only as occupied.
 
-    These are the bookings by other projects, and those of held (unconfirmed) or deleted leases of
+    These are bookings by other projects, and bookings of held (unconfirmed) or deleted leases of
     any project. Each item has the occupied window, and whether the booking is for a share of the
-    resource. The items are sorted by start. If there are more than ``MOST_ENTRIES``, the result
-    contains first those that are not over at ``now``.
+    resource. The items are sorted by start. The result has at most ``MOST_ENTRIES`` items. If there
+    are more bookings, those that are over at ``now`` are left out first.
     """
     is_own = sa.and_(LeaseRow.project_id == project_id, _IS_SHOWN)
     start, end = AllocationRow.start_at, AllocationRow.busy_until
@@ -116,8 +116,9 @@ def taken(
 def _on(resource_id: int, now: datetime) -> list[sa.ColumnElement[bool]]:
     """Return the SQL conditions for the allocations of a resource that a feed may show.
 
-    They are bookings of the whole resource or of a share, between ``PAST`` before ``now`` and
-    ``AHEAD`` after it. The conditions on the whole and on shares each use their own index.
+    The conditions select bookings of the whole resource or of a share, between ``PAST`` before
+    ``now`` and ``AHEAD`` after it. There is one condition for whole bookings and one for shares,
+    because each of them uses another index.
     """
     is_share = AllocationRow.resource_class.is_not(None)
     return [
@@ -133,10 +134,11 @@ def _on(resource_id: int, now: datetime) -> list[sa.ColumnElement[bool]]:
 def _near(
     session: Session, now: datetime, *conditions: sa.ColumnElement[bool]
 ) -> list[ListedLease]:
-    """Return up to ``MOST_ENTRIES`` leases for a feed, which meet all SQL conditions.
+    """Return up to ``MOST_ENTRIES`` leases for a feed that meet all SQL conditions.
 
-    Leases that end after ``now`` and start within ``AHEAD`` come first. If there is space left,
-    leases that ended within ``PAST`` before ``now`` follow, those that ended last first.
+    Leases that end after ``now`` and start within ``AHEAD`` come first, sorted by start. If there
+    are fewer than ``MOST_ENTRIES``, leases that ended within ``PAST`` before ``now`` follow, the
+    last to end first.
     """
     query = sa.select(*_COLUMNS).where(*conditions, _IS_SHOWN)
     end, start, id_ = LEASES.c.end_at, LEASES.c.start_at, LEASES.c.id

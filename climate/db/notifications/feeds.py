@@ -69,9 +69,10 @@ def find_all(session: Session, project_id: str | None, page: Page) -> Part[Feed]
 
 
 def note_read(session: Session, feed_id: str, now: datetime, since: datetime) -> None:
-    """Store that a calendar program read a feed at ``now``.
+    """Store ``now`` as the time at which a calendar program last read a feed.
 
-    If the stored last read is later than ``since``, it stays, so frequent reads change no row.
+    If a time later than ``since`` is stored already, nothing is written, so that frequent reads do
+    not change the row each time.
     """
     is_old = sa.or_(FeedRow.last_read_at.is_(None), FeedRow.last_read_at <= since)
     change = sa.update(FeedRow).where(FeedRow.id == feed_id, is_old)
@@ -89,8 +90,8 @@ def note_removal(
 ) -> None:
     """Store, for each calendar feed that shows a lease, that the lease is deleted.
 
-    ``status`` and ``window`` are those of the feed's entry from now on. The caller deletes the
-    lease. If no feed shows the lease, one statement is executed.
+    From now on, the feeds show the lease with this ``status`` and ``window``. The caller deletes
+    the lease. If no feed shows the lease, one statement is executed.
     """
     ids = [reservation.id for reservation in lease.reservations]
     held = sa.select(sa.cast(AllocationRow.resource_id, FeedRow.target_id.type)).where(

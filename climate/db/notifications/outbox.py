@@ -79,8 +79,8 @@ def write(
 ) -> None:
     """Add a notification to the outbox, the table from which a relay publishes.
 
-    ``payload`` must contain the id of the project, and the id of the lease if there is one. If the
-    window of the lease has changed, ``before`` is its previous window; None if it has not changed.
+    ``payload`` must contain the id of the project, and the id of the lease if there is one.
+    ``before`` is the window of the lease before the change; None if the window has not changed.
     """
     row = _row(event_type, payload, now)
     if before is not None:
@@ -121,10 +121,10 @@ def _row(event_type: str, payload: Mapping[str, Any], now: datetime) -> dict[str
 
 
 def is_called_for(session: Session, owner: str, now: datetime) -> bool:
-    """Return whether notifications wait to be published, and the relay ``owner`` can take the turn.
+    """Return whether the relay ``owner`` has numbered notifications to publish, and may do so now.
 
-    The turn is the claim to publish. ``owner`` can take it if it has the turn already, or if no
-    other relay has a claim that has not expired. Notifications without a number do not count.
+    It may if it can take the turn (the claim to publish): no other relay has the turn, or the other
+    relay's claim has expired.
     """
     return session.scalar(_HAS_WORK, {"by": owner, "now": now}) is not None
 
@@ -171,8 +171,8 @@ def lag(session: Session, most: int) -> tuple[int, datetime | None]:
 def number(session: Session, limit: int) -> int:
     """Assign sequence numbers to up to ``limit`` committed notifications; return how many.
 
-    Locks the row of the table ``relay``. So numbers become visible in order, even if several
-    processes assign numbers.
+    Locks the row of the table ``relay``, so that only one process at a time assigns numbers. So
+    lower numbers become visible before higher ones.
     """
     last = session.scalar(_LAST.with_for_update())
     assert last is not None  # noqa: S101 - the migration inserts the row
@@ -210,7 +210,8 @@ def mark_published(session: Session, owner: str, last: Notification, until: date
     """Store that all notifications up to ``last`` are published; renew the turn until ``until``.
 
     ``owner`` is the relay that has the turn (the claim to publish). Returns False, and stores
-    nothing, if ``owner`` has lost the turn, or if the database was restored from a backup.
+    nothing, in two cases: ``owner`` has lost the turn, or ``last`` is not stored any more, because
+    the database was restored from a backup.
     """
     values = {"by": owner, "through": last.seq, "last": last.message_id, "until": until}
     result = session.execute(_PUBLISH, values)
@@ -225,16 +226,16 @@ def last_seq(session: Session) -> int:
 def removed_seq(session: Session) -> int:
     """Return the last sequence number whose notification was removed from the log; 0 if none was.
 
-    Readers call it after they have read notifications, to detect that they missed some.
+    After reading notifications, readers call this function to find out whether they missed some.
     """
     return session.scalar(sa.select(RelayRow.removed_seq).where(RelayRow.id == _RELAY)) or 0
 
 
 def find_after(session: Session, wanted: NotificationFilter, after: int, limit: int) -> Matches:
-    """Return up to ``limit`` notifications that match a filter, the lowest number first.
+    """Return up to ``limit`` notifications that match the filter ``wanted``, lowest number first.
 
-    ``wanted`` is the filter. The notifications have a sequence number above ``after``. The result
-    also has the number after which the next call must continue.
+    Only notifications with a sequence number above ``after`` are considered. The result also has
+    the number to pass as ``after`` in the next call.
     """
     last = last_seq(session)  # read before the rows: all rows up to it are visible
     in_range = (OutboxRow.seq > after, OutboxRow.seq <= last)
@@ -253,11 +254,11 @@ def get(session: Session, seq: int) -> Notification:
 
 
 def removable(session: Session, before: datetime, limit: int) -> int | None:
-    """Return the sequence number up to which notifications can be removed now; None: none can be.
+    """Return the highest sequence number up to which all notifications can be removed now.
 
-    A notification can be removed if it is published and was written before ``before``. The function
-    considers only the ``limit`` notifications with the lowest numbers. Locks the row of the table
-    ``relay``.
+    A notification can be removed if it is published and was written before ``before``. At most
+    ``limit`` notifications are considered, those with the lowest numbers. Returns None if none of
+    them can be removed. Locks the row of the table ``relay``.
     """
     published = session.scalar(_PUBLISHED.with_for_update())
     oldest = sa.select(_OUTBOX.c.seq, _OUTBOX.c.created_at).where(_OUTBOX.c.seq <= published)
@@ -302,7 +303,11 @@ def _conditions(wanted: NotificationFilter) -> list[sa.ColumnElement[bool]]:
 
 
 def _is_like(pattern: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that the event type is ``pattern``, or begins like ``lease.*``."""
+    """Return the SQL condition that the event type matches ``pattern``.
+
+    A pattern such as ``lease.*`` matches all types that begin with ``lease.``. A pattern without a
+    final ``*`` matches only the equal type.
+    """
     if not pattern.endswith("*"):
         return OutboxRow.event_type == pattern
     prefix = pattern[:-1]

@@ -104,7 +104,7 @@ def secrets(session: Session) -> dict[str, str]:
 
 
 def replace_secret(session: Session, *, subscription_id: str, stored: str, new: str) -> None:
-    """Store ``new`` as the secret of a subscription if its secret is still ``stored``."""
+    """Store ``new`` as the secret of a subscription, if the present secret equals ``stored``."""
     unchanged = (SubscriptionRow.id == subscription_id, SubscriptionRow.secret == stored)
     session.execute(sa.update(SubscriptionRow).where(*unchanged).values(secret=new))
 
@@ -119,9 +119,10 @@ def matching(
 ) -> sa.ColumnElement[bool]:
     """Return the SQL condition that a subscription may match a notification after number ``after``.
 
-    It considers the notifications of the subscription's project, or of all projects if the
-    subscription has ``all_projects``. The notifications must also satisfy the conditions in
-    ``more``. The filter of the subscription is not considered, so the subscription *may* match.
+    The condition is true if such a notification is stored for the subscription's project, or for
+    any project if the subscription has ``all_projects``. The notification must also satisfy the
+    conditions in ``more``. The filter of the subscription is not checked, so the subscription only
+    *may* match.
     """
     later = sa.exists().where(OutboxRow.seq > after, *more)
     its_own = later.where(OutboxRow.project_id == SubscriptionRow.project_id)
@@ -133,9 +134,10 @@ def matching(
 
 
 def catch_up(session: Session, through: int) -> None:
-    """Set ``done_seq`` of subscriptions to the sequence number ``through``.
+    """Store that subscriptions have nothing to deliver up to the sequence number ``through``.
 
-    This concerns only subscriptions that have no notification to deliver up to that number.
+    For this, ``done_seq``, the number up to which a subscription is done, is set to ``through``.
+    Subscriptions that may match a notification up to this number are left unchanged.
     """
     may_match = matching(SubscriptionRow.done_seq, OutboxRow.seq <= through)
     behind = sa.update(SubscriptionRow).where(SubscriptionRow.done_seq < through, ~may_match)
@@ -167,9 +169,9 @@ def find_dead_letters(
 
 
 def count_dead_letters(session: Session, ids: Collection[str]) -> Mapping[str, int]:
-    """Return how many dead letters (notifications not delivered) subscriptions have, by their id.
+    """Return how many dead letters (undelivered notifications) each subscription has, by its id.
 
-    Subscriptions without any are left out.
+    Subscriptions without dead letters are left out.
     """
     query = sa.select(DeadLetterRow.subscription_id, sa.func.count()).where(
         DeadLetterRow.subscription_id.in_(ids)
@@ -179,10 +181,10 @@ def count_dead_letters(session: Session, ids: Collection[str]) -> Mapping[str, i
 
 
 def want_dead_letters(session: Session, subscription_id: str, seqs: Collection[int] | None) -> int:
-    """Mark dead letters of a subscription for redelivery; return how many.
+    """Mark dead letters of a subscription for redelivery; return how many were marked.
 
-    A dead letter is a notification that climate gave up delivering. ``seqs`` are the sequence
-    numbers of the dead letters (None: all).
+    A dead letter is a notification that climate gave up delivering. ``seqs`` has the sequence
+    numbers of the dead letters to mark (None: all of the subscription).
     """
     which = [DeadLetterRow.subscription_id == subscription_id]
     if seqs is not None:
@@ -194,8 +196,8 @@ def want_dead_letters(session: Session, subscription_id: str, seqs: Collection[i
 def next_dead_letter(session: Session, subscription_id: str) -> DeadLetter | None:
     """Return the dead letter of a subscription that climate must deliver again next.
 
-    It has the lowest sequence number of those that are marked for redelivery; None if none is
-    marked.
+    Of the dead letters that are marked for redelivery, it has the lowest sequence number. Returns
+    None if no dead letter is marked.
     """
     query = sa.select(DeadLetterRow).where(
         DeadLetterRow.subscription_id == subscription_id, DeadLetterRow.wanted.is_(True)

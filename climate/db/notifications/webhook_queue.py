@@ -1,9 +1,9 @@
 """Webhook subscriptions as a queue: managers claim subscriptions, deliver, and store the results.
 
 A claim reserves a subscription for one manager, so that no other manager delivers its
-notifications. It has an owner (the manager) and an expiry. A manager that stores a result names
-itself as the owner. If the row has no owner or another one, the manager lost the claim, or a user
-changed the subscription. Then the result is not stored.
+notifications. A claim has an owner (the manager) and an expiry. When a manager stores a result, it
+names itself as the owner. The result is not stored if the row no longer has this owner, because
+another manager has claimed the subscription or a user has changed it.
 """
 
 from collections.abc import Collection, Mapping
@@ -21,8 +21,9 @@ from climate.db.tables.notifications import DeadLetterRow, SubscriptionRow
 def is_any(session: Session, now: datetime) -> bool:
     """Return whether a manager can claim any subscription now.
 
-    Such a subscription is due, is not claimed, and has something to deliver: a notification that
-    may match its filter, or a dead letter (failed delivery) that is marked for redelivery.
+    A manager can claim a subscription that is due, is not claimed, and has something to deliver: a
+    notification that may match its filter, or a dead letter (failed delivery) that is marked for
+    redelivery.
     """
     return session.scalar(_IS_ANY, {"now": now}) is not None
 
@@ -32,10 +33,9 @@ def claim(
 ) -> list[tuple[str, bool]]:
     """Claim due subscriptions for the manager ``owner`` until ``until``.
 
-    Claims up to ``free[0]`` subscriptions, of which at most ``free[1]`` are slow. A subscription is
-    slow if its receiver was slow or failed last time. Returns (id, whether it is slow) of each
-    claimed subscription: first those that are not slow, then the slow ones, each sorted by due
-    time.
+    Claims at most ``free[0]`` subscriptions. At most ``free[1]`` of them are slow: their receiver
+    was slow or failed last time. Returns the id of each claimed subscription, and whether it is
+    slow. Those that are not slow come first; both groups are sorted by due time.
     """
     claims: list[tuple[str, bool]] = []
     for slow in (False, True):
@@ -57,7 +57,10 @@ def claim(
 
 
 def _claimable(now: datetime | sa.BindParameter[Any]) -> list[sa.ColumnElement[bool]]:
-    """Return the SQL conditions that a manager can claim a subscription at ``now`` and has work."""
+    """Return the SQL conditions for a subscription that a manager can claim at ``now``.
+
+    The subscription is active, due and unclaimed, and has something to deliver (see ``is_any``).
+    """
     letter = sa.exists().where(
         DeadLetterRow.subscription_id == SubscriptionRow.id, DeadLetterRow.wanted.is_(True)
     )
@@ -81,7 +84,7 @@ def find_mine(
 
 
 def note(session: Session, subscription_id: str, owner: str, values: Mapping[str, Any]) -> bool:
-    """Store new values of a claimed subscription, such as its progress; return whether it worked.
+    """Store values of a claimed subscription, such as its progress; return whether they are stored.
 
     ``values`` has the new values by column name. Returns False, and stores nothing, if the manager
     ``owner`` has lost the claim. To release the claim, set the column ``owner`` to None.
@@ -92,7 +95,7 @@ def note(session: Session, subscription_id: str, owner: str, values: Mapping[str
 
 
 def release(session: Session, owner: str, ids: Collection[str]) -> None:
-    """Release the claims of the manager ``owner`` on these subscriptions, because it stops."""
+    """Release the claims on these subscriptions, because their manager ``owner`` stops."""
     claimed = (SubscriptionRow.id.in_(ids), SubscriptionRow.owner == owner)
     released = {"owner": None, "claimed_until": None}
     session.execute(sa.update(SubscriptionRow).where(*claimed).values(**released))

@@ -45,9 +45,9 @@ def find(
     """Return the facts that decide the state of resources, with their times, by resource id.
 
     Ids that do not exist are left out. If ``lease_id`` is set, only preparations for that lease
-    count. ``provisioning`` says whether provisioning is enabled. If it is not, a report has only
-    ``reservable`` and the quarantine, because climate no longer updates the other facts. Executes
-    one statement per 10,000 ids.
+    count. ``provisioning`` says whether provisioning is enabled. If it is disabled, a report has
+    only ``reservable`` and the quarantine, because climate does not update the other facts then.
+    Executes one statement per 10,000 ids.
     """
     query = _FOR_LEASE if lease_id is not None else _ALL
     query = query if provisioning else _WITHOUT_PROVISIONING
@@ -79,9 +79,9 @@ def state_of(
 
 
 def in_states(states: Collection[HostState], *, provisioning: bool) -> list[sa.ColumnElement[bool]]:
-    """Return SQL conditions on ResourceRow: its state is one of ``states``.
+    """Return SQL conditions on ResourceRow: the state of the resource is one of ``states``.
 
-    If ``states`` is empty, the list is empty, so any state is allowed. ``provisioning`` says
+    If ``states`` is empty, there is no condition, and any state is allowed. ``provisioning`` says
     whether provisioning is enabled.
     """
     if not states:
@@ -95,9 +95,9 @@ def _first(
 ) -> sa.ScalarSelect[str]:
     """Return a subquery for the id of a host's first task that is not over; NULL without any task.
 
-    ``row`` selects the tasks: preparations or shutdowns. The first task has the smallest value in
-    the column ``by``. If ``lease_id`` is set, only tasks for that lease count. The host is the row
-    of ``_HOST`` in the enclosing statement.
+    The host is the row of ``_HOST`` in the enclosing statement. ``row`` is the mapped class of the
+    tasks: preparations or shutdowns. The first task has the smallest value in the column named
+    ``by``. If ``lease_id`` is set, only tasks for that lease count.
     """
     task: Any = aliased(row)
     tasks = sa.select(task.id).where(task.resource_id == _HOST.id, task.over_at.is_(None))
@@ -107,7 +107,11 @@ def _first(
 
 
 def _joined(query: sa.Select[Any], lease_id: sa.BindParameter[str] | None = None) -> sa.Select[Any]:
-    """Join a query with the readiness, first preparation and first shutdown of each host."""
+    """Join a query with the readiness, first preparation and first shutdown of each host.
+
+    Only tasks that are not over count. If ``lease_id`` is set, only preparations for that lease
+    count.
+    """
     query = query.select_from(_HOST).outerjoin(ReadinessRow, ReadinessRow.resource_id == _HOST.id)
     first_tasks = (
         (_PREPARATION, _first(PreparationRow, "needed_at", lease_id)),

@@ -69,10 +69,12 @@ def unprepared(
 ) -> list[Booking]:
     """Return the bookings of hosts for which climate must still store a preparation.
 
-    They have no preparation, or only one that is over. Their lease is not over. ``until`` is the
-    latest start of a lease that counts. If ``lease_id`` is set, only that lease counts. If a lease
-    has begun, the result contains only two kinds of its hosts: hosts that were added after its
-    start, and hosts that climate has switched off.
+    These bookings have no preparation, or only one that is over. Only leases that are not over and
+    start by ``until`` are considered. If ``lease_id`` is set, only that lease is considered. Of a
+    lease that has begun, only two kinds of hosts are included:
+
+    - hosts that were added after the start of the lease,
+    - hosts that climate has switched off.
     """
     reserved = (AllocationRow.resource_id, AllocationRow.reservation_id)
     needs_power = sa.or_(AllocationRow.start_at > LeaseRow.start_at, _IS_OFF)
@@ -93,9 +95,10 @@ def unprepared(
 def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
     """Return the ids of the preparations to end, because their booking no longer exists.
 
-    The preparations are not over yet. Their booking was deleted or moved, or its lease is over. An
-    unfinished preparation (WANTED, ACCEPTED) is left out if its host is in quarantine and was
-    needed after ``since``: if this preparation succeeds, the host works again.
+    The preparations are not over yet, but their booking was deleted or moved, or the lease of the
+    booking is over. A preparation is left out if it is unfinished (WANTED, ACCEPTED), its host is
+    in quarantine, and its ``needed_at`` is after ``since``. It continues as a test of the host: if
+    it succeeds, the host works again.
     """
     booked = bookings(AllocationRow.id).where(
         *_IS_FOR_BOOKING, LeaseRow.status.in_(_GOING_ON), LeaseRow.end_at > now
@@ -123,7 +126,7 @@ def bookings(*columns: Any) -> sa.Select[Any]:
 
 
 def _host_bookings(*columns: Any) -> sa.Select[Any]:
-    """Build the same query as ``bookings``, but only for allocations of hosts."""
+    """Build the query of ``bookings`` for ``columns``, but only for allocations of hosts."""
     is_host = sa.and_(ResourceRow.id == AllocationRow.resource_id, ResourceRow.type == HOST)
     return bookings(*columns).join(ResourceRow, is_host)
 
@@ -168,9 +171,13 @@ def retry(session: Session, resource_id: int) -> None:
 def overdue(session: Session, now: datetime) -> list[Preparation]:
     """Return the preparations whose host climate should replace by another host.
 
-    They have failed, or they are late: ``replace_at`` has passed, but ``needed_at`` has not, so
-    another host can still be ready in time. Hosts in quarantine are left out, as climate has
-    replaced them already.
+    There are two cases:
+
+    - The preparation has failed.
+    - The preparation is unfinished and ``replace_at`` has passed, but ``needed_at`` has not. So
+      another host can still be ready in time.
+
+    Hosts in quarantine are left out, because climate has replaced them already.
     """
     slow = sa.and_(
         PreparationRow.progress.in_(_OPEN),
@@ -181,9 +188,9 @@ def overdue(session: Session, now: datetime) -> list[Preparation]:
 
 
 def keep(session: Session, id_: str) -> None:
-    """Store that climate must not replace the host of the preparation ``id_`` for being late.
+    """Store that climate must not replace the host of a preparation if the preparation is late.
 
-    If the preparation fails, climate still replaces the host.
+    ``id_`` is the id of the preparation. If the preparation fails, climate still replaces the host.
     """
     kept = sa.update(PreparationRow).where(PreparationRow.id == id_)
     session.execute(kept.values(replace_at=None))
@@ -192,8 +199,8 @@ def keep(session: Session, id_: str) -> None:
 def find(session: Session, wanted: TaskFilter, page: Page) -> Part[Preparation]:
     """Return a page of the preparations that match the filter ``wanted``, sorted by ``needed_at``.
 
-    If the filter has ``claimable_at``, a host whose shutdown is not over is left out: no
-    provisioner can claim its preparation yet.
+    If the filter asks for preparations that can be claimed (``claimable_at``), those of a host with
+    an unfinished shutdown are left out: no provisioner can claim them yet.
     """
     more = [] if wanted.lease_id is None else [PreparationRow.lease_id == wanted.lease_id]
     if wanted.claimable_at is not None:
@@ -230,7 +237,7 @@ def needed_between(session: Session, since: datetime, until: datetime) -> list[P
 def in_use(session: Session, now: datetime, settled: datetime) -> set[int]:
     """Return the ids of the hosts that must be up now: they are ready, or a lease uses them.
 
-    Some hosts are left out:
+    ``settled`` is a time before ``now``. Some hosts are left out:
 
     - Hosts that became ready after ``settled``, because the cloud may not report them as up yet.
     - Hosts of a running lease that are still being prepared.

@@ -52,9 +52,9 @@ class Idle:
 def idle(session: Session, now: datetime) -> list[Idle]:
     """Return the idle hosts, sorted by id: they work, have power, and have neither lease nor task.
 
-    A host has a lease until its cleaning time is over, or while the lease has begun and is not
-    over, whatever its dates are. A task is a preparation or a shutdown. Hosts in quarantine are
-    left out.
+    A host has a lease during each booking and its cleaning time. A host also has a lease if the
+    lease has begun and is not over, even when the end date has passed. A task is a preparation or a
+    shutdown. Hosts in quarantine are left out.
     """
     has_task = sa.or_(has_preparation(ResourceRow.id), is_shut_down(ResourceRow.id))
     taken = [
@@ -102,10 +102,10 @@ def _booked(resource_id: int | sa.SQLColumnExpression[int]) -> tuple[sa.ColumnEl
 
 
 def note_idle(session: Session, idle_ids: Collection[int], now: datetime) -> None:
-    """Store that exactly the hosts with the ids ``idle_ids`` are idle now.
+    """Store that the hosts with the ids ``idle_ids`` are idle now, and that all others are not.
 
-    A host that was not idle before is idle since ``now``. A host that was idle before keeps its
-    stored time. For all other hosts, the stored time is cleared.
+    If a host was not idle before, ``now`` is stored as the start of its idle time. If it was idle
+    before, the stored start stays. For all other hosts, the stored start is cleared.
     """
     known = sa.select(ReadinessRow.resource_id).where(ReadinessRow.idle_since.is_not(None))
     before = set(session.scalars(known))
@@ -146,9 +146,9 @@ def ended(session: Session, settled: timedelta) -> list[Shutdown]:
     There are three cases:
 
     - The shutdown was given up (state KEPT).
-    - The host is off or must be switched on again (OFF, WAKING), and it has a preparation.
-    - The host is OFF or WAKING, but the cloud reports it as up: something other than climate has
-      switched it on. The report counts only if it came more than ``settled`` after the host went
+    - The host is off or must be switched on again (OFF, WAKING), and a preparation needs it.
+    - The state is OFF or WAKING, but the cloud reports the host as up: something other than climate
+      has switched it on. A report counts only if it came more than ``settled`` after the host went
       off, because a cloud notices late that a host is off.
     """
     prepared = has_preparation(ShutdownRow.resource_id)
@@ -170,9 +170,9 @@ def ended(session: Session, settled: timedelta) -> list[Shutdown]:
 
 
 def resting(session: Session) -> list[Shutdown]:
-    """Return the shutdowns whose host is off (state OFF) and works, so that leases can book it.
+    """Return the shutdowns of hosts that are off (state OFF) and that leases can book.
 
-    climate chooses from them if it needs spares (idle hosts that stay on).
+    If climate needs more spares (idle hosts that stay on), it has some of these hosts switched on.
     """
     bookable = sa.exists().where(
         ResourceRow.id == ShutdownRow.resource_id, ResourceRow.reservable.is_(True)
@@ -182,13 +182,12 @@ def resting(session: Session) -> list[Shutdown]:
 
 
 def coming(session: Session, since: datetime) -> list[str]:
-    """Return the hardware class of each host that will soon be up, once per host.
+    """Return the hardware classes of the hosts that will soon be up, one item per host.
 
     These hosts have a shutdown of one of two kinds:
 
     - A provisioner must switch the host on again or is doing so (state WAKING).
-    - A provisioner switched the host on after ``since`` (state ON), but the host is not up yet. If
-      it was switched on before ``since``, it does not count.
+    - A provisioner switched the host on after ``since`` (state ON), but the host is not up yet.
     """
     is_waking = sa.and_(_IS_NOT_OVER, ShutdownRow.progress == ShutdownState.WAKING.value)
     is_up = sa.exists().where(

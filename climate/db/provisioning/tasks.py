@@ -79,8 +79,8 @@ class TaskTable(Generic[T]):
     def end(self, session: Session, now: datetime, *which: sa.ColumnElement[bool]) -> bool:
         """Mark tasks as over since ``now``; return whether any task was changed.
 
-        This concerns each task that meets all SQL conditions in ``which`` and is not over yet. The
-        expiry of its claim is cleared.
+        Changes each task that meets all SQL conditions in ``which`` and is not over yet, and clears
+        the expiry of the claim on the task.
         """
         ended = sa.update(self.row).where(self.row.over_at.is_(None), *which)
         result = session.execute(ended.values(over_at=now, claimed_until=None))
@@ -95,7 +95,7 @@ class TaskTable(Generic[T]):
         return record(self.task, row, progress=self.state(row.progress))
 
     def _conditions(self, wanted: TaskFilter) -> list[sa.ColumnElement[bool]]:
-        """Return the SQL conditions for a filter, except for its ``lease_id``."""
+        """Return the SQL conditions for the filter ``wanted``, except for its ``lease_id``."""
         compared = [(self.row.node, wanted.node), (self.row.hardware, wanted.hardware)]
         conditions = [column == value for column, value in compared if value is not None]
         is_not_over, expiry = self.row.over_at.is_(None), self.row.claimed_until

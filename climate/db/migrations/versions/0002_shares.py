@@ -71,11 +71,11 @@ def _indexes(*, shares: bool) -> None:
 
 
 def _postgresql(*, shares: bool) -> None:
-    """Change the constraint against double bookings so that shares of a resource may overlap.
+    """Change the constraint against double bookings so that shares may overlap each other.
 
-    The constraint also compares a range of numbers, the lane. A share has its own lane, so it
-    overlaps no other share. A booking of the whole resource has all lanes, so it overlaps every
-    other booking.
+    The new constraint refuses two bookings of a resource if both their times and their lanes
+    (ranges of numbers) overlap. Each share has a lane of its own. A booking of the whole resource
+    has all lanes. If ``shares`` is false, restore the previous constraint.
     """
     drop = "ALTER TABLE allocations DROP CONSTRAINT allocations_no_overlap"
     overlap = "resource_id WITH =, tstzrange(start_at, busy_until) WITH &&"
@@ -109,7 +109,10 @@ def _postgresql(*, shares: bool) -> None:
 
 
 def _mariadb(*, shares: bool) -> None:
-    """Leave shares out of the index against double bookings: it compares whole bookings only."""
+    """Change the index against double bookings so that it leaves out bookings of shares.
+
+    If ``shares`` is false, restore the previous index.
+    """
     unique = "ALTER TABLE allocations ADD UNIQUE allocations_no_overlap"
     # The foreign key always needs an index; this one serves it during the change.
     _run(
@@ -142,7 +145,7 @@ def _mariadb(*, shares: bool) -> None:
 
 
 def _sqlite(*, shares: bool) -> None:
-    """Rebuild the table: SQLite cannot add constraints or stored columns."""
+    """Rebuild the table with or without columns for shares, as SQLite cannot add stored columns."""
     _run(
         "DROP TRIGGER allocations_no_overlap_insert",
         "DROP TRIGGER allocations_no_overlap_update",

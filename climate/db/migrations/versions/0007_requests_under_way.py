@@ -1,4 +1,4 @@
-"""Store the id of the held lease with the idempotency key of a request that is undecided."""
+"""Store with an idempotency key the held lease of its request, until the request is decided."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Add to leases ``caught_up_at``: when a manager last found events of the lease late."""
+"""Add to leases ``caught_up_at``: when a notification last listed late events of the lease."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,6 +1,6 @@
 """Add subscriptions and dead letters; allow the removal of notifications.
 
-A notification no longer needs a lease.
+Also allow notifications that are not about a lease.
 """
 
 from typing import Any

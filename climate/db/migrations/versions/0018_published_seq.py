@@ -1,9 +1,8 @@
 """Store how far the relay has published as one number; leave free space in pages that change often.
 
-The relay is the part of a manager that publishes notifications. The column ``published_at`` and its
-index stay, because processes of the previous release may run beside this release, which does not
-write the column. When such a process has published, a relay of this release skips what it
-published.
+The relay is the part of a manager that publishes notifications. This release no longer writes the
+column ``published_at``. The column and its index stay for processes of the previous release, which
+may run beside this one. A relay of this release skips what such a process has published.
 """
 
 import sqlalchemy as sa
@@ -40,7 +39,10 @@ def downgrade() -> None:
 
 
 def _leave_room(percent: int) -> None:
-    """Set how full PostgreSQL fills pages, in percent: with free space, updates change no index."""
+    """Set how many percent of a page PostgreSQL fills, so that updates find space in the same page.
+
+    Such updates need not change indexes.
+    """
     if op.get_bind().dialect.name == "postgresql":
         for table in ("leases", "reservations"):
             op.execute(f"ALTER TABLE {table} SET (fillfactor = {percent})")

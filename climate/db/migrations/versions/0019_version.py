@@ -1,7 +1,7 @@
 """Add ``version`` to leases, by which a manager detects concurrent changes.
 
-Drop the index on ``published_at``, because ``relay.published_seq`` (0018) says what is published.
-The column stays for processes of 0018, which read it.
+Drop the index on ``published_at``, because ``relay.published_seq`` (added in 0018) says what is
+published. The column ``published_at`` stays for processes of the previous release, which read it.
 """
 
 import sqlalchemy as sa

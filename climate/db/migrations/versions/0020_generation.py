@@ -1,7 +1,8 @@
-"""Adds what a Galera cluster needs, as its locks act only within one node.
+"""Add what a Galera cluster needs, because its row locks act only within one node.
 
-Adds the column ``generation`` to the rows that transactions lock without changing them. The
-transaction increments it, so that other nodes detect the conflict. Adds a table for advisory locks.
+Add the column ``generation`` to the tables in which transactions lock rows without changing them.
+Such a transaction increments the number in this column, so that other nodes detect the conflict.
+Add a table for advisory locks.
 """
 
 from typing import Any

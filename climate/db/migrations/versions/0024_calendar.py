@@ -1,7 +1,8 @@
 """Store with each notification the window that it concerns; extend the index of shares.
 
-The index then contains all columns that a query for the shares in a window needs. Notifications of
-the previous release have no window; a reader that finds one starts again from the present.
+With the added columns, the index alone can answer the query for the shares in a window.
+Notifications of the previous release have no window: a viewer that receives one reads the whole
+calendar again.
 """
 
 import sqlalchemy as sa
