@@ -204,7 +204,8 @@ def _hosts(
 ) -> dict[str, int]:
     """Return the number of usable slots of a reservation by host.
 
-    It is 0 if the host is not in the reservation's aggregate, or has no inventory of its class.
+    The number is 0 if the host is not in the reservation's aggregate, or has no inventory of the
+    reservation's resource class.
     """
     members = aggregate.hosts if aggregate is not None else ()
     slots = {

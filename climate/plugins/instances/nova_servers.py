@@ -99,7 +99,8 @@ def _select(nova: Adapter, servers: Sequence[Server]) -> Server | None:
 def _rank(server: Server) -> tuple[bool, bool, bool, str]:
     """Return a sort key for servers with the same number; the best server comes first.
 
-    Servers that were built come first, then those that may still be built, each the oldest first.
+    The order is: servers that Nova has built, servers that Nova may still build, failed servers. In
+    each of these groups, servers that Nova is deleting come last, and older ones come first.
     """
     return not _was_built(server), _has_failed(server), _is_leaving(server), server["created"]
 

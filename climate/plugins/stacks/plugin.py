@@ -252,11 +252,11 @@ class StackPlugin(ResourcePlugin):
         self._retry(stack, lambda: self.cloud.delete(stack), "deleted")
 
     def _retry(self, stack: Stack, act: Callable[[], None], participle: str) -> None:
-        """Begin an action on the stack by calling ``act``.
+        """Begin an action on the stack by calling ``act``; then always raise.
 
-        Always raise, because the action takes time. If the stack's last action failed, raises
-        StackFailed with its reason. Otherwise raises NotYet. ``participle`` names the action in
-        messages.
+        If the stack's previous action failed, raises StackFailed with Heat's reason. Otherwise
+        raises NotYet, because the new action takes time. ``participle`` names the new action in the
+        message, such as "updated".
         """
         act()
         if stack.has_failed:

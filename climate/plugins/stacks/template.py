@@ -1,9 +1,9 @@
 """Reads Heat templates, and edits copies of them. Pure.
 
 Properties may be expressions that only Heat can evaluate. To replace a value, climate wraps its
-expression in an outer expression, which replaces the result. Results without a replacement get
-angle brackets, which Heat's preview of the copy shows. climate edits only the template itself and
-the nested templates in the source's files.
+expression in an outer expression, which replaces the result. If the result has no replacement, the
+outer expression puts it into angle brackets, which Heat's preview of the copy then shows. climate
+edits only the template itself and the nested templates in the source's files.
 """
 
 import copy
@@ -176,8 +176,8 @@ def replaced(value: Any, by: Mapping[str, str], *, cfn: bool) -> Any:  # noqa: A
 def adopting(source: Source, floatingips: Mapping[str, str]) -> Source:
     """Return a copy of the source that adopts existing floating IPs instead of creating them.
 
-    ``floatingips`` has their ids by the name of the resource. Heat does not change what it adopts,
-    so a separate resource connects the floating IP with its port.
+    ``floatingips`` maps names of resources in the template to ids of existing floating IPs. Heat
+    does not change what it adopts, so a separate resource connects the floating IP with its port.
     """
     if not floatingips:
         return source
@@ -222,7 +222,10 @@ def aliases(environment: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _edited_file(name: str, text: str, edit: Edit, aliases: Mapping[str, str]) -> str:
-    """Return the text of a nested template after the edit; other files are unchanged."""
+    """Return the edited text of a file that is a template; return any other file unchanged.
+
+    Raises InvalidTemplate if the file exceeds a limit, but seems to be a template.
+    """
     try:
         template = parse_template(text)
     except InvalidTemplate as error:

@@ -68,8 +68,8 @@ def _own(volumes: Sequence[Volume], reserved_type: ReservedType) -> list[Volume]
 def drain_volumes(cloud: VolumeCloud, reserved_type: ReservedType, *, keep: bool) -> None:
     """Delete all volumes of a reserved volume type (the private type of a reservation).
 
-    With ``keep``, change the type of the volumes to the base type instead; but volumes with the
-    status ``error`` are deleted. A volume that cannot be removed does not block the others. Raises
+    If ``keep`` is set, delete only volumes with the status ``error``, and change the type of the
+    others to the base type. A volume that cannot be removed does not block the others. Raises
     NotYet while the type has volumes.
     """
     volumes = cloud.volumes(reserved_type.id)

@@ -226,11 +226,11 @@ class VolumePlugin(ResourcePlugin):
     def declared(
         self, resource: DiscoveredResource, properties: Mapping[str, str]
     ) -> DiscoveredResource:
-        """Return the volume type with the capacity that the operator declares.
+        """Return the volume type with the capacity that the operator's properties declare.
 
-        If the operator declares none, the capacity is that of the cloud. The default number of
-        volumes is the number of GiB. Raises InvalidInput if neither the operator nor the cloud
-        gives the GiB.
+        If a property is missing, its amount is that of the cloud. If the cloud does not give a
+        number of volumes, it is the number of GiB. Raises InvalidInput if neither the operator nor
+        the cloud gives the GiB.
         """
         declared = {
             class_: Inventory(_number(name, properties[name]))
