@@ -159,8 +159,8 @@ class ExpectedState:
 class NotYet(Exception):
     """Raised if the cloud has not finished an action; the message says what climate waits for.
 
-    The manager calls the method again after about a second. Ten minutes after the first call, it
-    counts this as a failure.
+    The manager calls the method again after about a second. If the method still raises NotYet ten
+    minutes after the first call, this counts as a failure.
     """
 
 
@@ -227,11 +227,11 @@ class ResourcePlugin(abc.ABC):
 
     @property
     def type_of_resources(self) -> str:
-        """The type of the resources that a reservation gets. For instances, it is that of hosts."""
+        """The type of the resources of a reservation, such as ``physical:host`` for instances."""
         return self.resources_type or self.resource_type
 
     def look_up(self, params: Mapping[str, Any], _requester: Requester) -> Mapping[str, Any]:
-        """Return ``params``, completed with data about the objects in the cloud that it names.
+        """Look up the cloud's objects that ``params`` names; return ``params`` with their data.
 
         For instance, replace the name of a flavor by the flavor's id and sizes. climate calls this
         method before it searches for free resources. The method changes nothing in the cloud.

@@ -29,10 +29,7 @@ class Isolation:
     nodes: bool
 
     def operators_zone(self, zone: str) -> str:
-        """Return ``zone`` if it is a zone of the operator.
-
-        "" if climate created it for a reservation.
-        """
+        """Return ``zone`` if it is the operator's, or "" if climate made it for a reservation."""
         return "" if self.zone_prefix and zone.startswith(self.zone_prefix) else zone
 
     def check_zones(self, host: str, zones: Collection[str | None]) -> None:

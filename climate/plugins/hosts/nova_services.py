@@ -4,9 +4,9 @@ Each compute service is a host with the service's name. Most services have one n
 a service has several nodes (bare metal, clusters), the service is one host, and in addition each of
 its nodes is a host with the name ``service/node``.
 
-Before climate powers a host off, it disables the service and stores a reason of its own in Nova. By
-this reason it recognizes the services that it has disabled. It enables only these. Only services
-that an operator has disabled count as disabled.
+Before climate powers a host off, climate disables the host's service, and gives Nova a reason of
+its own. climate enables only services that have this reason. Such services do not count as
+disabled; those that an operator has disabled do.
 """
 
 import json

@@ -147,7 +147,7 @@ def _nodes(host: DiscoveredResource) -> list[str]:
 
 
 def _with_facts(host: DiscoveredResource, known: Mapping[str, Facts]) -> DiscoveredResource:
-    """Return ``host`` with the traits that all its nodes have, and the sums of their amounts.
+    """Return ``host`` with the traits that all its nodes have, and the sums of the nodes' amounts.
 
     ``known`` has the data of each node.
     """

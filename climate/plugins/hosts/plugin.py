@@ -175,9 +175,9 @@ class HostPlugin(ResourcePlugin):
         self._before_end: str = settings.before_end
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Return a requirement for ``min`` to ``max`` hosts that match both expressions.
+        """Return a requirement for ``min`` to ``max`` hosts.
 
-        These are ``hypervisor_properties`` and ``resource_properties``.
+        The hosts match two expressions: ``hypervisor_properties`` and ``resource_properties``.
         """
         sources = (params["hypervisor_properties"], params["resource_properties"])
         everything: Query = Everything()

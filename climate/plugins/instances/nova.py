@@ -102,8 +102,8 @@ class NovaInstances:
     def set_slots(self, reservation_id: str, host: str, count: int) -> None:
         """Set the number of slots (reserved capacity for one instance each) on a host.
 
-        Raises HostOccupied while a reservation has the whole host, because at its end climate
-        deletes all servers on the host.
+        Raises HostOccupied while another reservation has the whole host, because climate deletes
+        all servers on the host when that reservation ends.
         """
         aggregates = self._aggregates()
         if reservation_id not in aggregates:

@@ -1,8 +1,8 @@
 """The private flavors of reserved instances. The id of such a flavor is the reservation's id.
 
 In addition to the amounts of an instance, a flavor requests one unit of its reservation's resource
-class. This limits its servers to the hosts that have slots of the reservation, and to the number of
-slots.
+class. So servers with the flavor can run only on hosts that have slots of the reservation, and
+there cannot be more servers than slots.
 """
 
 from collections.abc import Iterator, Mapping

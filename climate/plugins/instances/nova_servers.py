@@ -106,10 +106,7 @@ def _rank(server: Server) -> tuple[bool, bool, bool, str]:
 
 
 def _was_built(server: Server | None) -> bool:
-    """Return whether Nova ever finished building a server.
-
-    After that, its state is up to the user.
-    """
+    """Return whether Nova has finished building a server, even if the server has failed since."""
     return server is not None and server.get("OS-SRV-USG:launched_at") is not None
 
 

@@ -53,9 +53,10 @@ class Neutron:
         return [each for each in objects if (each.get("description") or "").endswith(mark)]
 
     def create(self, reservation_id: str, values: Mapping[str, Any], description: str = "") -> str:
-        """Create an object with the given fields; return its id.
+        """Create an object with the fields in ``values``; return its id.
 
-        Its description names the reservation. It has no tags yet.
+        climate adds its mark with the reservation's id to ``description``. The object has no tags
+        yet.
         """
         text = f"{description} {_DESCRIPTION}{reservation_id}".strip()
         answer = self.send("POST", self._collection, {self._noun: {**values, "description": text}})

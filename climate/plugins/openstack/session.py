@@ -205,7 +205,7 @@ def send(
 def _reason(error: Exception) -> str:
     """Return the message in an error answer of a service, such as Nova.
 
-    It is read here because keystoneauth does not find it in Nova's answers.
+    The function reads the answer itself, because keystoneauth does not find Nova's message.
     """
     response: Any = getattr(error, "response", None)
     try:

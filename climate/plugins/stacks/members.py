@@ -79,7 +79,7 @@ def _floatingips(
 
 
 def _check_end(params: Mapping[str, Any], reserves: Reserves) -> None:
-    """Raise InvalidInput if ``on_end`` would keep things that cannot exist after the lease."""
+    """Raise InvalidInput if ``on_end`` would keep resources that other leases use afterwards."""
     on_end = params["on_end"]
     if on_end == DELETE or params["on_start"] == NOTHING:
         return

@@ -81,8 +81,8 @@ class Source:
 def edited(source: Source, edit: Edit) -> Source:
     """Return a copy of the source in which ``edit`` has changed every resource.
 
-    This includes the templates in its files. Raises InvalidTemplate if such a file exceeds the
-    limits of the module ``document``.
+    Resources in the templates among the source's files are changed, too. Raises InvalidTemplate if
+    such a file exceeds the limits of the module ``document``.
     """
     template = copy.deepcopy(dict(source.template))
     called = aliases(source.environment)
@@ -133,7 +133,7 @@ def with_volume_types(types: Mapping[str, str], default: str | None) -> Edit:
 
 
 def noting_volume_types(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: FBT001
-    """Copy the type of a volume into its metadata, and remove it.
+    """Move the type of a volume into the volume's metadata.
 
     Heat's preview shows metadata, but does not check them. Used as an ``Edit``: a function that
     changes one resource of a template.

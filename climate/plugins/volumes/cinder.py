@@ -356,7 +356,10 @@ class CinderVolumes:
                 )
 
     def delete(self, volume: Volume) -> None:
-        """Delete a volume by force with its snapshots. If it is stuck, reset its state before."""
+        """Delete a volume with its snapshots, by force.
+
+        If the volume is stuck in a status such as ``deleting``, first reset its status.
+        """
         path = f"volumes/{volume.id}"
         if volume.is_stuck and volume.status not in {"available", "error", "error_deleting"}:
             self.cinder.act(path, "os-reset_status", status="error", migration_status="none")

@@ -116,7 +116,7 @@ class VolumeCloud(Protocol):
         """Set the project's quota for a reserved type, but to no less than the project uses."""
 
     def close_reserved_type(self, reserved_type: ReservedType) -> None:
-        """Revoke the access of all projects to a reserved type, and store that ``is_over``."""
+        """Revoke the access of all projects to a reserved type, and set its ``is_over``."""
 
     def delete_reserved_type(self, reserved_type: ReservedType) -> None:
         """Delete a reserved type; succeed if it is gone. Raises NotYet while it has volumes."""

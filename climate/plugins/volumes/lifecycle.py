@@ -39,9 +39,10 @@ def create_volumes(
 ) -> list[str]:
     """Create volumes of ``size`` GiB until the reserved type has ``count`` volumes.
 
-    Returns the ids of all volumes of the type that climate has created. Volumes that the project
-    created count, too; volumes that are being deleted do not. Raises NotYet while volumes are being
-    created. If Cinder could not create a volume, deletes it and raises VolumeCreationFailed.
+    Volumes that the project created are counted, too; volumes that are being deleted are not.
+    Returns the ids of those volumes of the type that climate has created. Raises NotYet while
+    volumes are being created. If Cinder could not create a volume, deletes it and raises
+    VolumeCreationFailed.
     """
     present = cloud.volumes(reserved_type.id)
     own = _own(present, reserved_type)

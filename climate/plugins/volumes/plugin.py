@@ -228,9 +228,9 @@ class VolumePlugin(ResourcePlugin):
     ) -> DiscoveredResource:
         """Return the volume type with the capacity that the operator's properties declare.
 
-        If a property is missing, its amount is that of the cloud. If the cloud does not give a
-        number of volumes, it is the number of GiB. Raises InvalidInput if neither the operator nor
-        the cloud gives the GiB.
+        The cloud's capacity applies to amounts that the operator does not declare. If neither gives
+        the number of volumes, it is the number of GiB. Raises InvalidInput if neither gives the
+        GiB.
         """
         declared = {
             class_: Inventory(_number(name, properties[name]))
