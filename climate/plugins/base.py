@@ -88,10 +88,11 @@ class DiscoveredResource:
 class Drift:
     """A difference between the cloud and the database, and how to repair it.
 
-    If ``lease_id`` is set, the repair is that a manager calls ``start`` again for the reservations
-    of this running lease. Otherwise the repair is to call ``repair``. If ``reservation_id`` is set,
-    climate repairs only if no unfinished lease has this reservation. If neither ``lease_id`` nor
-    ``repair`` is set, there is no automatic repair, and an operator must decide.
+    - If ``lease_id`` is set, a manager calls ``start`` again for the reservations of this running
+      lease.
+    - Otherwise, if ``repair`` is set, climate calls it. If ``reservation_id`` is set, too, climate
+      calls it only if no unfinished lease has this reservation.
+    - If neither is set, there is no automatic repair, and an operator must decide.
     """
 
     description: str
@@ -145,10 +146,11 @@ class ExpectedState:
 
     @property
     def known(self) -> set[str]:
-        """The ids of reservations for which the cloud may have objects, such as running ones.
+        """The ids of the reservations that may have objects in the cloud.
 
-        Objects of other reservations are leftovers. The exception are objects that ``prepare``
-        created for the reservations in ``awaited``.
+        These are the reservations in ``running``, ``changing`` and ``elsewhere``. Objects of other
+        reservations are leftovers, except those that ``prepare`` created for the reservations in
+        ``awaited``.
         """
         running = {held.reservation.id for held in self.running}
         return running.union(self.changing, self.elsewhere)
@@ -157,8 +159,8 @@ class ExpectedState:
 class NotYet(Exception):
     """Raised if the cloud has not finished an action; the message says what climate waits for.
 
-    The manager calls the method again after about a second. Ten minutes after the first call, it
-    counts this as a failure.
+    The manager calls the method again after about a second. If the method still raises NotYet ten
+    minutes after the first call, this counts as a failure.
     """
 
 
@@ -225,23 +227,24 @@ class ResourcePlugin(abc.ABC):
 
     @property
     def type_of_resources(self) -> str:
-        """The type of the resources that a reservation gets: instances, for example, get hosts."""
+        """The type of the resources of a reservation, such as ``physical:host`` for instances."""
         return self.resources_type or self.resource_type
 
     def look_up(self, params: Mapping[str, Any], _requester: Requester) -> Mapping[str, Any]:
-        """Return ``params`` with data about the cloud's objects that they name.
+        """Look up the cloud's objects that ``params`` names; return ``params`` with their data.
 
-        For instance, replace the name of a flavor by its id and sizes. climate calls this method
-        before it searches for free resources. It changes nothing in the cloud. Raises InvalidInput
-        if the requester's project cannot use one of these objects.
+        For instance, replace the name of a flavor by the flavor's id and sizes. climate calls this
+        method before it searches for free resources. The method changes nothing in the cloud.
+        Raises InvalidInput if the requester's project cannot use one of these objects.
         """
         return params
 
     def members(self, _params: Mapping[str, Any]) -> Sequence[Member]:
         """Return the parts of a composite reservation, such as a stack; by default, none. Pure.
 
-        climate adds a reservation for each part to the same lease. Parts start before the composite
-        reservation. They end after it, or once ``[virtual:stack] end_patience`` has passed.
+        climate adds a reservation for each part to the same lease. The parts start before the
+        composite reservation, and end after it. But they wait for its end at most ``[virtual:stack]
+        end_patience`` seconds.
         """
         return ()
 
@@ -274,9 +277,9 @@ class ResourcePlugin(abc.ABC):
         """
 
     def preview_details(self, _reservation_id: str) -> Mapping[str, Any]:
-        """Return details that are known before ``start``, such as an id; users see them until then.
+        """Return the details that users see before ``start`` has returned the final ones. Pure.
 
-        Pure.
+        An example is an id that is known before the start.
         """
         return {}
 
@@ -319,7 +322,7 @@ class ResourcePlugin(abc.ABC):
     def before_end(  # noqa: B027 - optional: most types have nothing to do
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> None:
-        """Do what the user requested for the time shortly before the end: save images.
+        """Do what the user requested for the time shortly before the end, such as saving images.
 
         Idempotent.
         """
@@ -353,8 +356,9 @@ class ResourcePlugin(abc.ABC):
         """Return the resource in the cloud that an operator wants to register.
 
         ``external_number`` is the hypervisor id that a v1 request for a host can have. If it is
-        set, it takes precedence over ``name``. Raises NotFound. Raises Conflict if several
-        resources have the name, or if the resource is in use or can never be reserved.
+        set, it takes precedence over ``name``. Raises NotFound if there is no such resource. Raises
+        Conflict if several resources have the name, if the resource is in use, or if it can never
+        be reserved.
         """
 
     def declared(
@@ -372,10 +376,11 @@ class ResourcePlugin(abc.ABC):
         """Return all resources in the cloud that an operator can register or has registered."""
 
     def refresh(self, _registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
-        """Return the present state of at least the registered resources, by default of all.
+        """Return the present state of the registered resources, and possibly of others.
 
-        If a registered resource is not in the result, it counts as lost. Override this method if
-        the cloud has too many resources of the type to list.
+        By default, return the whole inventory. Override this method if the cloud has too many
+        resources of the type to list. A registered resource that is not in the result counts as
+        lost.
         """
         return self.inventory()
 

@@ -149,7 +149,10 @@ def load_selection(conf: ConfigOpts) -> Selection:
 
 
 def _multiplied(text: str) -> tuple[str, float]:
-    """Parse a weigher's name with its multiplier, such as ``fewest_left=2``; the default is 1."""
+    """Parse text such as ``fewest_left=2``; return the weigher's name and its multiplier.
+
+    Without ``=``, the multiplier is 1. Raises Misconfigured.
+    """
     name, given, number = (part.strip() for part in text.partition("="))
     try:
         multiplier = float(number) if given else 1.0

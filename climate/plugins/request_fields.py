@@ -10,11 +10,11 @@ from climate.core.matching.extra_specs import read
 
 
 def titled(title: str, description: str = "", **more: Any) -> dict[str, Any]:
-    """Return field metadata, from which clients generate forms: title and description.
+    """Return field metadata with a title and a description, from which clients generate forms.
 
-    ``more`` are keywords of JSON Schema. ``minimum``, ``maximum`` and ``enum`` describe rules for
-    which the field has no validator. ``readOnly`` marks values that ``look_up`` sets. ``writeOnly``
-    marks values that answers omit because they may be secret.
+    Further arguments (``more``) are keywords of JSON Schema. ``minimum``, ``maximum`` and ``enum``
+    describe rules for which the field has no validator. ``readOnly`` marks values that ``look_up``
+    sets. ``writeOnly`` marks values that answers omit because they may be secret.
     """
     return {"title": title, **({"description": description} if description else {}), **more}
 

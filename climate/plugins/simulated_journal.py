@@ -27,7 +27,7 @@ _REGISTRATION = {"enroll", "withdraw", "rest", "rouse"}
 class SimulatedFailure(RuntimeError):
     """A failure of the simulated cloud.
 
-    It is either random (``failure_rate``), or one with which Nova would also fail.
+    It is either random (``failure_rate``), or due to a request that a real cloud would reject, too.
     """
 
 
@@ -46,7 +46,7 @@ class Journal:
         self._state = CloudState(Path(settings.journal) if settings.journal else None)
 
     def locked(self) -> AbstractContextManager["CloudState"]:
-        """Return a context that locks and yields the state of the cloud, up to date."""
+        """Return a context that locks the up-to-date state of the cloud and yields it."""
         return self._state.locked()
 
     def append(self, entry: dict[str, Any]) -> None:
@@ -57,7 +57,7 @@ class Journal:
         self._state.append(entry)
 
     def effects(self, past: int = 0) -> list[dict[str, Any]]:
-        """Return the recorded changes in order, without the first ``past``.
+        """Return the recorded changes in order; ``past`` is the number of changes to skip.
 
         Changes that register hosts or disable their services are left out, and not counted.
         """
@@ -97,7 +97,7 @@ class CloudState:
     def locked(self) -> Iterator["CloudState"]:
         """Return a context that locks this object, for threads of this process, and yields it.
 
-        Before that, read the new changes of other processes from the file.
+        Before the context yields the object, it reads new changes of other processes from the file.
         """
         with self._lock:
             if self._path is not None and self._path.exists():

@@ -29,16 +29,14 @@ class Isolation:
     nodes: bool
 
     def operators_zone(self, zone: str) -> str:
-        """Return ``zone`` if it is a zone of the operator.
-
-        "" if climate created it for a reservation.
-        """
+        """Return ``zone`` if it is the operator's, or "" if climate made it for a reservation."""
         return "" if self.zone_prefix and zone.startswith(self.zone_prefix) else zone
 
     def check_zones(self, host: str, zones: Collection[str | None]) -> None:
-        """Raise Conflict if a host is in a zone although its reservation needs a zone of its own.
+        """Raise Conflict if climate creates zones for reservations, but the host has a zone.
 
-        ``zones`` are the availability zones of the host. Nova allows one zone per host.
+        ``zones`` are the availability zones of the host's aggregates. Nova allows one zone per
+        host.
         """
         present = sorted(zone for zone in zones if zone)
         if present and self.zone_prefix is not None:

@@ -13,7 +13,8 @@ from climate.plugins.openstack.servers import keep_image
 class NovaCloud(NovaPools):
     """The HostCloud for Nova, as the section ``[nova]`` configures it.
 
-    The name of a host is ``service`` or, if it is a single node of a service, ``service/node``.
+    A host has the name of its compute service. A single node of a service is a host with the name
+    ``service/node``.
     """
 
     def disable_service(self, host: str) -> None:

@@ -36,7 +36,7 @@ NODES_MARK = "climate:nodes"
 
 
 class NovaHosts:
-    """The methods of NovaCloud (the driver for hosts on Nova) that read."""
+    """The methods of NovaCloud (the driver for hosts on Nova) that read hosts and pools."""
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
         self._session = session.make_session(conf)

@@ -1,13 +1,18 @@
 """Reserves single nodes of a compute service with several nodes, with the help of Placement.
 
-Nova's host aggregates contain whole services, so they cannot separate the nodes of one service. To
-close a node to all projects, climate allocates all its memory in Placement. A reservation has a
-private flavor that requests no memory, but a resource class that only a child provider of the node
-has. The flavor also requests one VCPU of the node, because Nova finds no host if the flavor
-requests only the child provider's class (Nova 34, Placement 16).
+Nova's host aggregates contain whole services, so they cannot separate the nodes of one service.
+Therefore climate uses Placement:
 
-A Placement aggregate with the reservation's UUID contains the child providers of the reservation's
-nodes. A single node has the host name ``service/node``.
+- To close a node to all projects, climate allocates all memory of the node.
+- climate adds a child provider to the resource provider of each node. A reservation has a resource
+  class, which only the child providers of its nodes have.
+- The reservation's private flavor requests this class, and no memory. It also requests one VCPU of
+  the node, because Nova finds no host for a flavor that requests only a class of a child provider
+  (Nova 34, Placement 16).
+- A Placement aggregate with the reservation's UUID contains the child providers of the
+  reservation's nodes.
+
+A single node has the host name ``service/node``.
 """
 
 import uuid
@@ -34,8 +39,8 @@ _PREFIX = "climate_"
 class NovaNodes:
     """The operations of NovaCloud on hosts that are single nodes of a compute service.
 
-    climate never deletes child providers. After the deletion of a provider that nova-compute knows,
-    nova-compute cannot build servers for minutes.
+    climate never deletes the child providers that it adds to nodes. After the deletion of a
+    provider that nova-compute knows, nova-compute cannot build servers for minutes.
     """
 
     def __init__(self, placement: Adapter, nova: Any) -> None:  # noqa: ANN401 - novaclient's
@@ -43,7 +48,7 @@ class NovaNodes:
         self._nova = nova
 
     def enroll(self, host: str) -> None:
-        """Close a node to all projects, by allocating all its memory. Succeeds if it is closed.
+        """Close a node to all projects by allocating all its memory; succeed if this is done.
 
         Raises Conflict if Placement has no memory of the node, or if the memory is in use.
         """
@@ -186,9 +191,10 @@ def _path(host: str) -> str:
 
 
 def _has_names(present: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Return whether ``present`` has all names that ``values`` has, at each key.
+    """Return whether ``present`` has the same names as ``values``, under each key of ``values``.
 
-    The values of the names may differ, because Placement adds defaults.
+    Under a key, there is a list of names, or a mapping by name. What a name maps to may differ,
+    because Placement adds defaults.
     """
     return all(sorted(present[name]) == sorted(value) for name, value in values.items())
 

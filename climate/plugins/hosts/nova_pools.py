@@ -31,8 +31,8 @@ class NovaPools(NovaHosts):
     def enroll(self, host: str) -> None:
         """Close a host: put a service into the free pool, or allocate all memory of a single node.
 
-        Raises Conflict if this is impossible, for instance for a service of which a node is
-        registered.
+        Raises Conflict if this is impossible. For instance, a service cannot be closed as a whole
+        if one of its nodes is registered.
         """
         if is_node(host):
             self._enroll_node(host)
@@ -97,8 +97,8 @@ class NovaPools(NovaHosts):
     def add_host(self, pool: str, host: str) -> None:
         """Move a free host into the pool of a reservation.
 
-        Raises HostOccupied if the host has servers, or if another reservation has it. If another
-        reservation has a single node, raises Conflict.
+        If the host has servers, or if another reservation has it, raises HostOccupied for a compute
+        service, and Conflict for a single node.
         """
         if is_node(host):
             self._add_node(pool, host)

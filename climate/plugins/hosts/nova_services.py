@@ -4,9 +4,9 @@ Each compute service is a host with the service's name. Most services have one n
 a service has several nodes (bare metal, clusters), the service is one host, and in addition each of
 its nodes is a host with the name ``service/node``.
 
-Before climate powers a host off, it disables the service and stores a reason of its own in Nova. By
-this reason it recognizes the services that it has disabled. It enables only these. Only services
-that an operator has disabled count as disabled.
+Before climate powers a host off, climate disables the host's service, and gives Nova a reason of
+its own. climate enables only services that have this reason. Such services do not count as
+disabled; those that an operator has disabled do.
 """
 
 import json
@@ -55,7 +55,8 @@ class Service:
 def known_services(listed: Iterable[Any], zone: Callable[[str], str]) -> dict[str, Service]:
     """Return Nova's compute services by host name.
 
-    ``zone`` is a function that returns the operator's zone; "" for zones that climate created.
+    The function ``zone`` is called with the name of each service's zone. It returns the name if the
+    zone is the operator's, and "" if climate created the zone.
     """
     return {
         service.host: Service(zone(service.zone), _reported(service.updated_at))
@@ -66,8 +67,7 @@ def known_services(listed: Iterable[Any], zone: Callable[[str], str]) -> dict[st
 def _reported(updated_at: str | None) -> datetime:
     """Return the time of a service's last report as an aware time; Nova returns UTC without zone.
 
-    A new service has not reported yet, although its state is "up". The function then returns
-    1970-01-01.
+    If a new service has not reported yet, return 1970-01-01, although its state is "up".
     """
     return datetime.fromisoformat(updated_at).replace(tzinfo=UTC) if updated_at else _NEVER
 
@@ -86,8 +86,8 @@ def find_hosts(
 ) -> Iterator[DiscoveredResource]:
     """Yield a host for each compute service of these ``nodes``, in the order of service names.
 
-    After a service with several nodes, yield a host for each of its nodes. If ``alone`` is false,
-    the cloud cannot reserve single nodes, and these hosts have a ``refusal`` with the reason.
+    After a service with several nodes, yield a host for each of its nodes. ``alone`` says whether
+    the cloud can reserve such single nodes. If not, their hosts have a ``refusal`` with the reason.
     ``capabilities`` are additional configured properties by node name.
     """
     by_service: dict[str, list[Node]] = {}
@@ -231,10 +231,13 @@ class ComputeServices:
     def disable(self, host: str, *, is_free: bool) -> None:
         """Disable the service of a free host, before climate powers the host off.
 
-        Raises Conflict if the service does not exist, or if an operator has disabled it. Raises
-        Conflict if the service is enabled and the host is not free, or if servers are on the host
-        after the service is disabled. If climate has disabled the service before, a lease may have
-        booked the host since; that is no error.
+        ``is_free`` says whether the host is in the free pool. It does not matter if climate has
+        disabled the service before: a lease may have booked the host since. Raises Conflict
+
+        - if the service does not exist,
+        - if an operator has disabled it,
+        - if it is enabled and the host is not free,
+        - if servers are on the host after the service is disabled.
         """
         service = self._service(host)
         if service is None:

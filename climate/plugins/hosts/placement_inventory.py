@@ -65,8 +65,8 @@ class ProviderInventory:
     ) -> list[DiscoveredResource]:
         """Return all hosts; those in ``names`` get their traits and inventories from Placement.
 
-        Other hosts have ``complete=False``. So have hosts that Placement did not answer for, or
-        that were not read in this call because of a limit.
+        The others have ``complete=False``. So has a host in ``names`` if Placement did not answer,
+        or if the limit of one call was reached before the host was read.
         """
         nodes = {node for host in hosts if host.external_id in names for node in _nodes(host)}
         try:
@@ -77,9 +77,10 @@ class ProviderInventory:
         return [_with_facts(host, known) for host in hosts]
 
     def _read(self, names: Sequence[str]) -> dict[str, Facts]:
-        """Return what Placement has about the nodes ``names``, if it is known and up to date.
+        """Return Placement's data about the nodes ``names``, by node name.
 
-        One call reads a limited number of resource providers.
+        One call reads a limited number of resource providers. The result does not have nodes that
+        were not read because of this limit, unless the cache has up-to-date data about them.
         """
         if not names:
             return {}
@@ -146,7 +147,7 @@ def _nodes(host: DiscoveredResource) -> list[str]:
 
 
 def _with_facts(host: DiscoveredResource, known: Mapping[str, Facts]) -> DiscoveredResource:
-    """Return ``host`` with the traits that all its nodes have, and the sums of their amounts.
+    """Return ``host`` with the traits that all its nodes have, and the sums of the nodes' amounts.
 
     ``known`` has the data of each node.
     """

@@ -175,9 +175,9 @@ class HostPlugin(ResourcePlugin):
         self._before_end: str = settings.before_end
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Return a requirement for ``min`` to ``max`` hosts that match both expressions.
+        """Return a requirement for ``min`` to ``max`` hosts.
 
-        These are ``hypervisor_properties`` and ``resource_properties``.
+        The hosts match two expressions: ``hypervisor_properties`` and ``resource_properties``.
         """
         sources = (params["hypervisor_properties"], params["resource_properties"])
         everything: Query = Everything()
@@ -214,8 +214,9 @@ class HostPlugin(ResourcePlugin):
     def end(self, _lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
         """Delete the servers on the hosts in the pool, free the hosts, and delete the pool.
 
-        Only hosts in the pool were handed over. An operator may have removed a reserved host from
-        the pool, which opened the host to all projects. Then ``enroll`` closes it again.
+        A reserved host may not be in the pool: climate has never added it, or an operator has
+        removed it, which opened it to all projects. The method closes such a host with ``enroll``,
+        and leaves its servers alone.
         """
         pool = reservation.id
         self.cloud.close_pool(pool)
@@ -267,7 +268,7 @@ class HostPlugin(ResourcePlugin):
 
 
 def _query(source: str) -> Query:
-    """Return the query that a property expression, or extra specs of a flavor, mean.
+    """Return the query for a property expression, or for the extra specs of a flavor.
 
     Amounts in extra specs, such as ``resources:VCPU``, become minimum amounts of the whole host.
     """

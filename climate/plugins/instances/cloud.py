@@ -14,9 +14,11 @@ from climate.plugins.base import Requester
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The size of one instance: its amounts, such as ``{"VCPU": 2, "MEMORY_MB": 4096}``.
+    """The size of one instance.
 
-    If a flavor was reserved, also the extra specs and columns of the flavor.
+    ``amounts`` is, for example, ``{"VCPU": 2, "MEMORY_MB": 4096}``. ``extra_specs`` and ``shape``
+    are the extra specs and the columns of the reserved flavor. They are empty if no flavor was
+    reserved.
     """
 
     #: The amounts that the instance allocates, by resource class of Placement.
@@ -98,15 +100,16 @@ class InstanceCloud(Protocol):
     def set_slots(self, reservation_id: str, host: str, count: int) -> None:
         """Set the number of slots of a reservation on a host.
 
-        A slot is reserved capacity for one instance. Raises an error if the host cannot be shared
-        now.
+        A slot is reserved capacity for one instance. Raises an error if the host cannot have slots,
+        for instance while a reservation has the whole host.
         """
 
     def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
-        """Start missing servers as the user of the trust; return their ids.
+        """Start the servers number ``boot.known`` + 1 to ``boot.amount``; return their ids.
 
-        These are the servers with the numbers ``boot.known`` + 1 to ``boot.amount``. Raises NotYet
-        while the cloud builds them, and another error if it cannot build one.
+        Servers with these numbers that already exist are not started again. The user who created
+        the trust owns the servers. Raises NotYet while the cloud builds servers, and another error
+        if it cannot build one.
         """
 
     def keep_images(self, reservation_id: str) -> None:
@@ -122,7 +125,7 @@ class InstanceCloud(Protocol):
         """
 
     def close_slots(self, reservation_id: str) -> None:
-        """Prevent new instances in the slots of a reservation; succeed if they are closed."""
+        """Prevent new instances in the slots of a reservation; succeed if this is done already."""
 
     def delete_slots(self, reservation_id: str) -> None:
         """Delete everything that the cloud still has for a reservation, such as its flavor.
@@ -131,7 +134,13 @@ class InstanceCloud(Protocol):
         """
 
     def slots(self) -> Mapping[str, Slots]:
-        """Return the slots of all reservations by reservation id, also of incomplete ones."""
+        """Return the slots of all reservations, by reservation id.
+
+        A reservation is included even if some of its objects in the cloud are missing.
+        """
 
     def slot_servers(self, reservation_id: str, host: str | None = None) -> Sequence[str]:
-        """Return the ids of a reservation's instances: on this ``host``, or on all hosts (None)."""
+        """Return the ids of a reservation's instances.
+
+        If ``host`` is set, return only those on this host.
+        """

@@ -102,8 +102,8 @@ class NovaInstances:
     def set_slots(self, reservation_id: str, host: str, count: int) -> None:
         """Set the number of slots (reserved capacity for one instance each) on a host.
 
-        Raises HostOccupied while a reservation has the whole host, because at its end climate
-        deletes all servers on the host.
+        Raises HostOccupied while another reservation has the whole host, because climate deletes
+        all servers on the host when that reservation ends.
         """
         aggregates = self._aggregates()
         if reservation_id not in aggregates:
@@ -204,7 +204,8 @@ def _hosts(
 ) -> dict[str, int]:
     """Return the number of usable slots of a reservation by host.
 
-    It is 0 if the host is not in the reservation's aggregate, or has no inventory of its class.
+    The number is 0 if the host is not in the reservation's aggregate, or has no inventory of the
+    reservation's resource class.
     """
     members = aggregate.hosts if aggregate is not None else ()
     slots = {

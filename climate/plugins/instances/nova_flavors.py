@@ -1,8 +1,8 @@
 """The private flavors of reserved instances. The id of such a flavor is the reservation's id.
 
 In addition to the amounts of an instance, a flavor requests one unit of its reservation's resource
-class. This limits its servers to the hosts that have slots of the reservation, and to the number of
-slots.
+class. So servers with the flavor can run only on hosts that have slots of the reservation, and
+there cannot be more servers than slots.
 """
 
 from collections.abc import Iterator, Mapping
@@ -138,8 +138,8 @@ def flavor_shape(size: Size) -> dict[str, int]:
 def extra_specs(reservation_id: str, size: Size) -> dict[str, str]:
     """Return the extra specs of a reservation's flavor. Pure.
 
-    These are the extra specs of ``size``, corrections of the flavor's amounts, one unit of the
-    reservation's resource class, and climate's marks.
+    These are the extra specs of ``size``, those that correct amounts in the flavor's columns, one
+    unit of the reservation's resource class, and climate's marks.
     """
     shape, own = flavor_shape(size), size.extra_specs
     overridden = {key.partition(":")[2] for key in own if key.startswith(RESOURCES[:-1])}
@@ -162,9 +162,9 @@ def _corrections(
 ) -> dict[str, str]:
     """Return extra specs for the amounts that the flavor's columns do not give correctly.
 
-    ``amounts`` are the correct ones, ``taken`` those of the columns. Resource classes in
-    ``overridden`` are left out, because other extra specs set them: Nova rejects a flavor that sets
-    PCPU twice.
+    Both ``amounts`` and ``taken`` are amounts by resource class: ``amounts`` has the correct ones,
+    ``taken`` those that the columns give. Classes in ``overridden`` are left out, because other
+    extra specs already set them, and Nova rejects a flavor that sets PCPU twice.
     """
     return {
         f"{RESOURCES}{name}": str(amounts.get(name, 0))

@@ -99,16 +99,14 @@ def _select(nova: Adapter, servers: Sequence[Server]) -> Server | None:
 def _rank(server: Server) -> tuple[bool, bool, bool, str]:
     """Return a sort key for servers with the same number; the best server comes first.
 
-    Servers that were built come first, then those that may still be built, each the oldest first.
+    The order is: servers that Nova has built, servers that Nova may still build, failed servers. In
+    each of these groups, servers that Nova is deleting come last, and older ones come first.
     """
     return not _was_built(server), _has_failed(server), _is_leaving(server), server["created"]
 
 
 def _was_built(server: Server | None) -> bool:
-    """Return whether Nova ever finished building a server.
-
-    After that, its state is up to the user.
-    """
+    """Return whether Nova has finished building a server, even if the server has failed since."""
     return server is not None and server.get("OS-SRV-USG:launched_at") is not None
 
 

@@ -133,11 +133,11 @@ class InstancePlugin(ResourcePlugin):
         return params
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Return a requirement for ``amount`` instances on hosts that match the expression.
+        """Return a requirement for ``amount`` instances on hosts that match the properties.
 
-        ``resource_properties`` may be extra specs. Amounts of resource classes in them are added to
-        the instance. For the same class, they take precedence over ``vcpus``, ``memory_mb`` and
-        ``disk_gb``.
+        The parameter ``resource_properties`` is a property expression, or extra specs. If the extra
+        specs set the amount of a resource class, an instance gets this amount. It takes precedence
+        over ``vcpus``, ``memory_mb`` and ``disk_gb``.
         """
         selector = read(params["resource_properties"])
         sizes = {

@@ -34,9 +34,9 @@ from climate.plugins.request_fields import titled
 class Occupant:
     """A floating IP at an address, or a network on a segment.
 
-    ``what`` is its kind, for messages. ``reservation_id`` is the reservation for which climate
-    created it (None: others did). ``is_marked`` means that its owner can see the reservation's id,
-    too. ``port_id`` is the port of the server to which it is connected. ``network_id`` is the
+    ``what`` says which of the two it is, for messages. ``reservation_id`` is the reservation for
+    which climate created it; None if climate did not. ``is_marked`` means that the owner can see
+    this id. ``port_id`` is the port to which a floating IP is connected. ``network_id`` is the
     network of the address (None: unknown), because several networks can have equal addresses.
     """
 
@@ -53,11 +53,10 @@ class Occupant:
         return f"{self.what} {self.id} of project {self.project_id}"
 
     def is_at_any(self, resources: Iterable[Resource]) -> bool:
-        """Return whether this floating IP or network uses one of the ``resources``.
+        """Return False if the ``resources`` with this occupant's address are all in other networks.
 
-        The resources are addresses or segments with names of their own. If none of them has the
-        name of this occupant, the result is also True. Equal addresses in different networks are
-        different.
+        Several networks can have equal addresses. In all other cases, return True: also if none of
+        the ``resources`` has the address, or if the network of the occupant is unknown.
         """
         same = [resource for resource in resources if resource.external_id == self.endpoint]
         networks = {resource.properties.get("network_id") for resource in same}
@@ -89,7 +88,7 @@ class EndpointCloud(Protocol):
     def create(self, lease: Lease, reservation: Reservation, endpoint: Resource) -> str:
         """Create a floating IP at an address, or a network on a segment; return its id.
 
-        It names the reservation. Fails if the address or segment is in use.
+        The new object contains the reservation's id. Fails if the address or segment is in use.
         """
 
     def mark(self, occupant_id: str, reservation_id: str) -> None:
@@ -194,9 +193,9 @@ class EndpointPlugin(ResourcePlugin):
     ) -> Mapping[str, Any]:
         """Create the missing floating IPs or networks, unless ``on_start`` is ``nothing``.
 
-        If the reservation no longer has an address or segment, delete its floating IP or network
-        there. Returns the ids of the present ones, by address or segment, under the key
-        ``details_key``. Raises EndpointTaken.
+        Delete those at addresses or segments that the reservation no longer has. Returns the ids of
+        the present ones under the key ``details_key``, by address or segment. Raises EndpointTaken
+        if another owner uses an address or segment.
         """
         if reservation.params["on_start"] == NOTHING:
             return {}
@@ -264,9 +263,12 @@ class EndpointPlugin(ResourcePlugin):
     def _is_of(self, occupant: Occupant, lease: Lease, reservation: Reservation) -> bool:
         """Return whether the floating IP or network ``occupant`` belongs to the reservation.
 
-        climate marks the objects that it creates with the reservation's id. An object also belongs
-        to the reservation if its owner has removed the mark. If ``on_start`` is ``nothing``,
-        climate creates none: then all unmarked objects of the lease's project belong to it.
+        It must be in the lease's project, and one of these must be true:
+
+        - It is marked with the reservation's id.
+        - climate has stored its id in the reservation's details. Its owner may have removed the
+          mark.
+        - It has no mark, and ``on_start`` is ``nothing``: users create the objects themselves.
         """
         if occupant.project_id != lease.project_id:
             return False

@@ -114,8 +114,9 @@ class FloatingipPlugin(EndpointPlugin):
     ) -> DiscoveredResource:
         """Return the address with this name, which is ``address`` or ``network_id/address``.
 
-        Raises Conflict if a floating IP has the address, and InvalidInput if it cannot be reserved.
-        If it does not exist, raises InvalidInput if the name contains a network, else NotFound.
+        Raises Conflict if a floating IP has the address, and InvalidInput if the address cannot be
+        reserved. If the address does not exist, raises InvalidInput for a name with a network, and
+        NotFound for any other name.
         """
         if not name:
             raise NotFound(f"Floating IP {external_number} not found.")
@@ -162,8 +163,8 @@ def _address(text: str) -> IPv4Address:
 def _parse_name(name: str, subnets: Sequence[Subnet], *, strict: bool) -> DiscoveredResource:
     """Return the address at the end of ``name``.
 
-    Raises InvalidInput if it cannot be reserved. If it does not exist, raises InvalidInput if
-    ``strict`` is set, else NotFound.
+    Raises InvalidInput if the address cannot be reserved. If the address does not exist, raises
+    InvalidInput with ``strict``, and NotFound without it.
     """
     error_class = InvalidInput if strict else NotFound
     try:

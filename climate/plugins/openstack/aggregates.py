@@ -1,10 +1,11 @@
 """Changes Nova's host aggregates; safe if several processes change them at the same time.
 
-climate changes an aggregate only while it holds a lock for it in the database (advisory lock).
-Without the lock, each of two simultaneous changes would send the scheduler only the hosts that it
-has read (Nova 34), and the scheduler would permanently miss a host. If the aggregate is the free
-pool, this host would be open to all projects. If another process has already made the same change,
-the change succeeds.
+climate changes an aggregate only while it holds a lock for it in the database (advisory lock). At
+each change, Nova sends the hosts of the aggregate to its scheduler (Nova 34). Without the lock, two
+simultaneous changes would each send a list without the other's host, and the scheduler would
+permanently miss a host. If the aggregate is the free pool, this host would be open to all projects.
+
+A change succeeds if another process has already made the same change.
 """
 
 from collections.abc import Mapping
@@ -35,8 +36,8 @@ class AggregateChanges:
 
         ``present`` is the aggregate as the caller has read it, or None if it does not exist.
         ``zone`` applies only to a new aggregate. If two requests set metadata of the same aggregate
-        at once, Nova answers one of them with status 500. This is no error if the metadata are set
-        afterwards.
+        at once, Nova answers one of them with status 500. This is no error if the aggregate has the
+        metadata afterwards.
         """
         if present and metadata.items() <= present.metadata.items():
             return present

@@ -25,9 +25,10 @@ GONE = 404
 
 
 class Neutron:
-    """A client for one collection (such as ``floatingips``) of Neutron.
+    """A client for Neutron, as the section ``[neutron]`` configures it.
 
-    The section ``[neutron]`` configures the service.
+    The constructor's ``collection``, such as ``floatingips``, is the type of the objects on which
+    the methods work. Only ``fetch``, ``fetch_any`` and ``send`` can use other collections.
     """
 
     def __init__(self, conf: ConfigOpts, collection: str) -> None:
@@ -35,7 +36,7 @@ class Neutron:
         self._collection, self._noun = collection, collection.removesuffix("s")
 
     def find(self, **query: Any) -> list[dict[str, Any]]:
-        """Return the objects whose fields have the values in ``query``.
+        """Return the objects of the client's collection whose fields have the values in ``query``.
 
         A value may be a list of alternatives.
         """
@@ -52,9 +53,10 @@ class Neutron:
         return [each for each in objects if (each.get("description") or "").endswith(mark)]
 
     def create(self, reservation_id: str, values: Mapping[str, Any], description: str = "") -> str:
-        """Create an object with the given fields; return its id.
+        """Create an object with the fields in ``values``; return its id.
 
-        Its description names the reservation. It has no tags yet.
+        climate adds its mark with the reservation's id to ``description``. The object has no tags
+        yet.
         """
         text = f"{description} {_DESCRIPTION}{reservation_id}".strip()
         answer = self.send("POST", self._collection, {self._noun: {**values, "description": text}})
@@ -94,12 +96,12 @@ class Neutron:
     def fetch_any(
         self, collection: str, name: str, values: Sequence[Any]
     ) -> Iterator[dict[str, Any]]:
-        """Yield the objects of a collection whose field ``name`` has one of the ``values``."""
+        """Yield the objects of any ``collection`` whose field ``name`` has one of ``values``."""
         for start in range(0, len(values), _CHUNK):
             yield from self.fetch(collection, {name: values[start : start + _CHUNK]})
 
     def fetch(self, collection: str, query: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the objects of any collection whose fields have the values in ``query``."""
+        """Return the objects of any ``collection`` whose fields have the values in ``query``."""
         return list(self.send("GET", collection, params=query).json()[collection])
 
     def send(
@@ -124,10 +126,11 @@ class Neutron:
 
 
 def marks(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return with which reservation a Neutron object is marked, as arguments for an Occupant.
+    """Return ``reservation_id`` and ``is_marked`` of a Neutron object, for an Occupant.
 
-    ``reservation_id`` is the id in its tags, or else in its description, or else None.
-    ``is_marked`` is true if the object has both climate's tag and a tag with a reservation id.
+    ``reservation_id`` is the reservation id in the object's tags. If there is none, it is the id in
+    the description; if that has none either, it is None. ``is_marked`` is true if the object has
+    both climate's tag and a tag with a reservation id.
     """
     tags: Iterable[str] = record.get("tags", ())
     tagged = [tag.removeprefix(_RESERVATION) for tag in tags if tag.startswith(_RESERVATION)]

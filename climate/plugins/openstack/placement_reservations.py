@@ -1,10 +1,10 @@
 """Instance slots in Placement: how many instances of a reservation each host can run.
 
-Each reservation has a resource class, and its flavor requests one unit of it. The inventory of the
-class is on a child provider of the host's provider, because nova-compute removes classes that it
-does not know from the host's provider (Nova 34). climate creates the child provider with the first
-slots of a host, and never deletes it. After the deletion of a provider that nova-compute knows,
-nova-compute cannot build servers for minutes.
+Each reservation has a resource class, and the reservation's flavor requests one unit of this class.
+The inventory of the class is on a child provider of the host's provider, because nova-compute
+removes unknown classes from the host's provider (Nova 34). climate creates the child provider with
+the first slots of a host, and never deletes it: after the deletion of a provider that nova-compute
+knows, nova-compute cannot build servers for minutes.
 
 Each new server changes the generation of a provider, and Placement rejects writes with an old
 generation. Therefore climate reads the generation before each write, and retries after a conflict.

@@ -56,8 +56,8 @@ class HostServers:
     def on(self, host: str) -> list[str]:
         """Return the ids of everything that uses a host's capacity, except climate's allocations.
 
-        These are servers on the host, and servers that Nova builds there or moves there. They are
-        also migrations, because an unconfirmed resize keeps an allocation on the old host.
+        These are the ids of servers on the host, of servers that Nova builds there or moves there,
+        and of migrations. A migration uses capacity of the old host until its resize is confirmed.
         """
         service, _, node = host.partition("/")
         ids = {server.id for server in self.servers(host)}
@@ -78,9 +78,10 @@ class HostServers:
         return remaining
 
     def evict(self, find: Callable[[], list[str]], seconds: float, where: str = "") -> None:
-        """Delete servers until ``find``, which returns the ids of those that remain, returns none.
+        """Delete the servers whose ids ``find`` returns, and wait until it returns none.
 
-        Raises NotYet if servers remain after ``seconds``. ``where`` is a text for its message.
+        Raises NotYet if servers remain after ``seconds``. ``where`` is a text for the message of
+        NotYet.
         """
         until = time.monotonic() + seconds
         while True:

@@ -1,7 +1,7 @@
 """Creates sessions and clients for the services of an OpenStack cloud.
 
-Every request has a timeout. The transport retries failed connections. If it has already sent a
-request, it repeats it only if the request is a GET or HEAD. If the thread has a fencing token, the
+Every request has a timeout. The transport retries failed connections. It repeats a request that it
+has already sent only if the request is a GET or HEAD. If the thread has a fencing token, the
 transport sends requests that change the cloud only while the token is valid.
 """
 
@@ -60,7 +60,10 @@ class Transport(TCPKeepAliveAdapter):
     """The HTTP transport of all requests to the cloud."""
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
-        """Send a request; raise Fenced for a change if the thread's fencing token has expired."""
+        """Send a request to the cloud.
+
+        If the request is a change and the thread's fencing token has expired, raise Fenced instead.
+        """
         if request.method not in _READS:
             fencing.check()
         answer: Response = super().send(request, *args, **kwargs)
@@ -165,7 +168,7 @@ def nova_client(conf: ConfigOpts, session: Session) -> Any:  # noqa: ANN401 - no
 def answers(service: str = "Nova") -> Iterator[None]:
     """Context manager: convert errors of an OpenStack client to BackendUnavailable.
 
-    The message has the name ``service`` and the reason that it gave.
+    Its message has the name ``service`` and the reason that the service gave.
     """
     try:
         yield
@@ -202,7 +205,7 @@ def send(
 def _reason(error: Exception) -> str:
     """Return the message in an error answer of a service, such as Nova.
 
-    It is read here because keystoneauth does not find it in Nova's answers.
+    The function reads the answer itself, because keystoneauth does not find Nova's message.
     """
     response: Any = getattr(error, "response", None)
     try:

@@ -1,8 +1,8 @@
 """Keystone trusts: with a trust, climate acts as a user after the user's request is over.
 
-climate creates the trust with the token of the request that creates or changes the lease. It is for
-one project, and valid while the user is enabled and has the roles that the trust delegates.
-climate's trusts have a mark, because other services may use the same service user.
+climate creates the trust with the token of the request that creates or changes the lease. A trust
+is for one project, and valid while the user is enabled and has the roles that the trust delegates.
+climate marks its trusts, because other services may use the same service user.
 """
 
 import hashlib

@@ -111,7 +111,7 @@ class StackCloud(Protocol):
     def source(self, requester: Requester, stack_id: str) -> Source:
         """Return the source of an existing stack in the requester's project.
 
-        Raises InvalidInput.
+        Raises InvalidInput if there is no such stack.
         """
 
     def make_empty(self, requester: Requester, name: str, reservation_id: str) -> Stack:

@@ -1,13 +1,12 @@
 """The maximum contents of a stack, which climate counts in Heat's preview of it. Pure.
 
-climate requests the preview of a copy of the template. In the copy, all groups have their maximum
-size. The flavor of each server that climate can rewrite is replaced by its other spelling: its id
-instead of its name, or the reverse. If a value is no flavor of the requester, it gets angle
-brackets.
+climate edits a copy of the template, and requests Heat's preview of the copy. In the copy, all
+groups have their maximum size. The flavor of each server gets its other spelling: its id instead of
+its name, or the reverse. A value that is no flavor of the requester gets angle brackets.
 
 climate rejects a server whose flavor in the preview is neither an id nor a name of a flavor of the
-requester. It accepts both spellings. So it does not detect servers that it could not rewrite, such
-as those in a nested template that only Heat can read.
+requester. Some servers cannot be edited, such as those in a nested template that only Heat can
+read. climate does not detect these servers, because it accepts both spellings of a flavor.
 """
 
 from collections import Counter
@@ -69,11 +68,13 @@ class Volumes:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The contents of a stack: servers by flavor id, volumes by type, floating IPs by network.
+    """The contents of a stack.
 
-    For each network, there are the names of the floating IP resources in the template. Volume types
-    and networks are names or ids, as in the template. The type None stands for volumes to which the
-    template gives no type.
+    - ``servers``: the number of servers by flavor id.
+    - ``volumes``: the volumes by type. The type is a name or id, as in the template; None stands
+      for volumes to which the template gives no type.
+    - ``floatingips``: the names of the floating IP resources in the template, by network. The
+      network is a name or id, as in the template.
     """
 
     servers: Mapping[str, int] = field(default_factory=dict)

@@ -79,7 +79,7 @@ def _floatingips(
 
 
 def _check_end(params: Mapping[str, Any], reserves: Reserves) -> None:
-    """Raise InvalidInput if ``on_end`` would keep things that cannot exist after the lease."""
+    """Raise InvalidInput if ``on_end`` would keep resources that other leases use afterwards."""
     on_end = params["on_end"]
     if on_end == DELETE or params["on_start"] == NOTHING:
         return
@@ -126,7 +126,7 @@ def members_of(params: Mapping[str, Any]) -> tuple[Member, ...]:
 def reserved(source: Source, params: Mapping[str, Any], members: Iterable[Reservation]) -> Source:
     """Return a copy of a stack's source that uses the resources of its member reservations.
 
-    These are flavors, volume types and floating IPs.
+    These resources are flavors, volume types and floating IPs.
     """
     by_name = {member.params[PART]: member for member in members}
     reserves: Reserves = params["reserves"]

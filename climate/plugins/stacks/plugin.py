@@ -79,7 +79,7 @@ _SUSPEND_ACTIONS = ("SUSPEND", "RESUME")
 
 
 class StackFailed(RuntimeError):
-    """Raised if Heat could not complete an action on a stack, or a user deleted it too early."""
+    """Raised if Heat could not complete an action on a stack, or a stack to start is gone."""
 
 
 class StackPlugin(ResourcePlugin):
@@ -233,8 +233,9 @@ class StackPlugin(ResourcePlugin):
     def _suspend(self, lease: Lease, stack: Stack, reservation: Reservation) -> None:
         """Suspend the stack, after an update to its original source.
 
-        A suspended stack keeps its resources, so the update moves it off the reserved ones. Raises
-        NotYet until the stack is suspended, and StackFailed if that fails.
+        A suspended stack keeps its servers, so the update moves them from the reserved flavors to
+        the original ones. Raises NotYet until the stack is suspended, and StackFailed if that
+        fails.
         """
         _wait(stack)
         source = self._source(reservation)
@@ -252,11 +253,11 @@ class StackPlugin(ResourcePlugin):
         self._retry(stack, lambda: self.cloud.delete(stack), "deleted")
 
     def _retry(self, stack: Stack, act: Callable[[], None], participle: str) -> None:
-        """Begin an action on the stack by calling ``act``.
+        """Begin an action on the stack by calling ``act``; then always raise.
 
-        Always raise, because the action takes time. If the stack's last action failed, raises
-        StackFailed with its reason. Otherwise raises NotYet. ``participle`` names the action in
-        messages.
+        If the stack's previous action failed, raises StackFailed with Heat's reason. Otherwise
+        raises NotYet, because the new action takes time. ``participle`` names the new action in the
+        message, such as "updated".
         """
         act()
         if stack.has_failed:

@@ -53,7 +53,8 @@ class _Template(_Document):
 class StackSchema(RequestSchema):
     """The parameters of a reservation of a stack.
 
-    ``look_up`` sets ``reserves``. For an existing stack, it also sets the keys of its source.
+    ``look_up`` sets ``reserves``. If ``stack_id`` names an existing stack, ``look_up`` also sets
+    the parameters with the stack's source, such as ``template``.
     """
 
     template = _Template(

@@ -204,7 +204,11 @@ def _value(value: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any 
 
 
 def _replaced(text: str, params: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    """Replace the longest of the names in ``params`` that occurs in a text by its value."""
+    """Replace the longest name in ``params`` that occurs in the text by its value.
+
+    ``params`` has expressions for the values, by name. ``values`` are the values of the template's
+    parameters.
+    """
     for name in sorted(params, key=len, reverse=True):
         if name in text:
             value = _value(params[name], values)

@@ -1,9 +1,9 @@
 """Reads Heat templates, and edits copies of them. Pure.
 
 Properties may be expressions that only Heat can evaluate. To replace a value, climate wraps its
-expression in an outer expression, which replaces the result. Results without a replacement get
-angle brackets, which Heat's preview of the copy shows. climate edits only the template itself and
-the nested templates in the source's files.
+expression in an outer expression, which replaces the result. If the result has no replacement, the
+outer expression puts it into angle brackets, which Heat's preview of the copy then shows. climate
+edits only the template itself and the nested templates in the source's files.
 """
 
 import copy
@@ -81,8 +81,8 @@ class Source:
 def edited(source: Source, edit: Edit) -> Source:
     """Return a copy of the source in which ``edit`` has changed every resource.
 
-    This includes the templates in its files. Raises InvalidTemplate if such a file exceeds the
-    limits of the module ``document``.
+    Resources in the templates among the source's files are changed, too. Raises InvalidTemplate if
+    such a file exceeds the limits of the module ``document``.
     """
     template = copy.deepcopy(dict(source.template))
     called = aliases(source.environment)
@@ -133,7 +133,7 @@ def with_volume_types(types: Mapping[str, str], default: str | None) -> Edit:
 
 
 def noting_volume_types(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: FBT001
-    """Copy the type of a volume into its metadata, and remove it.
+    """Move the type of a volume into the volume's metadata.
 
     Heat's preview shows metadata, but does not check them. Used as an ``Edit``: a function that
     changes one resource of a template.
@@ -176,8 +176,8 @@ def replaced(value: Any, by: Mapping[str, str], *, cfn: bool) -> Any:  # noqa: A
 def adopting(source: Source, floatingips: Mapping[str, str]) -> Source:
     """Return a copy of the source that adopts existing floating IPs instead of creating them.
 
-    ``floatingips`` has their ids by the name of the resource. Heat does not change what it adopts,
-    so a separate resource connects the floating IP with its port.
+    ``floatingips`` maps names of resources in the template to ids of existing floating IPs. Heat
+    does not change what it adopts, so a separate resource connects the floating IP with its port.
     """
     if not floatingips:
         return source
@@ -222,7 +222,10 @@ def aliases(environment: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _edited_file(name: str, text: str, edit: Edit, aliases: Mapping[str, str]) -> str:
-    """Return the text of a nested template after the edit; other files are unchanged."""
+    """Return the edited text of a file that is a template; return any other file unchanged.
+
+    Raises InvalidTemplate if the file exceeds a limit, but seems to be a template.
+    """
     try:
         template = parse_template(text)
     except InvalidTemplate as error:

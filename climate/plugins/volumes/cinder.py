@@ -38,7 +38,7 @@ class VolumeServers:
         self._nova: Adapter = openstack_session.adapter(conf, session, "nova", _NOVA_VERSION)
 
     def detach(self, server_id: str, volume_id: str) -> bool:
-        """Begin to detach a volume from a server; return False if it was not attached to it.
+        """Begin to detach a volume from a server; return False if the volume was not attached.
 
         If the server boots from the volume, the server is deleted instead.
         """
@@ -101,7 +101,7 @@ def parse_type(record: Mapping[str, Any]) -> VolumeType:
 
 
 def capacity_of(pools: Sequence[Mapping[str, Any]]) -> Inventory | None:
-    """Return how many GiB the storage pools have together; None if this is unknown.
+    """Return an inventory with the GiB of all storage pools together; None if this is unknown.
 
     It is computed as in Cinder's CapacityFilter, with the over-subscription of thin pools. A volume
     cannot span pools, so its size is limited by the largest pool.
@@ -356,7 +356,10 @@ class CinderVolumes:
                 )
 
     def delete(self, volume: Volume) -> None:
-        """Delete a volume by force with its snapshots. If it is stuck, reset its state before."""
+        """Delete a volume with its snapshots, by force.
+
+        If the volume is stuck in a status such as ``deleting``, first reset its status.
+        """
         path = f"volumes/{volume.id}"
         if volume.is_stuck and volume.status not in {"available", "error", "error_deleting"}:
             self.cinder.act(path, "os-reset_status", status="error", migration_status="none")

@@ -63,8 +63,8 @@ class Volume:
     """A volume of ``size`` GiB; ``status`` is Cinder's, such as ``in-use``.
 
     If climate created the volume, ``reservation_id`` is the id of the reservation. ``is_stuck``
-    means that the volume has not changed for long. If its status is a busy one, Cinder has probably
-    stopped working on it.
+    means that the volume has not changed for a long time. If such a volume has the status of an
+    unfinished action, such as ``creating``, Cinder has probably given up the action.
     """
 
     id: str
@@ -92,7 +92,7 @@ class VolumeCloud(Protocol):
         """Return why a volume type cannot be reserved; None if it can."""
 
     def capacity(self, volume_type: VolumeType) -> Inventory | None:
-        """Return how many GiB all volumes of a type together can have; None if it is unknown."""
+        """Return an inventory with the GiB for all volumes of a type together; None if unknown."""
 
     def reserved_types(self) -> Sequence[ReservedType]:
         """Return the private volume types of all reservations."""
@@ -116,13 +116,13 @@ class VolumeCloud(Protocol):
         """Set the project's quota for a reserved type, but to no less than the project uses."""
 
     def close_reserved_type(self, reserved_type: ReservedType) -> None:
-        """Revoke the access of all projects to a reserved type, and store that it is over."""
+        """Revoke the access of all projects to a reserved type, and set its ``is_over``."""
 
     def delete_reserved_type(self, reserved_type: ReservedType) -> None:
         """Delete a reserved type; succeed if it is gone. Raises NotYet while it has volumes."""
 
     def volumes(self, type_id: str) -> Sequence[Volume]:
-        """Return all volumes of a volume type in all projects; it may be any type."""
+        """Return all volumes of a volume type, reserved or not, in all projects."""
 
     def create(self, lease: Lease, reserved_type: ReservedType, name: str, size: int) -> str:
         """Create a volume of ``size`` GiB as the lease's user; return its id."""

@@ -39,9 +39,10 @@ def create_volumes(
 ) -> list[str]:
     """Create volumes of ``size`` GiB until the reserved type has ``count`` volumes.
 
-    Returns the ids of all volumes of the type that climate has created. Volumes that the project
-    created count, too; volumes that are being deleted do not. Raises NotYet while volumes are being
-    created. If Cinder could not create a volume, deletes it and raises VolumeCreationFailed.
+    Volumes that the project created are counted, too; volumes that are being deleted are not.
+    Returns the ids of those volumes of the type that climate has created. Raises NotYet while
+    volumes are being created. If Cinder could not create a volume, deletes it and raises
+    VolumeCreationFailed.
     """
     present = cloud.volumes(reserved_type.id)
     own = _own(present, reserved_type)
@@ -68,8 +69,8 @@ def _own(volumes: Sequence[Volume], reserved_type: ReservedType) -> list[Volume]
 def drain_volumes(cloud: VolumeCloud, reserved_type: ReservedType, *, keep: bool) -> None:
     """Delete all volumes of a reserved volume type (the private type of a reservation).
 
-    With ``keep``, change the type of the volumes to the base type instead; but volumes with the
-    status ``error`` are deleted. A volume that cannot be removed does not block the others. Raises
+    If ``keep`` is set, delete only volumes with the status ``error``, and change the type of the
+    others to the base type. A volume that cannot be removed does not block the others. Raises
     NotYet while the type has volumes.
     """
     volumes = cloud.volumes(reserved_type.id)

@@ -226,11 +226,11 @@ class VolumePlugin(ResourcePlugin):
     def declared(
         self, resource: DiscoveredResource, properties: Mapping[str, str]
     ) -> DiscoveredResource:
-        """Return the volume type with the capacity that the operator declares.
+        """Return the volume type with the capacity that the operator's properties declare.
 
-        If the operator declares none, the capacity is that of the cloud. The default number of
-        volumes is the number of GiB. Raises InvalidInput if neither the operator nor the cloud
-        gives the GiB.
+        The cloud's capacity applies to amounts that the operator does not declare. If neither gives
+        the number of volumes, it is the number of GiB. Raises InvalidInput if neither gives the
+        GiB.
         """
         declared = {
             class_: Inventory(_number(name, properties[name]))
