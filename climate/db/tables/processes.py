@@ -28,9 +28,9 @@ class AdvisoryLockRow(Base):
 class ManagerRow(Base):
     """The table of manager processes, with the last heartbeat (``beat_at``) of each.
 
-    A loop is a task that the process repeats. ``loops`` has, by the name of each loop, ``age`` and
-    ``interval`` in seconds. ``age`` is the time from the loop's last run without an error to the
-    heartbeat.
+    A loop is a task that the process repeats. ``loops`` maps the name of each loop to two numbers
+    of seconds: ``interval``, its planned interval, and ``age``, the time from its last run without
+    an error to the heartbeat.
     """
 
     __tablename__ = "managers"
