@@ -1,9 +1,9 @@
 """Advisory locks: a lock with a name, which at most one thread of all processes holds at a time.
 
 The processes that use the same database share the locks. A caller holds a lock during calls to a
-cloud service that would lose one of two concurrent updates. Such calls are slow, so a row lock
-would block other transactions for too long. Therefore the lock is an advisory lock of the database
-server, on a connection of its own. The server releases it when the process dies.
+cloud service that would lose one of two concurrent updates. As such calls are slow, the lock is not
+a row lock, but an advisory lock of the database server, on a connection of its own. The server
+releases it when the process dies.
 
 Two databases need a substitute. On SQLite, the caller locks an empty database file beside the main
 one. On a Galera cluster, advisory locks act only within one node, so there the lock is a row with
@@ -191,8 +191,8 @@ def _on_galera(database: Database, name: str, deadline: float) -> Iterator[None]
 def _logged_if_lost(connection: sa.Connection, name: str) -> Iterator[None]:
     """Return a context in which the caller releases a lock; log a warning if the release fails.
 
-    The release fails if the server no longer knows the lock. The context does not raise then,
-    because the work under the lock is done.
+    The release fails if the connection was lost, and with it the lock. The context does not raise
+    then, because the work under the lock is done.
     """
     try:
         yield

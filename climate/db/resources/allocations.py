@@ -108,7 +108,7 @@ def candidates(
 
 @dataclass(frozen=True, slots=True)
 class Grabbed:
-    """The result of ``grab``: ids of candidates, resources that may be free for a reservation.
+    """The result of ``grab``: the candidates, which are resources that may be free.
 
     ``found`` has the ids of all candidates, the locked ones first. ``locked`` has the ids that this
     transaction has locked. ``changed`` has the locked ids whose rows another transaction changed

@@ -37,7 +37,8 @@ class Shape:
     """The parts of a requirement that change the SQL text, used as the key of the statement cache.
 
     ``amounts`` has (resource class, amount) of one unit, for example (("VCPU", 4),). It is empty
-    for whole resources. ``failing_too`` includes resources that are out of order.
+    for whole resources. If ``failing_too`` is set, the statement also selects resources that are
+    out of order.
     """
 
     resource_type: str
@@ -59,9 +60,9 @@ def shape(requirement: Requirement, *, failing_too: bool = False) -> Shape:
 def available(wanted: Shape, limit: int | None) -> sa.Select[int]:
     """Build the query for the ids of up to ``limit`` resources that may be free.
 
-    The resources match the requirement and can hold one unit. In the window from ``start`` to
-    ``end``, no booking of the whole resource exists. If the requirement is for whole resources, no
-    share is booked in the window, either. The search begins at ``rotation`` (see
+    The resources match the requirement and can hold one unit. No booking of the whole resource
+    overlaps the window from ``start`` to ``end``. If the requirement is for whole resources, no
+    share overlaps the window, either. The search begins at ``rotation`` (see
     ``allocations.candidates``).
     """
     return _rotated(wanted, _free(wanted), limit)
@@ -143,7 +144,10 @@ def _pivot(wanted: Shape) -> sa.ScalarSelect[int]:
 
 @lru_cache(_CACHED_STATEMENTS)
 def available_of(wanted: Shape) -> sa.Select[int]:
-    """Build the query for the ids that ``available`` would select, of the SQL parameter ``ids``."""
+    """Build the query for the resources that ``available`` would select, among those in ``ids``.
+
+    ``ids`` is an SQL parameter with resource ids.
+    """
     is_given = ResourceRow.id.in_(sa.bindparam("ids", expanding=True))
     return sa.select(ResourceRow.id).where(is_given, *conditions(wanted), *_free(wanted))
 
@@ -164,8 +168,8 @@ def _walk(
     """Return the column of resource ids to search by, and the SQL conditions of a match.
 
     The database reads the index of this column. If every match must have a certain value of a
-    property, for example rack = 3, the column belongs to the table of properties. Then the database
-    reads only resources with this value. Otherwise it is the id of the table of resources.
+    property, for example rack = 3, the column belongs to the table of properties, and the database
+    reads only resources with this value. Otherwise, the column belongs to the table of resources.
     """
     first, rest = split(wanted.query)
     if first is None:

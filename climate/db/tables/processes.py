@@ -11,10 +11,11 @@ from climate.db.tables.leases import Base
 
 
 class AdvisoryLockRow(Base):
-    """The table of advisory locks that were held at least once, for a Galera cluster only.
+    """The table of advisory locks, used only on a Galera cluster.
 
     MariaDB's own advisory locks act only within one node of such a cluster. ``name`` is the SHA-1
-    of the lock's name. ``owner`` holds the lock until ``held_until``.
+    of the lock's name. ``owner`` holds the lock until ``held_until``. The row stays after the lock
+    was released.
     """
 
     __tablename__ = "advisory_locks"

@@ -1,4 +1,4 @@
-"""How much of a requirement is taken: the number of booked units in each bucket of a window.
+"""How many units of a requirement are taken by bookings, in each bucket of a window.
 
 A requirement says which resources a reservation needs. A unit is a whole resource, or a share of
 one, such as 4 VCPU. A bucket is one of the spans of equal length into which the window is divided.

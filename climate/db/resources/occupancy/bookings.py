@@ -41,9 +41,8 @@ def find(
 ) -> list[BookedSpan]:
     """Return up to ``limit`` bookings of these resources that overlap the window, in any order.
 
-    The viewer may see leases of the project ``project_id`` (None: of all projects), but no held
-    lease, about which an external service still decides. In bookings of other leases, ``lease`` is
-    None.
+    The viewer may see leases of the project ``project_id`` (None: of all projects) unless they are
+    held: waiting for an external decision. In bookings of other leases, ``lease`` is None.
     """
     if not resource_ids:
         return []
