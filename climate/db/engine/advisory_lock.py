@@ -1,15 +1,17 @@
 """Advisory locks: a lock with a name, which at most one thread of all processes holds at a time.
 
-The processes that use the same database share the locks. A caller holds one during calls to a cloud
-service that loses concurrent updates. Such calls are slow. So the lock is not a row lock, but an
-advisory lock of the database server on a connection of its own. The server releases it when the
-process dies. On SQLite, the lock is the lock of an empty database file beside the main one. On a
-Galera cluster, advisory locks act only within one node. So there the lock is a row with an owner
-and an expiry time.
+The processes that use the same database share the locks. A caller holds a lock during calls to a
+cloud service that would lose one of two concurrent updates. As such calls are slow, the lock is not
+a row lock, but an advisory lock of the database server, on a connection of its own. The server
+releases it when the process dies.
 
-A process holds only one lock at a time, whatever the name of the lock, and so needs only one
-connection. If each waiting thread used a connection, none might remain for the thread that holds
-the lock.
+Two databases need a substitute. On SQLite, the caller locks an empty database file beside the main
+one. On a Galera cluster, advisory locks act only within one node, so there the lock is a row with
+an owner and an expiry time.
+
+A process holds only one lock at a time, whatever the name of the lock; its other threads wait
+without a connection. If each waiting thread used a connection of the pool, none might remain for
+the thread that holds the lock.
 """
 
 import logging
@@ -80,7 +82,7 @@ class AdvisoryLocks:
     def hold(self, name: str) -> Iterator[None]:
         """Return a context that holds the lock ``name``; wait until other holders release it.
 
-        Raises Contention if they hold it for ``WAIT`` seconds. The caller must not hold another
+        Raises Contention after waiting ``WAIT`` seconds. The caller must not hold another advisory
         lock: a process holds only one at a time, so the thread would wait for itself.
         """
         deadline = time.monotonic() + WAIT
@@ -164,7 +166,7 @@ def _on_mariadb(database: Database, name: str, deadline: float) -> Iterator[None
 
 @contextmanager
 def _on_galera(database: Database, name: str, deadline: float) -> Iterator[None]:
-    """Return a context that holds a lock on a Galera cluster: the row of the lock has an owner.
+    """Return a context that holds a lock on a Galera cluster, by setting the owner in its row.
 
     If transactions on two nodes set the owner at the same time, one of them fails at its COMMIT.
     """
@@ -187,9 +189,10 @@ def _on_galera(database: Database, name: str, deadline: float) -> Iterator[None]
 
 @contextmanager
 def _logged_if_lost(connection: sa.Connection, name: str) -> Iterator[None]:
-    """Return a context for the release of a lock, which logs the loss of the lock.
+    """Return a context in which the caller releases a lock; log a warning if the release fails.
 
-    If the server no longer knows the lock, the context does not raise, because the work is done.
+    The release fails if the connection was lost, and with it the lock. The context does not raise
+    then, because the work under the lock is done.
     """
     try:
         yield

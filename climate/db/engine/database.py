@@ -158,11 +158,13 @@ class Database:
     def write(self, work: Callable[[Session], T]) -> T:
         """Run ``work(session)`` in a transaction, commit it, and return the result of ``work``.
 
-        If the error is transient (see ``is_transient``), run ``work`` again in a new transaction
-        after a random pause. Transient errors are lost races, deadlocks, lock time-outs, and
-        violations of unique keys or of the constraint against double bookings.
+        If the transaction fails with a transient error (see ``is_transient``), run ``work`` again
+        in a new transaction after a random pause. Transient errors are lost races, deadlocks, lock
+        time-outs, and violations of unique keys or of the constraint against double bookings. Other
+        errors are raised at once.
+
         ``session.info["attempt"]`` counts the attempts from 1 to ``ATTEMPTS``. No attempt begins
-        after ``_WRITE_WAIT`` seconds. Raises the error of the last attempt.
+        after ``_WRITE_WAIT`` seconds. If all attempts fail, the error of the last one is raised.
         """
         try:
             for attempt in self._retrying:
@@ -182,8 +184,8 @@ class Database:
     def rehearse(self, work: Callable[[Session], T]) -> T:
         """Run ``work(session)`` in a transaction, roll it back, and return the result of ``work``.
 
-        Nothing is stored, so a caller can learn the result of ``work`` without its effect. The
-        retries are those of ``write``.
+        Nothing is stored, so a caller can learn the result of ``work`` without its effect.
+        Transient errors are retried as in ``write``.
         """
 
         def work_and_undo(session: Session) -> None:
@@ -279,9 +281,9 @@ def conflict(error: BaseException) -> str:
 
 
 def _codes(error: exc.DBAPIError) -> tuple[str | None, Any]:
-    """Return two codes of a database error: PostgreSQL's SQLSTATE, and the driver's first argument.
+    """Return two codes of a database error: SQLSTATE, and the first argument of the driver's error.
 
-    The SQLSTATE is None on other databases. The argument is an error number or a message.
+    The SQLSTATE is None except on PostgreSQL. The argument is an error number or a message.
     """
     arguments = error.orig.args if error.orig is not None else ()
     return getattr(error.orig, "sqlstate", None), arguments[0] if arguments else None
@@ -321,11 +323,11 @@ def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
 
 
 def _pg_checkout(connection: Any, record: Any, _proxy: object) -> None:  # noqa: ANN401
-    """Let the pool replace a connection that the server closed while the connection was idle.
+    """Make the pool replace a connection that the server closed while the connection was idle.
 
     The socket of such a connection is readable, so this check needs no round trip. A new connection
-    is not checked. The pool may open a new connection as a replacement; if the check failed on the
-    replacement, too, the pool would raise another error.
+    is not checked, because it may be the replacement: if the check failed on the replacement, too,
+    the pool would raise another error.
     """
     was_used = record.info.get("used", False)
     record.info["used"] = True
@@ -353,9 +355,9 @@ def _pg_rollback(connection: sa.Connection) -> None:
 
 
 def _sqlite_begin(connection: sa.Connection) -> None:
-    """Begin a transaction on SQLite; a write locks the database at its start.
+    """Begin a transaction on SQLite; a transaction that writes locks the database at once.
 
-    If a write locked it later, the upgrade from a read lock could fail.
+    If it began with a read lock, the later upgrade to a write lock could fail.
     """
     writing = connection.get_execution_options().get("climate_write")
     raw: Any = connection.connection.dbapi_connection

@@ -2,12 +2,13 @@
 
 A database on one server has the constraint GUARD against double bookings. MariaDB checks it
 (``WITHOUT OVERLAPS``) by locking the neighbours of a new row in the index, including rows of other
-resources. Galera applies independent transactions in parallel (``wsrep_slave_threads``). Two
-transactions can wait for each other's neighbours. Nothing resolves that, and the whole cluster
-stops.
+resources. Galera applies independent transactions in parallel (``wsrep_slave_threads``). With
+GUARD, two of them can wait for each other's neighbours. Nothing resolves that, and the whole
+cluster stops.
 
 So on Galera, only locks and ``bulk.certify`` prevent double bookings. On other databases, locks
-come first, too, and the constraint is the last resort. The self-audit looks for double bookings.
+prevent them, too, and GUARD rejects those that the locks miss. The self-audit looks for double
+bookings.
 """
 
 from typing import Any
@@ -49,7 +50,7 @@ def is_fit(connection: sa.Connection) -> bool:
 
 
 def fit(connection: sa.Connection) -> None:
-    """Add the constraint GUARD against double bookings, or on a Galera cluster, remove it.
+    """Add the constraint GUARD against double bookings; on a Galera cluster, remove GUARD instead.
 
     Do nothing if the database is already as it should be.
     """

@@ -34,9 +34,9 @@ def _note(diagnostic: Any) -> None:  # noqa: ANN401 - DBAPI is untyped
 
 @contextlib.contextmanager
 def confirmed_commit() -> Iterator[None]:
-    """Return a context that raises OperationalError if the standby does not confirm its commit.
+    """Return a context for a commit; raise OperationalError if the standby does not confirm it.
 
-    The commit happens inside the context.
+    The caller commits inside the context. The error is raised at the end of the context.
     """
     _here.warning = None
     yield

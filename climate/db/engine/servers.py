@@ -2,7 +2,8 @@
 
 A URL names several servers as ``?host=HOST:PORT&host=HOST:PORT``. A new connection goes to the
 first of these servers that accepts writes. The search begins with the server of the last
-connection. If the URL names only one server, that server may be a proxy, which chooses the server.
+connection. If the URL names only one server, all connections go to it; it may be a proxy that
+chooses among servers.
 
 A server can lose its role while connections to it are open. A demoted PostgreSQL primary becomes
 read-only. A Galera node without a majority refuses all statements. After such an error, the pool
@@ -34,7 +35,10 @@ MARIADB_NOT_WRITABLE = {1047, 1290, 1836}
 
 
 class NotWritable(Exception):
-    """Raised if a server is up, but refuses writes, or is a primary that was replaced."""
+    """Raised if a server answers, but must not be used for writes.
+
+    It refuses writes, or it is a former primary in whose place a standby was promoted.
+    """
 
 
 def addresses(url: sa.URL) -> list[Address]:
@@ -133,7 +137,7 @@ def _check_mariadb(cursor: Any) -> None:  # noqa: ANN401 - DBAPI is untyped
 
 
 def _value(cursor: Any, query: str) -> Any:  # noqa: ANN401 - DBAPI is untyped
-    """Run the SQL ``query``; return the last column of its first row; None if there is no row."""
+    """Run the SQL ``query``; return the last column of its first row, or None if it has no row."""
     cursor.execute(query)
     row = cursor.fetchone()
     return row[-1] if row else None

@@ -87,7 +87,7 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
         return value if dialect.name == "postgresql" else value.replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
-        """Return the time that the database sent as aware UTC; None stays None."""
+        """Return a time from the database as an aware time in UTC; None stays None."""
         if value is None or value.tzinfo is UTC:
             return value
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
@@ -126,10 +126,9 @@ class any_of(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQL
     inherit_cache = True
 
     def __init__(self, column: Any, values: Collection[Any] | str) -> None:  # noqa: ANN401
-        """Accept the values, or the name of a statement parameter.
+        """Accept the values, or the name of an SQL parameter that has them when the statement runs.
 
-        When the statement runs, the parameter must have a list of values. A value is an integer, or
-        a text without NUL.
+        Each value is an integer, or a text without NUL.
         """
         if isinstance(values, str):
             parameter = sa.bindparam(values, type_=column.type, expanding=True)
@@ -149,10 +148,11 @@ def chunks(values: Sequence[T], size: int = 10_000) -> Iterable[Sequence[T]]:
 
 
 class _Array(sa.types.TypeDecorator[Collection[Any]]):
-    """A list parameter that is sent to PostgreSQL as the text of an array.
+    """A type for a list parameter, which psycopg sends as one text like ``{"first","second"}``.
 
-    psycopg is slow in converting Python lists. The parameter has an array type. If it were a text
-    with a cast, PostgreSQL would parse the text again for each row.
+    Such a text is faster than a Python list, which psycopg converts slowly. PostgreSQL gets the
+    parameter with an array type. If the parameter were a text that the statement casts to an array,
+    PostgreSQL would parse the text again for each row.
     """
 
     impl = sa.ARRAY

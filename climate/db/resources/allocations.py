@@ -1,10 +1,12 @@
 """Statements on allocations, the rows that book a resource for a reservation in a time window.
 
 The functions find, lock, book and release resources. An allocation books a whole resource, or a
-share: amounts of resource classes, such as 4 VCPU of a host. A requirement says which resources a
-reservation needs: a type, a query on properties, and, for shares, the amounts of one unit. ``busy``
-is a window to book, including the cleaning time after the lease. ``climate.db.resources.fitting``
-defines which resources are free.
+share: amounts of resource classes, such as 4 VCPU of a host.
+
+A requirement says which resources a reservation needs: a type, a query on properties, and how many
+units. A unit is a whole resource, or a share of one. The parameter ``busy`` is the window to book,
+including the cleaning time after the lease. ``climate.db.resources.fitting`` defines which
+resources are free.
 """
 
 import operator
@@ -75,11 +77,11 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The part of one resource that a reservation has booked, and since when it has all of it.
+    """What a reservation has booked of one resource.
 
     ``amounts`` maps resource class to amount, for example {"VCPU": 4}. It is empty if the
-    reservation has booked the whole resource. If a share grew later, ``since`` is the start of the
-    last addition.
+    reservation has booked the whole resource. ``since`` is the start of the booking. If more was
+    added to a share later, ``since`` is the start of the last addition.
     """
 
     since: datetime
@@ -91,12 +93,14 @@ def candidates(
 ) -> list[int]:
     """Return the ids of up to ``limit`` resources that match and may be free during ``busy``.
 
-    If the requirement is for whole resources, all returned resources are free. If it is for shares,
-    the caller must still check the free capacity. This function only checks that no reservation has
-    booked the whole resource, and that one unit would fit on it if it were empty. ``rotation`` is a
-    fraction from 0 to 1, which says where the search starts: 0 is the lowest id, 0.5 the id halfway
-    to the highest one. After the highest id, the search continues with the lowest one. So parallel
-    requests try different resources first. Executes one SQL statement.
+    For a requirement of whole resources, all returned resources are free. For a requirement of
+    shares, the caller must still check the free capacity: the returned resources are not booked
+    whole, and one unit would fit on each if it were empty.
+
+    ``rotation`` is a fraction from 0 to 1 that says where the search starts: 0 is the lowest id,
+    0.5 the id halfway to the highest one. After the highest id, the search continues with the
+    lowest one. With different fractions, parallel requests try different resources first. Executes
+    one SQL statement.
     """
     statement = fitting.available(shape(requirement), limit)
     return list(session.connection().scalars(statement, _values(busy, rotation)))
@@ -104,7 +108,7 @@ def candidates(
 
 @dataclass(frozen=True, slots=True)
 class Grabbed:
-    """The result of ``grab``: ids of candidates, resources that may be free for a reservation.
+    """The result of ``grab``: the candidates, which are resources that may be free.
 
     ``found`` has the ids of all candidates, the locked ones first. ``locked`` has the ids that this
     transaction has locked. ``changed`` has the locked ids whose rows another transaction changed
@@ -127,10 +131,10 @@ def grab(
 ) -> Grabbed:
     """Return the ids of resources that may be free during ``busy``, and lock some on PostgreSQL.
 
-    ``candidates`` explains the search. On PostgreSQL, the same statement locks up to ``locking`` of
-    the resources. On other databases, it locks none: the caller later locks those that it chooses.
-    Of the locked resources, the caller must check only those in ``changed`` again. If another
-    transaction has booked one of the others, the schema's constraint rejects the second booking.
+    ``candidates`` explains the search. On PostgreSQL, the statement of the search also locks up to
+    ``locking`` of the resources. Of the locked resources, the caller must check only those in
+    ``changed`` again; for the rest, the schema's constraint rejects a double booking. On other
+    databases, this function locks nothing: the caller locks the resources that it chooses.
     """
     if session.get_bind().dialect.name != "postgresql":
         found = candidates(session, requirement, busy, limit=limit, rotation=rotation)
@@ -150,9 +154,9 @@ def matching(
 ) -> list[int]:
     """Return the ids of up to ``limit`` resources that match a requirement, free or booked.
 
-    A resource matches if it can be booked at all, its properties satisfy the query, and it is large
-    enough for one unit. ``rotation`` is a fraction from 0 to 1, which says where the search through
-    the ids starts: 0 is the lowest id, 0.5 the id halfway to the highest one.
+    A resource matches if new leases can book it (``reservable``), its properties satisfy the query,
+    and it is large enough for one unit. ``rotation`` is a fraction from 0 to 1 that says where the
+    search through the ids starts: 0 is the lowest id, 0.5 the id halfway to the highest one.
     """
     statement = fitting.matching(shape(requirement), limit)
     return list(session.connection().scalars(statement, {"rotation": rotation}))
@@ -216,8 +220,8 @@ def held(session: Session, reservation_ids: Collection[str]) -> dict[str, dict[i
 def named(session: Session, reservation_ids: Collection[str]) -> dict[str, list[Named]]:
     """Return the type and ids of the resources that each reservation has booked.
 
-    The result has a list, sorted by resource id, for each given reservation id. It is empty if the
-    reservation has no resource.
+    The result maps each given reservation id to a list, sorted by resource id. The list is empty if
+    the reservation has booked no resource.
     """
     by_reservation: dict[str, list[Named]] = {id_: [] for id_ in reservation_ids}
     for row in session.execute(_NAMED, {"ids": list(reservation_ids)}).all():
@@ -261,9 +265,9 @@ def shorten(session: Session, reservation_ids: Collection[str], busy_until: date
 def detach(session: Session, reservation_ids: Collection[str], busy_until: datetime) -> None:
     """Separate allocations from reservations that are about to be deleted.
 
-    The rows stay, with no reservation, so that the resources remain booked during the cleaning.
-    ``busy_until`` is the end of the cleaning. Rows that would end later now end then. Rows that
-    would start then or later are deleted.
+    The rows stay, without a reservation, so that the resources remain booked until ``busy_until``,
+    the end of the cleaning. Rows that end later are shortened to ``busy_until``. Rows that start at
+    or after ``busy_until`` are deleted.
     """
     of_reservations = AllocationRow.reservation_id.in_(reservation_ids)
     _delete(session, of_reservations, AllocationRow.start_at >= busy_until)
@@ -322,7 +326,7 @@ def find_all(
 
 
 def params_on(session: Session, resource_id: int) -> list[tuple[str, dict[str, Any]]]:
-    """Return (resource type, params) of each reservation that has booked a resource.
+    """Return (resource type, params) of the reservations that have booked the resource.
 
     ``params`` are the parameters of the user's request. Reservations with the status DELETED are
     left out.

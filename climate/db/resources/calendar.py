@@ -42,11 +42,10 @@ class Blocker:
 def timelines(
     session: Session, requirement: Requirement, resource_ids: Sequence[int], span: Window
 ) -> list[Timeline]:
-    """Return the capacity of each resource, and its bookings that overlap ``span``.
+    """Return the timeline of each resource: its capacity, and its bookings that overlap ``span``.
 
-    A timeline has these two for one resource; ``climate.core`` computes free times from it. The
-    result has the order of ``resource_ids``. The capacity is empty if ``requirement`` is for whole
-    resources. Executes up to two SQL statements per 10,000 resources.
+    The result has the order of ``resource_ids``. If ``requirement`` is for whole resources, the
+    capacities are empty. Executes up to two SQL statements per 10,000 resources.
     """
     shared = capacity.find_some(session, resource_ids) if requirement.amounts else defaultdict(dict)
     bookings: dict[int, list[Booking]] = {id_: [] for id_ in resource_ids}
@@ -64,10 +63,11 @@ def timelines(
 def blockers(
     session: Session, resource_ids: Collection[int], span: Window, project_id: str, limit: int
 ) -> list[Blocker]:
-    """Return up to ``limit`` leases of a project that have one of the resources during ``span``.
+    """Return up to ``limit`` leases of a project that have booked the resources during ``span``.
 
-    They are sorted by the start of the booking. A lease is repeated if its bookings of these
-    resources have different windows.
+    A lease counts if it has booked at least one of the resources. If its bookings have different
+    windows, the result has the lease once per window. The result is sorted by the start of the
+    window.
     """
     selected = (*columns(LEASES, "id name"), *columns(ALLOCATIONS, "start_at busy_until"))
     query = (
@@ -85,10 +85,10 @@ def blockers(
 def taken_by_others(
     session: Session, resource_ids: Collection[int], span: Window, project_id: str, limit: int
 ) -> list[tuple[int, Window]]:
-    """Return up to ``limit`` bookings by other projects during ``span``, sorted by start.
+    """Return up to ``limit`` bookings of the resources by other projects during ``span``.
 
-    Each item is (resource id, window of the booking). The window includes the cleaning after the
-    lease. Other projects are all except ``project_id``.
+    Each item is (resource id, window of the booking), sorted by start. The window includes the
+    cleaning after the lease. Other projects are all except ``project_id``.
     """
     selected = columns(ALLOCATIONS, "resource_id start_at busy_until")
     query = (

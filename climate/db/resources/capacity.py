@@ -32,7 +32,7 @@ _END = sa.bindparam("end", type_=UtcDateTime())
 
 
 def store(session: Session, resource_id: int, inventories: Mapping[str, Inventory]) -> None:
-    """Replace all inventories of a resource by ``inventories``, which are by resource class.
+    """Replace all inventories of a resource; ``inventories`` maps resource class to inventory.
 
     An inventory says how much of one class, such as VCPU, the resource has.
     """
@@ -65,11 +65,11 @@ def free(
 ) -> dict[int, dict[str, int]]:
     """Return how much of each resource class is free during the whole window ``busy``.
 
-    The result has the amounts by resource id and then by class. ``busy`` is the window to book: the
-    window of a lease and the cleaning time after it. Only shares (bookings of a part of a resource)
-    reduce the amounts. The caller must check separately whether the whole resource is booked. A
-    class that a resource does not have is not in its result. Executes one SQL statement per 10,000
-    resources.
+    The result maps resource id to a mapping from class to amount, which lacks the classes that the
+    resource does not have. ``busy`` is the window to book: the window of a lease and the cleaning
+    time after it. Only shares (bookings of a part of a resource) reduce the amounts. The caller
+    must check separately whether the whole resource is booked. Executes one SQL statement per
+    10,000 resources.
     """
     free_amounts: dict[int, dict[str, int]] = {id_: {} for id_ in resource_ids}
     values = {"classes": list(classes), "start": busy.start, "end": busy.end}
@@ -83,7 +83,7 @@ def free(
 def can_hold(
     resource_id: sa.SQLColumnExpression[int], name: str, amount: int
 ) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a resource, while empty, can hold one unit of a requirement.
+    """Return the SQL condition that an empty resource has enough of one resource class for a unit.
 
     A requirement asks for several units of the same size. Each unit needs ``amount`` of the
     resource class ``name``, such as 4 VCPU. The condition compares ``amount`` with the capacity of
@@ -107,8 +107,9 @@ def _capacity() -> sa.ColumnElement[Any]:
 def _capacity_and_peak() -> sa.Select[Any]:
     """Build the query for capacity and peak use, one row per resource and resource class.
 
-    The parameters ``ids`` and ``classes`` select the rows. The peak is the highest sum of shares at
-    an instant from ``start`` to ``end``. The peak is NULL if no share overlaps this window.
+    The SQL parameters ``ids`` and ``classes`` select the rows. The peak is the highest sum of
+    shares at an instant from ``start`` to ``end``. The peak is NULL if no share overlaps this
+    window.
     """
     peaks = _peaks().subquery()
     id_, name = InventoryRow.resource_id, InventoryRow.resource_class
@@ -123,7 +124,8 @@ def _capacity_and_peak() -> sa.Select[Any]:
 def _peaks() -> sa.Select[Any]:
     """Build the query for the peak use, one row per resource and resource class.
 
-    The running total of shares changes with each row of ``_steps``. The peak is its maximum.
+    Each row of ``_steps`` changes a running total of the shares. The peak is the maximum of this
+    total.
     """
     steps = sa.union_all(
         _steps(AllocationRow.start_at, AllocationRow.amount),
@@ -143,11 +145,11 @@ def _peaks() -> sa.Select[Any]:
 def _steps(
     at: sa.SQLColumnExpression[object], delta: sa.SQLColumnExpression[object]
 ) -> sa.Select[Any, Any, Any, Any]:
-    """Build the query for the changes of a running total of shares, one row per share.
+    """Build the query for the starts of shares, or for their ends, as changes of a running total.
 
-    ``at`` is the time of the change: the start or the end of the share. ``delta`` is the change:
-    the amount of the share at its start, and minus the amount at its end. The query selects the
-    shares that overlap the window from ``start`` to ``end``.
+    For the starts, ``at`` is the start of the share, and ``delta`` is its amount. For the ends,
+    ``at`` is the end of the share, and ``delta`` is minus its amount. The query selects the shares
+    that overlap the window from ``start`` to ``end``.
     """
     # Shares count outside of the window, too. That adds no peak: a share that overlaps the window
     # and is active before (after) it is also active at the start (end) of the window.

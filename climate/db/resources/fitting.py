@@ -1,14 +1,16 @@
 """SQL statements that select the resources which fit a requirement, with a cache of statements.
 
-A resource fits if its properties satisfy the requirement's query, and it can hold one unit, the
-whole resource or a share such as 4 VCPU. Building and compiling such a statement takes longer than
-running it. So the values that differ between requests are parameters (``start``, ``end``,
-``locking``, ``rotation``, ``ids``), and the statements of the latest requirements are cached.
+A resource fits if its properties satisfy the requirement's query, and one unit fits on it. A unit
+is the whole resource, or a share such as 4 VCPU. Building and compiling such a statement takes
+longer than running it. So the values that differ between requests are SQL parameters (``start``,
+``end``, ``locking``, ``rotation``, ``ids``), and the statements of the latest requirements are
+cached.
 
-Bookings of a whole resource never overlap (the schema forbids it). So only the last of them that
-starts before the end of the window can conflict with it. The database finds that row with one index
-search per examined resource, even if the resource has many bookings. Bookings of shares can
-overlap: ``climate.db.resources.capacity`` computes the capacity that they leave free.
+Bookings of a whole resource never overlap (the schema forbids it). So only one of them must be
+compared with a window: the last one that starts before the end of the window. The database finds
+that row with one index search per examined resource, even if the resource has many bookings.
+Bookings of shares can overlap: ``climate.db.resources.capacity`` computes the capacity that they
+leave free.
 """
 
 from dataclasses import dataclass
@@ -35,7 +37,8 @@ class Shape:
     """The parts of a requirement that change the SQL text, used as the key of the statement cache.
 
     ``amounts`` has (resource class, amount) of one unit, for example (("VCPU", 4),). It is empty
-    for whole resources. ``failing_too`` includes resources that are out of order.
+    for whole resources. If ``failing_too`` is set, the statement also selects resources that are
+    out of order.
     """
 
     resource_type: str
@@ -57,9 +60,10 @@ def shape(requirement: Requirement, *, failing_too: bool = False) -> Shape:
 def available(wanted: Shape, limit: int | None) -> sa.Select[int]:
     """Build the query for the ids of up to ``limit`` resources that may be free.
 
-    They match the requirement and can hold one unit. No other booking of the whole resource
-    overlaps the window from ``start`` to ``end``; for a requirement of whole resources, no share
-    does either. The search begins at ``rotation`` (see ``allocations.candidates``).
+    The resources match the requirement and can hold one unit. No booking of the whole resource
+    overlaps the window from ``start`` to ``end``. If the requirement is for whole resources, no
+    share overlaps the window, either. The search begins at ``rotation`` (see
+    ``allocations.candidates``).
     """
     return _rotated(wanted, _free(wanted), limit)
 
@@ -69,9 +73,9 @@ def available_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, b
     """Build the query of ``available``, which also locks up to ``locking`` rows. For PostgreSQL.
 
     The statement skips rows that another transaction has locked. The result columns are the id,
-    whether this statement locked the row, and whether the row is changed. Locked rows come first.
-    The statement reads bookings and properties as of its start. A row is changed if another
-    transaction changed it after the start of the statement and before the lock.
+    whether this statement locked the row, and whether the row is changed; locked rows come first. A
+    changed row was changed by another transaction between the start of the statement and the lock.
+    As the statement sees bookings and properties as of its start, it has not seen that change.
     """
     version: sa.ColumnElement[str] = sa.literal_column("resources.xmin").label("version")
     candidates = _rotated(wanted, _free(wanted), limit, version).cte("candidates")
@@ -104,10 +108,11 @@ def _rotated(
     limit: int | None,
     *more: sa.ColumnElement[str],
 ) -> sa.Select[int]:
-    """Build the query for up to ``limit`` matching ids, in order, beginning after a start id.
+    """Build the query for up to ``limit`` ids of matching resources that meet ``conditions``.
 
-    ``_pivot`` computes the start id. When the end of the ids is reached, the search continues with
-    the lowest id. Each of these two parts reads an index in order.
+    The search goes through the ids in ascending order, from the first id after ``_pivot`` to the
+    highest id, and then from the lowest id to ``_pivot``. Each of these two parts reads an index in
+    order. ``more`` are further columns of the result.
     """
     # A literal, not a parameter: the planner needs the limit to choose the plan.
     few: sa.ColumnElement[int] | None = None if limit is None else sa.literal_column(str(limit))
@@ -139,7 +144,10 @@ def _pivot(wanted: Shape) -> sa.ScalarSelect[int]:
 
 @lru_cache(_CACHED_STATEMENTS)
 def available_of(wanted: Shape) -> sa.Select[int]:
-    """Build the query for those of the resources ``ids`` that ``available`` would select."""
+    """Build the query for the resources that ``available`` would select, among those in ``ids``.
+
+    ``ids`` is an SQL parameter with resource ids.
+    """
     is_given = ResourceRow.id.in_(sa.bindparam("ids", expanding=True))
     return sa.select(ResourceRow.id).where(is_given, *conditions(wanted), *_free(wanted))
 
@@ -157,10 +165,11 @@ def count(wanted: Shape) -> sa.Select[int]:
 def _walk(
     wanted: Shape,
 ) -> tuple[sa.SQLColumnExpression[int], list[sa.ColumnElement[bool]]]:
-    """Return the id column whose index the query reads, and the SQL conditions of a match.
+    """Return the column of resource ids to search by, and the SQL conditions of a match.
 
-    If the requirement's query needs a property with a certain value, for example rack = 3, this is
-    the index of property values. Then the database reads only resources with this value.
+    The database reads the index of this column. If every match must have a certain value of a
+    property, for example rack = 3, the column belongs to the table of properties, and the database
+    reads only resources with this value. Otherwise, the column belongs to the table of resources.
     """
     first, rest = split(wanted.query)
     if first is None:
@@ -171,7 +180,7 @@ def _walk(
 
 
 def conditions(wanted: Shape) -> list[sa.ColumnElement[bool]]:
-    """Return the SQL conditions that a resource matches and can hold one unit, free or booked."""
+    """Return the SQL conditions that a resource fits the requirement, whether free or booked."""
     return _matching(wanted, wanted.query)
 
 

@@ -1,8 +1,8 @@
-"""Queries for which lease has which resource, and when.
+"""Queries that say which lease has which resource, and when.
 
-A booking gives a reservation of a lease a resource for a time, which includes the cleaning after
-the lease. It is for the whole resource, or for a share: amounts of resource classes, such as 4
-VCPU.
+A booking gives a resource to a reservation of a lease for a time, which includes the cleaning after
+the lease. A booking is for the whole resource, or for a share: amounts of resource classes, such as
+4 VCPU.
 
 A held lease has the status CREATING: an external service still decides about it. ``bookings`` and
 ``current_and_next`` leave out the bookings of held leases, as no client may see such a lease yet.
@@ -98,9 +98,9 @@ def bookings(
 ) -> Part[Booking]:
     """Return a page of the bookings of a resource that overlap ``[start, end)``, sorted by start.
 
-    If ``end`` is None, the time has no end. The time of a booking includes the cleaning after the
-    lease. If a reservation later added to its share of the resource, each addition is a booking
-    with its own start. Executes up to two SQL statements.
+    If ``end`` is None, the page has all bookings that are not over at ``start``. The time of a
+    booking includes the cleaning after the lease. If a reservation got more of the resource later,
+    each addition is a booking with its own start. Executes up to two SQL statements.
     """
     whole = ALLOCATIONS.c.whole_id == resource_id
     shared = sa.and_(ALLOCATIONS.c.resource_id == resource_id, _IS_SHARE)
@@ -129,12 +129,15 @@ def current_and_next(
 ) -> dict[int, tuple[Booking | None, Booking | None]]:
     """Return the present and the next booking of each resource, by resource id (None: no booking).
 
-    A booking of the whole resource stays the present one after the end date of its lease, until the
-    end event has run (status TERMINATED) or the lease is being deleted (DELETING). If there is no
-    such booking, the present one can be a share, which books a part of the resource. Only shares of
-    leases before their end date count. If there are several, the present booking is the share that
-    started first. The next booking is the first that starts after ``now``. The ``amounts`` of all
-    bookings are empty.
+    The present booking is the first of these that exists:
+
+    - The last booking of the whole resource that has started. It counts until the end date of its
+      lease is past and the lease has the status TERMINATED (the end event has run) or DELETING.
+    - The share (booking of a part of the resource) that started first, of those whose leases have
+      not reached their end date.
+
+    The next booking is the first that starts after ``now``. The ``amounts`` of all bookings are
+    empty.
 
     Executes two SQL statements. The number of rows that they return does not depend on the number
     of bookings.
@@ -206,10 +209,10 @@ def _probes() -> sa.Select[Any]:
 
 
 def _shares(session: Session, held: Collection[tuple[str, int]]) -> Sequence[Any]:
-    """Return the amounts that reservations have of shared resources, such as 4 VCPU.
+    """Return the amounts that reservations have booked of resources, such as 4 VCPU.
 
-    ``held`` has pairs of reservation id and resource id. A share that grew has several starts. So
-    the result has a row per reservation, resource, start and resource class.
+    ``held`` has pairs of reservation id and resource id. The result has a row per reservation,
+    resource, start and resource class: if a share grew later, each addition has its own start.
     """
     if not held:
         return ()

@@ -107,7 +107,7 @@ def _comparisons(compared: Iterable[tuple[Column, Any, Any]]) -> list[sa.ColumnE
 
 
 def cut(query: Q, column: Column, id_: Column, page: Page) -> Q:
-    """Restrict a query to the rows of ``page``, in the order of the page, and one row more.
+    """Restrict a query to the rows of ``page`` and one more row, sorted as ``page`` says.
 
     The additional row shows the caller that a next page exists. Rows are sorted by ``column``. Rows
     with equal values are sorted by ``id_``.

@@ -76,9 +76,9 @@ def clause(query: Query, resource_id: ResourceId) -> Condition:
 def split(query: Query) -> tuple[Compare | None, Query]:
     """Split a query into one condition that an index can find, and the rest of the query.
 
-    The first result is the first condition of the form "property equals value" that every matching
-    resource must satisfy, such as ``rack == 3``. It is None if the query has no such condition;
-    then the rest is the whole query. Otherwise, a resource matches if it satisfies both results.
+    The condition has the form "property equals value", such as ``rack == 3``, and every matching
+    resource must satisfy it. If the query has several such conditions, the first one is returned.
+    If it has none, the results are None and the whole query.
     """
     demands = list(_demands(query))
     for demand in demands:
@@ -89,11 +89,11 @@ def split(query: Query) -> tuple[Compare | None, Query]:
 
 
 def equal(prop: Property, query: Compare) -> list[Condition]:
-    """Return SQL conditions which are true if a property has the name and the value in ``query``.
+    """Return SQL conditions that a property has the name and the value in ``query``.
 
     ``prop`` is the aliased table of properties. ``query`` is a condition from ``split``, such as
-    ``rack == 3``. All the returned conditions must be true; the database can check them with an
-    index.
+    ``rack == 3``. A property must meet all the returned conditions; the database can check them
+    with an index.
     """
     number, text = query.value.number, query.value.text
     of_name: Condition = prop.name == query.name
@@ -157,5 +157,5 @@ def _exists(prop: Property, name: str, resource_id: ResourceId, condition: Condi
 
 
 def contains(column: sa.SQLColumnExpression[str], part: str) -> Condition:
-    """Return the SQL condition that a text column contains ``part``, in upper or lower case."""
+    """Return the SQL condition that a text column contains ``part``; the case is ignored."""
     return _position(sa.func.lower(column), part.lower()) > 0

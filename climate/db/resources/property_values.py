@@ -20,12 +20,12 @@ _PROPERTY = aliased(ResourceProperty)
 def find(
     session: Session, resource_type: str, hidden: Collection[str], most_names: int, most_values: int
 ) -> dict[str, list[str]]:
-    """Return the first values of the first properties of a resource type, by property name.
+    """Return the names of properties of a resource type, each with some of its values.
 
-    Names and values are sorted as text. The query reads up to ``most_names`` names, and up to
-    ``most_values`` values of each name. Of these, the properties in ``hidden`` are left out. Values
-    of 64 or more characters are left out, too, because the index contains only their beginning.
-    Executes one SQL statement.
+    Names and values are sorted as text, and the query reads only the first ones: up to
+    ``most_names`` names, and up to ``most_values`` values of each name. From these, two kinds are
+    removed: properties in ``hidden``, and values of 64 or more characters, because the index
+    contains only their beginning. Executes one SQL statement.
     """
     names = _names(resource_type, most_names)
     first = sa.select(

@@ -129,8 +129,8 @@ def set_properties(
 ) -> None:
     """Add extra properties to a resource, or replace the values of those that it has.
 
-    ``extra`` has the values by name. A name that is new to the resource type is defined for the
-    type. ``now`` becomes the time of the last change of the resource.
+    ``extra`` has the values by name. A name without a definition is defined as an extra property of
+    the resource type. ``now`` becomes the time of the last change of the resource.
     """
     is_replaced = (ResourceProperty.resource_id == resource.id, ResourceProperty.name.in_(extra))
     session.execute(sa.delete(ResourceProperty).where(*is_replaced))
@@ -198,9 +198,9 @@ def definitions(session: Session, *resource_types: str) -> list[Property]:
 
 
 def names_in_use(session: Session, resource_type: str, candidates: Collection[str]) -> set[str]:
-    """Return those of the names ``candidates`` that properties have, native or extra.
+    """Return those of the names ``candidates`` that resources of the type have as a property.
 
-    A name counts if at least one resource of the type has a property with this name.
+    A name counts if at least one resource has a native or extra property with this name.
     """
     names = sorted(candidates)
     if not names:

@@ -3,12 +3,12 @@
 PostgreSQL reads all rows from JSON in one statement. Other databases run one statement per table,
 with the rows as parameter sets.
 
-On a Galera cluster, row locks and SKIP LOCKED act only within one node. Between nodes, Galera
-compares the keys of the rows that transactions changed. Of two conflicting transactions, the later
-one fails at COMMIT with a deadlock, and ``Database.write`` runs it again. So a transaction must
-change the rows that it locks: after each lock, ``certify`` increments the column ``generation`` of
-these rows. On any other database it does nothing, as a lock suffices. Source: Galera Cluster
-documentation, "Certification-Based Replication".
+Certification is for Galera clusters. There, row locks and SKIP LOCKED act only within one node.
+Between nodes, Galera compares the keys of the rows that transactions changed. Of two conflicting
+transactions, the later one fails at COMMIT with a deadlock, and ``Database.write`` runs it again.
+So a transaction must change the rows that it locks: after each lock, ``certify`` increments the
+column ``generation`` of these rows. On any other database, ``certify`` does nothing, as a lock
+suffices. Source: Galera Cluster documentation, "Certification-Based Replication".
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -61,7 +61,7 @@ def _attributes(names: str) -> tuple[list[str], Callable[[object], tuple[Any, ..
 
 
 def insert(session: Session, *tables: Rows) -> None:
-    """Insert rows into several tables.
+    """Insert rows into several tables; each argument is a pair of a table and its rows.
 
     A table must come after the tables to which its foreign keys refer.
     """
@@ -120,7 +120,7 @@ def certify_where(
 
 @lru_cache
 def _change_one(row: type[Base], columns: tuple[str, ...]) -> sa.Update:
-    """Build an UPDATE of a row by id, with the column names as parameters (prefix ``new_``)."""
+    """Build an UPDATE of a row by id; the SQL parameter of each column is ``new_`` and its name."""
     table = row.metadata.tables[row.__tablename__]
     parameters: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in columns}
     return sa.update(table).where(table.c.id == parameters.pop("id")).values(parameters)

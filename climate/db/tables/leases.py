@@ -33,7 +33,7 @@ class Base(DeclarativeBase):
 
 
 class Certified:
-    """A mix-in for tables whose rows transactions lock.
+    """A mix-in for tables with rows that transactions lock.
 
     On a Galera cluster, ``bulk.certify`` increments ``generation`` of the locked rows.
     """
@@ -45,10 +45,10 @@ class LeaseRow(Certified, Base):
     """The table of leases: window, owner, status and start.
 
     A transaction that locks a lease to change it increments ``version``. ``trust_id`` is the
-    Keystone trust with which managers act as the user of the lease. ``trust_lost`` is the reason if
-    the trust does not work now. ``ready_at`` is since when all hosts of the lease are ready.
-    ``start_delayed_at`` is when a delay of the start was announced. ``caught_up_at`` is when a
-    manager last found events of the lease late.
+    Keystone trust with which managers act as the user of the lease. If the trust does not work now,
+    ``trust_lost`` says why. ``ready_at`` is when climate found all hosts of the lease ready.
+    ``start_delayed_at`` is when climate announced that the start is delayed. ``caught_up_at`` is
+    when a manager last found that events of the lease were late.
     """
 
     __tablename__ = "leases"
@@ -88,7 +88,7 @@ class ReservationRow(Base):
     """The table of reservations: each is the request of a lease for resources of one type.
 
     ``params`` are the parameters of the user. ``details`` are what the plug-in reported at the
-    start, and internal notes. ``position`` is the order in the lease.
+    start, and internal notes. ``position`` is the position of the reservation in its lease.
     """
 
     __tablename__ = "reservations"
@@ -227,10 +227,11 @@ class AllocationRow(Base):
 class EventRow(Certified, Base):
     """The table of the events of leases, which is the queue of the managers.
 
-    ``due_at`` is the scheduled time, set at ``created_at``. ``run_at`` is the earliest time of the
-    next attempt. Of events with the same ``run_at``, the lowest ``rank`` comes first. A claim
-    reserves the event for one manager; ``owner`` and ``attempt`` identify the claim, and it expires
-    at ``claimed_until``. A finalizer is an event without a lease; its data are in ``payload``.
+    ``due_at`` is the time for which the event was scheduled when it was created. ``run_at`` is the
+    earliest time of the next attempt. Of events with the same ``run_at``, the lowest ``rank`` comes
+    first. A claim reserves the event for one manager; ``owner`` and ``attempt`` identify the claim,
+    and it expires at ``claimed_until``. An event without a lease is a finalizer: a task that
+    remains after the lease was deleted, with its data in ``payload``.
     """
 
     __tablename__ = "events"
@@ -272,9 +273,10 @@ class LimitRow(Certified, Base):
 
 
 class PastUseRow(Base):
-    """The table of past use: how many whole hosts deleted reservations have used, and when.
+    """The table of past use: how many whole hosts were used by reservations that are now deleted.
 
-    A row stays as long as its host-hours count towards a limit.
+    A row has the number of hosts and the time of their use. It stays as long as its host-hours
+    count towards a limit.
     """
 
     __tablename__ = "past_use"
@@ -323,8 +325,9 @@ class PastLeaseRow(Base):
 class IdempotencyKeyRow(Base):
     """The table of idempotency keys: a request that is sent again gets the stored ``answer``.
 
-    ``fingerprint`` identifies the content of the request. While a request has no answer yet,
-    ``held_id`` is the id of its held lease, which climate has not confirmed yet.
+    ``fingerprint`` identifies the content of the request. A held lease waits for the decision of an
+    external service. While the request waits for this decision and has no answer yet, ``held_id``
+    is the id of the held lease.
     """
 
     __tablename__ = "idempotency_keys"

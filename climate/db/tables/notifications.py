@@ -14,12 +14,14 @@ from climate.db.tables.leases import Base, Certified
 class OutboxRow(Base):
     """The table of notifications; the transaction of a change writes the row that announces it.
 
-    ``id`` is the order of writing. ``seq`` is the public order: a relay, the part of a manager that
-    publishes, numbers only committed rows. So a reader that has seen the number n never gets a
-    smaller one later. ``resource_types`` are the types of the lease, each between spaces.
-    ``changed_from`` and ``changed_until`` are the window of the lease, extended by its previous
-    window if it changed. Rows of old releases have NULL in these columns. ``published_at`` is for
-    processes of schema 0018, which may run beside this release.
+    ``id`` is the order of writing. ``seq`` is the public number. A relay, the part of a manager
+    that publishes, numbers only committed rows: a reader that has seen the number n never gets a
+    smaller number later.
+
+    ``resource_types`` are the types of the lease's reservations, each between spaces.
+    ``changed_from`` and ``changed_until`` are the window of the lease; if the change moved the
+    window, they include the previous one. Rows of old releases have NULL in these three columns.
+    ``published_at`` is for processes of schema 0018, which may run beside this release.
     """
 
     __tablename__ = "outbox"
@@ -45,11 +47,12 @@ class OutboxRow(Base):
 
 
 class RelayRow(Base):
-    """The table, with one row, of the claim to publish and of the progress of the outbox.
+    """The table that stores, in its only row, who may publish and how much of the outbox is done.
 
-    Each manager has a relay, the part that publishes. Only the relay ``owner`` may publish, until
-    ``claimed_until``. ``last_seq``, ``published_seq`` and ``removed_seq`` are the last sequence
-    numbers that were assigned, published, and removed from the outbox.
+    Each manager has a relay, the part that publishes notifications. Only the relay ``owner`` may
+    publish, until ``claimed_until``. ``last_seq`` is the last number that was assigned to a
+    notification, ``published_seq`` the last one that was published, and ``removed_seq`` the last
+    one that was removed from the outbox.
     """
 
     __tablename__ = "relay"
@@ -67,10 +70,12 @@ class SubscriptionRow(Certified, Base):
     """The table of webhook subscriptions and their progress.
 
     Every notification up to ``done_seq`` was delivered, became a dead letter (climate gave up
-    delivering it) or does not match. ``owner`` and ``claimed_until`` are the claim of the manager
-    that delivers now. ``given_up`` counts dead letters in a row. ``slow`` means that the receiver
-    was slow or failed last time. ``place`` is unique in a project. For a new subscription it is
-    less than the limit, so the unique key enforces the limit.
+    delivering it), or does not match the subscription. ``owner`` and ``claimed_until`` are the
+    claim of the manager that delivers now. ``given_up`` counts dead letters in a row. ``slow``
+    means that the receiver was slow or failed last time.
+
+    ``place`` is a number that is unique in a project. A new subscription gets a place less than the
+    limit of subscriptions per project, so the unique key enforces the limit.
     """
 
     __tablename__ = "subscriptions"
@@ -103,7 +108,7 @@ class SubscriptionRow(Certified, Base):
 
 
 class DeadLetterRow(Base):
-    """The table of dead letters: notifications that climate gave up delivering to a subscription.
+    """The table of dead letters: notifications whose delivery to a subscription climate gave up.
 
     ``wanted`` means that climate is going to deliver the notification again. The row is deleted
     together with the notification.
@@ -125,9 +130,10 @@ class DeadLetterRow(Base):
 class FeedRow(Base):
     """The table of calendar feeds: secret URLs that calendar programs read.
 
-    ``secret_hash`` is the SHA-256 of the secret in the URL. ``target_id`` is the project, resource
-    or lease that the feed shows, as ``scope`` says. ``place`` is unique in a project, and less than
-    the limit for a new feed. So the unique key enforces the maximum number of feeds.
+    ``secret_hash`` is the SHA-256 of the secret in the URL. ``scope`` says whether the feed shows a
+    project, a resource or a lease; ``target_id`` is the id of that project, resource or lease.
+    ``place`` is a number that is unique in a project. A new feed gets a place less than the limit
+    of feeds per project, so the unique key enforces the limit.
     """
 
     __tablename__ = "feeds"

@@ -11,10 +11,11 @@ from climate.db.tables.leases import Base
 
 
 class AdvisoryLockRow(Base):
-    """The table of advisory locks that were held at least once, for a Galera cluster only.
+    """The table of advisory locks, used only on a Galera cluster.
 
     MariaDB's own advisory locks act only within one node of such a cluster. ``name`` is the SHA-1
-    of the lock's name. ``owner`` holds the lock until ``held_until``.
+    of the lock's name. ``owner`` holds the lock until ``held_until``. The row stays after the lock
+    was released.
     """
 
     __tablename__ = "advisory_locks"
@@ -28,9 +29,9 @@ class AdvisoryLockRow(Base):
 class ManagerRow(Base):
     """The table of manager processes, with the last heartbeat (``beat_at``) of each.
 
-    A loop is a task that the process repeats. ``loops`` has, by the name of each loop, ``age`` and
-    ``interval`` in seconds. ``age`` is the time from the loop's last run without an error to the
-    heartbeat.
+    A loop is a task that the process repeats. ``loops`` maps the name of each loop to two numbers
+    of seconds: ``interval``, its planned interval, and ``age``, the time from its last run without
+    an error to the heartbeat.
     """
 
     __tablename__ = "managers"

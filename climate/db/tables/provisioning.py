@@ -19,7 +19,7 @@ class TaskRow(Certified, Base):
 
     A provisioner is a program that powers hosts on and off. ``progress`` is the state of the task.
     ``owner`` and ``claimed_until`` are the claim of the provisioner that works on it. ``over_at``
-    is since when climate no longer needs the task (NULL: it still needs the task).
+    is when climate stopped needing the task (NULL: climate still needs it).
     """
 
     __abstract__ = True
@@ -41,10 +41,10 @@ class TaskRow(Certified, Base):
 class PreparationRow(TaskRow):
     """The table of preparations: tasks to get a host ready for a reservation by ``needed_at``.
 
-    ``lead`` is the planned duration in seconds, and ``seconds`` the measured duration of each
-    phase. If the host is not ready at ``replace_at``, climate gives the lease another host (NULL:
-    the lease keeps a late host). A row stays after its lease is deleted. The unique key prevents
-    two managers from creating the same preparation.
+    ``lead`` is the planned duration in seconds. ``seconds`` maps each phase to its measured
+    duration. If the host is not ready at ``replace_at``, climate gives the lease another host
+    (NULL: the lease keeps the host, even if it becomes ready late). A row stays after its lease is
+    deleted. The unique key prevents two managers from creating the same preparation.
     """
 
     __tablename__ = "preparations"
@@ -70,8 +70,8 @@ class PreparationRow(TaskRow):
 class ShutdownRow(TaskRow):
     """The table of shutdowns: tasks to switch off a host while no lease needs it.
 
-    The host is off since ``off_at``. The task must not begin if a booking of the host begins in
-    less than ``ahead`` seconds.
+    ``off_at`` is when the host was switched off. The task must not begin if a booking of the host
+    begins in less than ``ahead`` seconds.
     """
 
     __tablename__ = "shutdowns"
@@ -91,9 +91,9 @@ class ReadinessRow(Base):
     """The table of what climate knows about hosts.
 
     ``times`` are the durations of the last preparations in seconds, the oldest first. ``set_aside``
-    is the reason of the quarantine (NULL: there is none). ``up`` is whether the cloud reported the
-    host as up at ``seen_at``. ``idle_since`` is since when no lease and no task has used the host
-    (NULL: not idle).
+    is why the host is in quarantine (NULL: it is not in quarantine). ``up`` is whether the cloud
+    reported the host as up at ``seen_at``. No lease and no provisioner's task has used the host
+    since ``idle_since`` (NULL: the host is not idle).
     """
 
     __tablename__ = "readiness"
@@ -131,8 +131,9 @@ def is_quarantined(resource_id: sa.SQLColumnExpression[int]) -> sa.Exists:
 
 
 def is_shut_down(resource_id: sa.SQLColumnExpression[int]) -> sa.Exists:
-    """Return the SQL condition that a host has a shutdown (task to switch it off) that is not over.
+    """Return the SQL condition that a host has a shutdown that is not over.
 
-    Then climate has switched the host off, or is switching it off or on.
+    A shutdown is a task to switch a host off, and on again later. Until it is over, the host may be
+    without power.
     """
     return sa.exists().where(ShutdownRow.resource_id == resource_id, ShutdownRow.over_at.is_(None))

@@ -63,10 +63,10 @@ def _timestampdiff(element: epoch, compiler: SQLCompiler, **options: Any) -> str
 class bucket(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQL
     """An SQL expression: a key of the bucket in which a time lies, to group rows by bucket.
 
-    The time must not be before the window. On PostgreSQL, the key is the start of the bucket. On
-    other databases, it is the number of the bucket. ``number`` turns a key into the number.
-    PostgreSQL would compute a number from ``epoch`` again for each use in an outer query; its
-    function ``date_bin`` for the start is much faster.
+    The time must not be before the window. On PostgreSQL, the key is the start of the bucket, from
+    the fast function ``date_bin``; there, a number would be computed again for each use in an outer
+    query. On other databases, the key is the number of the bucket. On every database, the
+    expression ``number`` turns a key into the number.
     """
 
     inherit_cache = True
@@ -180,9 +180,9 @@ def _max(element: at_least, compiler: SQLCompiler, **options: Any) -> str:
 def signs() -> sa.FromClause:
     """Return an SQL table with the two rows 1 and -1, in the column ``sign``.
 
-    A cross join with it turns each booking into two steps: at the start, the booking adds its part
-    of the resource; at the end, it subtracts the part. So the database reads the bookings only once
-    and does not need to store them.
+    A cross join of bookings with this table turns each booking into two steps: at the start, the
+    booking adds its part of the resource; at the end, it subtracts the part. So the database reads
+    the bookings only once, and does not store them for a second reading.
     """
     plus: sa.ColumnElement[int] = sa.literal_column("1")
     minus: sa.ColumnElement[int] = sa.literal_column("-1")
@@ -208,7 +208,7 @@ def offset(moment: sa.ColumnElement[datetime]) -> sa.ColumnElement[int]:
 
 
 def values(window: Window, resolution: int) -> dict[str, Any]:
-    """Return the values of the SQL parameters that queries on a window and its buckets use.
+    """Return the SQL parameters of queries on a window and its buckets: the values by name.
 
     ``resolution`` is the length of a bucket in seconds.
     """
@@ -224,9 +224,9 @@ def values(window: Window, resolution: int) -> dict[str, Any]:
 def execute(session: Session, query: sa.Select[Any], more: Mapping[str, Any]) -> Sequence[Any]:
     """Execute a query that computes sums over many bookings, and return its rows.
 
-    On PostgreSQL, first change two settings for the rest of the transaction. The settings let
-    PostgreSQL sort in memory instead of on disk, and plan the query for the given window. ``more``
-    has the values of the SQL parameters.
+    ``more`` has the values of the SQL parameters by name. On PostgreSQL, first change two settings
+    for the rest of the transaction, so that PostgreSQL sorts in memory instead of on disk, and
+    plans the query for the given window.
     """
     if session.get_bind().dialect.name == "postgresql":
         session.execute(_FOR_SUMS)
@@ -237,10 +237,12 @@ def bucketed(steps: sa.FromClause) -> sa.Select[Any]:
     """Build the query for a running total, one row per bucket in which the total changes.
 
     ``steps`` has the changes: ``at`` is a time, and ``delta`` is added to the total at this time.
-    The columns of a row are those of ``climate.core.matching.occupancy.Bucket``: the number of the
-    bucket, the sum of the changes, the highest total, and the first second with a change. Changes
-    at the same time count as one: a booking that ends when another one starts does not overlap it.
-    Changes before the window count as changes at its start; none of them may be negative.
+    The columns of the result are those of ``climate.core.matching.occupancy.Bucket``: the number of
+    the bucket, the sum of the changes, the highest total, and the first second with a change.
+
+    Changes at the same time count as one: a booking that ends when another one starts does not
+    overlap it. Changes before the window count as changes at the start of the window; their
+    ``delta`` must not be negative.
     """
     # Doubles, as sums of large integers are decimal numbers on PostgreSQL, which is slow.
     at, delta = steps.c.at, sa.cast(sa.func.sum(steps.c.delta), sa.Double).label("delta")

@@ -1,4 +1,4 @@
-"""How many units of a requirement bookings take, in each bucket of a window.
+"""How many units of a requirement are taken by bookings, in each bucket of a window.
 
 A requirement says which resources a reservation needs. A unit is a whole resource, or a share of
 one, such as 4 VCPU. A bucket is one of the spans of equal length into which the window is divided.
@@ -31,11 +31,11 @@ _MINUS: sa.ColumnElement[int] = sa.literal_column("-1")
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The units that a requirement could use on empty resources, and how many bookings take.
+    """The number of units for a requirement, and how many of these units are taken over time.
 
     A unit is a whole resource, or a share of one, such as 4 VCPU. ``units`` is the number of units
-    if nothing is booked. ``buckets`` has the changes of the number of taken units, for each span of
-    time (bucket) in which it changes.
+    if nothing is booked. A unit is taken if bookings leave no room for it. ``buckets`` says how the
+    number of taken units changes, for each span of time (bucket) in which it changes.
     """
 
     units: int
@@ -49,7 +49,7 @@ def taken(
     resolution: int,
     ids: Collection[int] | None,
 ) -> Taken:
-    """Return how many units a requirement could use, and how many of them bookings take over time.
+    """Return the number of units for a requirement, and how many of them are taken over time.
 
     ``parts`` are the parts of the requirement (see ``Requirement.parts``). Only the resources
     ``ids`` count (None: all that match). The result has at most one bucket (span of time) per
@@ -73,8 +73,8 @@ def _of_whole(_part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
     """Build two queries for a requirement of whole resources.
 
     The first query counts the resources. The second query selects steps: changes of the number of
-    resources that are not free. A step is +1 when a resource is booked, wholly or in part. It is -1
-    when the resource is free again.
+    resources that are not free. A step is +1 when a resource becomes booked, wholly or in part. It
+    is -1 when the resource is free again.
     """
     shares = shared(rows).subquery("shares")
     # Shares of a resource overlap: of each only the part counts that no earlier one covers.
@@ -105,9 +105,10 @@ def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
     """Build two queries for a requirement of shares, such as 4 VCPU per unit.
 
     The first query counts the units that fit on the empty resources. The second query selects
-    steps: at each change of the bookings of a resource, how many fewer units fit on it from then
-    on. The number is negative if more units fit. A booking of the whole resource never overlaps a
-    share of it, so each of the two can be counted without the other.
+    steps: at each change of the bookings of a resource, how many units fewer than before the change
+    fit on the resource. If more units fit than before, the number is negative. A booking of the
+    whole resource never overlaps a share of the resource. So the steps of the two kinds of bookings
+    are computed separately.
     """
     room = _room(part, rows).cte("room")
     booked = whole(room, room.c.units).cte("booked")
@@ -134,7 +135,7 @@ def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
 
 
 def _room(part: Requirement, rows: sa.CTE) -> sa.Select[Any]:
-    """Build the query for the capacity of each resource, one column per resource class of a unit.
+    """Build the query for the capacity of each resource, a column per resource class of a unit.
 
     The column ``units`` is how many units fit on the resource while it is empty. ``rows`` is a CTE
     with the ids of the resources. Resources that lack a class, or allow only smaller units, are
@@ -156,10 +157,10 @@ def _room(part: Requirement, rows: sa.CTE) -> sa.Select[Any]:
 
 
 def _levels(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
-    """Build the query for the amounts that shares take on each resource after each change.
+    """Build the query for the amounts in use on each resource, one row per change of its shares.
 
     A change is the start or the end of a share. A row has the resource id, the time of the change,
-    and the amount in use of each resource class in ``amounts`` from then on.
+    and, for each resource class in ``amounts``, the amount that shares use from this time on.
     """
     of = ALLOCATIONS.c
     wanted = shared(rows, of.resource_class, of.amount).where(of.resource_class.in_(list(amounts)))

@@ -1,8 +1,8 @@
-"""Queries for the bookings of the resources on one page of a calendar, during its window.
+"""Queries for one page of a calendar: the bookings of its resources in a window of time.
 
 A booking is for the whole resource, or for a share: an amount of a resource class, such as 4 VCPU.
-Its time includes the cleaning after the lease. The queries do not return data of leases that the
-viewer may not see: the columns of these leases are NULL.
+The time of a booking includes the cleaning after the lease. A viewer is the user who looks at the
+calendar. The queries return NULL in place of the data of leases that the viewer may not see.
 """
 
 from collections.abc import Collection
@@ -41,8 +41,8 @@ def find(
 ) -> list[BookedSpan]:
     """Return up to ``limit`` bookings of these resources that overlap the window, in any order.
 
-    The viewer may see the leases of the project ``project_id`` (None: of all projects), except held
-    ones, which wait for an external decision. Bookings of other leases have no ``lease``.
+    The viewer may see leases of the project ``project_id`` (None: of all projects) unless they are
+    held: waiting for an external decision. In bookings of other leases, ``lease`` is None.
     """
     if not resource_ids:
         return []
@@ -96,10 +96,11 @@ def located(resources: Any, name: str) -> sa.CTE:  # noqa: ANN401 - a SELECT
     """Return a CTE of resources that says where ``whole`` starts to read the bookings of each one.
 
     ``resources`` is a query for the column ``id`` of ResourceRow; ``name`` is the name of the CTE.
-    The CTE adds the column ``since``: the start of the last whole booking that begins by ``start``,
-    the start of the window. Without such a booking, ``since`` is ``start``. Whole bookings of a
-    resource never overlap, so none that begins before ``since`` reaches into the window. As the
-    statement uses the CTE twice, PostgreSQL computes ``since`` only once for each resource.
+    The CTE adds the column ``since``: the start of the last booking of the whole resource that
+    begins at or before the start of the window. If there is no such booking, ``since`` is the start
+    of the window. Bookings of a whole resource never overlap, so no booking before ``since``
+    reaches into the window. If a statement uses the CTE twice, PostgreSQL computes ``since`` only
+    once for each resource.
     """
     last = (
         sa.select(sa.func.max(ALLOCATIONS.c.start_at))
@@ -114,10 +115,10 @@ def located(resources: Any, name: str) -> sa.CTE:  # noqa: ANN401 - a SELECT
 def whole(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """Build the query for the bookings of whole resources that overlap the window.
 
-    The SQL parameters ``start`` and ``end`` are the window. ``rows`` is a CTE from ``located``:
-    with its column ``since``, the query does not read the past bookings of a resource. The columns
-    of the query are resource id, start, end and ``more``. If ``more`` is empty, an index contains
-    all of them.
+    The SQL parameters ``start`` and ``end`` are the window. ``rows`` is a CTE from ``located``; its
+    column ``since`` lets the query skip the past bookings of a resource. The columns of the query
+    are resource id, start, end, and then the columns ``more``. If ``more`` is empty, the database
+    reads only an index, which contains the other columns.
     """
     of = ALLOCATIONS.c
     booked = sa.select(of.whole_id.label("resource_id"), of.start_at, of.busy_until, *more)
@@ -144,9 +145,9 @@ def preparations(
 ) -> dict[int, list[Window]]:
     """Return the windows in which provisioners prepare hosts for leases, by resource id.
 
-    Only open preparations that overlap ``window`` count: those that are wanted or accepted, and not
-    over. If ``project_id`` is not None, only preparations for leases of this project count. A host
-    without preparations is not in the result.
+    A preparation counts if it overlaps ``window``, is wanted or accepted by a provisioner, and is
+    not over. If ``project_id`` is not None, only preparations for leases of this project count. A
+    host without preparations is not in the result.
     """
     query = sa.select(
         PreparationRow.resource_id, PreparationRow.wanted_at, PreparationRow.needed_at

@@ -1,4 +1,4 @@
-"""Queries for the rows of a calendar: one row per resource, sorted, and possibly in groups.
+"""Queries for the rows of a calendar: one row per resource, sorted, and optionally in groups.
 
 A page begins at an offset, a number of rows to skip, so that a viewer can jump to any position. A
 group has the rows of all resources with the same value of a property.

@@ -12,7 +12,8 @@ seconds from the start of the bucket. The database computes both.
 
 The functions return ``Sums`` of ``climate.core.matching.occupancy``: one for each group of
 resources, each resource class, and each bucket in which a booking starts or ends. ``name`` is the
-group.
+group. ``of_resources`` also counts the viewer's own bookings: those of the project that looks at
+the calendar. In the other results, this count is 0.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -63,9 +64,9 @@ def of_resources(
 ) -> list[Sums]:
     """Return how much of each resource is occupied, as sums per bucket of ``resolution`` seconds.
 
-    ``name`` in the result is the id of the resource as text, such as "17". Bookings by the project
-    ``project_id`` also count as the viewer's own bookings, except those of held leases, about which
-    an external service still decides.
+    ``name`` in the result is the id of the resource as text, such as "17". The viewer's own
+    bookings, which the result counts separately, are those of the project ``project_id``. Bookings
+    of held leases, about which an external service still decides, do not count as own.
     """
     if not resource_ids:
         return []
@@ -79,8 +80,7 @@ def of_types(
 ) -> list[Sums]:
     """Return how many resources of each type are occupied, as sums per bucket.
 
-    A bucket is a span of ``resolution`` seconds. ``name`` in the result is the resource type. No
-    booking counts as the viewer's own.
+    A bucket is a span of ``resolution`` seconds. ``name`` in the result is the resource type.
     """
     rows = sa.select(ResourceRow.id, ResourceRow.type.label("name"))
     typed = located(rows.where(ResourceRow.type.in_(resource_types)), "typed")
@@ -90,10 +90,10 @@ def of_types(
 def of_values(
     session: Session, resource_type: str, prop: str, window: Window, resolution: int
 ) -> list[Sums]:
-    """Return how many resources are occupied, by value of the property ``prop``, per bucket.
+    """Return how many resources are occupied, by value of a property, as sums per bucket.
 
-    A bucket is a span of ``resolution`` seconds. ``name`` in the result is the value, or "" for
-    resources without the property. No booking counts as the viewer's own.
+    A bucket is a span of ``resolution`` seconds. ``name`` in the result is the value of the
+    property ``prop``, or "" for resources without the property.
     """
     rows = located(valued(resource_type, prop), "valued")
     return _sums(session, rows, window, resolution)
@@ -182,9 +182,14 @@ def _sums(
 def _parts(rows: sa.CTE, *more: sa.ColumnElement[Any]) -> sa.CompoundSelect[Any]:
     """Build the query for bookings, with the ``part`` of the resource that each one occupies.
 
-    The part is 1 if the booking is for the whole resource. Otherwise it is the booked amount
-    divided by the capacity, at most 1. ``rows`` is a CTE from ``located``. ``name`` is the group of
-    the resource in ``rows``. ``class`` is the resource class, or "" for whole resources.
+    ``rows`` is a CTE from ``located`` that has, besides the resource id, the group of the resource
+    in the column ``name``. The columns of the query are:
+
+    - ``name``: the group of the booked resource.
+    - ``class``: the resource class, or "" if the booking is for the whole resource.
+    - ``part``: 1 if the booking is for the whole resource; otherwise the booked amount divided by
+      the capacity, at most 1.
+    - The start and the end of the booking, its resource id, and the columns ``more``.
     """
     item = InventoryRow.__table__.alias()
     of = ALLOCATIONS.c
@@ -211,9 +216,9 @@ def _run(
 ) -> list[Sums]:
     """Execute the query for the sums over the bookings ``parts``, and return its result.
 
-    ``parts`` is a query like that of ``_parts``. A column ``own`` (0 or 1) marks the viewer's own
-    bookings; without this column, no booking counts as the viewer's own. ``more`` has the values of
-    further SQL parameters.
+    ``parts`` is a query like that of ``_parts``. It can have a further column ``own``: 1 for the
+    viewer's own bookings, 0 for others. Without this column, no booking counts as own. ``more`` has
+    the values of additional SQL parameters, by name.
     """
     item = parts.subquery("item")
     has_grouping_sets = session.get_bind().dialect.name == "postgresql"
