@@ -5,12 +5,12 @@ its claims while it runs the events. It stores an outcome only if the row still 
 attempt, so a manager that lost its claim stores nothing.
 
 Each claim has a fencing token in memory. Plug-ins may change the cloud for the claim only while the
-token is valid. The token expires shortly before another manager can reclaim the event, that is,
-release the claim that its owner no longer renews.
+token is valid. To *reclaim* an event is to release its claim, because the owner no longer renews
+the claim. The token expires shortly before another manager can reclaim the event.
 
 Reclaiming compares no wall clocks. Every manager measures the time-out on its own monotonic clock.
 The owner starts to measure before it writes the claim or a renewal. Another manager starts to
-measure after it has read this claim or renewal. So the owner always stops first.
+measure after it has read this claim or renewal. So the token of the owner always expires first.
 """
 
 import logging
@@ -44,10 +44,13 @@ LOG = logging.getLogger(__name__)
 class Work:
     """A claimed event, its lease, and the resources on which the event acts.
 
-    ``resources`` maps the id of each reservation to its resources. ``lease`` is the lease as it was
-    before the work began. ``begun`` is the lease as stored when the work began. ``begun`` is None
-    if that transaction also changed the lease's events. It is also None if the event releases a
-    held lease, a new lease that was not confirmed in time.
+    ``resources`` maps the id of each reservation to its resources. A transaction begins the work:
+    for example, it sets the lease's status to STARTING. ``lease`` is the lease before this
+    transaction. ``begun`` is the lease as this transaction stored it. ``begun`` is None in two
+    cases:
+
+    - The transaction also changed the lease's events.
+    - The event releases a held lease, a new lease that was not confirmed in time.
     """
 
     event: Event
@@ -61,7 +64,7 @@ class Work:
         return [r for r in self.lease.reservations if r.id in self.resources]
 
     def is_leaving(self, reservation_id: str) -> bool:
-        """Return whether the event reclaims a reservation that a user removed from the lease."""
+        """Return whether the event takes back the resources of a removed reservation."""
         leaving = {r.id for r in self.lease.reservations if LEAVING in r.details}
         return self.event.kind in {START, UPDATE, END} and reservation_id in leaving
 
@@ -264,9 +267,9 @@ def lock_leases(
     """Lock the leases of claims, and check that this manager still holds the claims.
 
     Returns two lists. The first has the claims that this manager still holds, with their events and
-    locked leases. The second has the claims whose lease could not be locked. Such a lease is
-    deleted, or ``wait`` is false and another transaction has locked it. Claims that this manager
-    has lost are in neither list.
+    locked leases. The second has the claims whose lease could not be locked, because the lease no
+    longer exists, or because ``wait`` is false and another transaction has locked the lease. Claims
+    that this manager has lost are in neither list.
 
     This manager may lose a claim after the check. So the statement that stores the outcome checks
     owner and attempt again.
@@ -406,8 +409,8 @@ class ClaimKeeper:
         """Release the claims that other managers have stopped renewing; return how many.
 
         A claim has expired if this manager has seen no renewal of it during the time-out. The
-        interrupted attempts stay counted. ``own`` are the ids of the events that this manager runs
-        itself. Their claims are left out.
+        interrupted attempts still count as attempts. ``own`` are the ids of the events that this
+        manager runs itself; their claims are left out.
         """
         with self._store.database.read() as session:
             claimed = event_queue.claimed(session)

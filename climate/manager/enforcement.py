@@ -36,9 +36,10 @@ _PARALLEL_REPORTS = 2
 
 
 class Busy(EnforcementUnavailable):
-    """Raised if climate does not send the report of a lease's end; the caller should retry soon.
+    """Raised if climate does not send a report now; the caller should retry soon.
 
-    Either two reports are in progress, or the service failed in the last ten seconds.
+    A report tells the service that a lease has ended. climate does not send one while two others
+    are in progress, or within ten seconds after a report failed.
     """
 
 
@@ -176,7 +177,8 @@ def _reason(text: bytes) -> str:
 def for_config(conf: ConfigOpts) -> Enforcer | None:
     """Return the client of the enforcement service; None if no address is configured.
 
-    Raises Misconfigured if the option ``hold_timeout`` is too short for a call.
+    A new lease is released if it is not confirmed within ``hold_timeout``. Raises Misconfigured if
+    this option does not leave enough time for one call of the service.
     """
     options = conf.enforcement
     if not any(options[name] for name in _ADDRESSES):

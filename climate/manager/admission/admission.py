@@ -5,14 +5,15 @@
 2. If resources are shared, one more statement reads their free amounts.
 3. A pure function chooses among the candidates.
 4. One statement locks the chosen resources.
-5. Other statements check that no transaction committed since step 1 has booked them.
+5. Other statements check that the chosen resources are still free: another transaction may have
+   booked them, and committed, since step 1.
 
 On PostgreSQL, steps 1 and 4 are one statement in the simplest case: one requirement, for whole
-resources, without filters or weighers of the operator. A constraint of the schema also prevents
-double bookings. The number of statements depends on neither the number of hosts nor the number of
-allocations.
+resources, and the operator has configured neither filters nor weighers. A constraint of the schema
+also prevents double bookings. The number of statements depends on neither the number of hosts nor
+the number of bookings.
 
-Only committed allocations can cause a rejection. If a lease lacks resources because another
+Only committed bookings can cause a rejection. If a lease lacks resources because another
 transaction has locked some, admission raises LostRace, and the database layer runs the lease's
 transaction again.
 """
@@ -51,8 +52,8 @@ def admit(
 
     A demand is what one reservation requires. ``occupied`` is the lease's window plus cleaning
     time. Returns one mapping per demand, from resource id to the number of new units. A unit is a
-    whole resource or a fixed share of one. Units that the reservation keeps from before are not in
-    the result. The function does not store the bookings.
+    whole resource or a fixed share of one. If a reservation of a changed lease keeps units that it
+    has already, the result does not contain these. The function does not store the bookings.
 
     ``locked`` are ids of resources that this transaction has locked already. If ``locked`` is not
     empty, the function waits for no other lock, because a wait could cause a deadlock. Raises
@@ -103,10 +104,11 @@ class InsufficientResources(NotEnoughResources):
     """Raised if too few resources are free for a lease.
 
     ``demands`` states what each reservation requires. ``index`` is the position of the demand that
-    fails. It is None if each demand could be met alone, but not all together. ``details`` has the
-    numbers of required units (``asked``), of ``matching`` resources, and of ``free`` and
-    ``missing`` units; it is empty if ``index`` is None. ``in_use`` is set if a started reservation
-    cannot keep its resources. The module ``refusal`` makes the answer to the user from this error.
+    cannot be met; it is None if each demand could be met alone, but not all together. ``details``
+    has the position of the reservation, and four numbers: ``asked`` (units required), ``matching``
+    (resources that match), ``free`` and ``missing`` (units). If ``index`` is None, the numbers are
+    absent or None. ``in_use`` is set if a started reservation cannot keep its resources. The module
+    ``refusal`` makes the answer to the user from this error.
     """
 
     def __init__(
@@ -131,10 +133,10 @@ def _lock_chosen(
 ) -> tuple[CandidateSet, tuple[Units, ...]]:
     """Choose units for each demand (what one reservation requires), and lock their resources.
 
-    Returns the last set of candidates, and for each demand the number of chosen units by resource
-    id. ``held`` are ids of resources that this transaction has locked already. If another
-    transaction has locked a candidate, the function chooses another candidate. Raises LostRace,
-    InsufficientResources.
+    ``held`` are ids of resources that this transaction has locked already. If another transaction
+    has locked a candidate, the function chooses another one, and fetches more candidates if there
+    are too few. Returns all candidates fetched, and for each demand the number of chosen units by
+    resource id. Raises LostRace, InsufficientResources.
     """
     patient = is_patient(session) and not held
     locked = set(held) | candidates.locked

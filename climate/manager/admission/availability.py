@@ -1,8 +1,9 @@
-"""Availability: the free capacity over a span, and windows that admission would accept now.
+"""Availability: the free capacity over a span, and windows in which a lease would fit.
 
 A search for windows locks and reserves nothing, so another request may book an offered window
-first. If a type has very many resources, the search examines only a sample of them. Admission would
-still accept each window that the search offers, but an earlier window may exist.
+first. If there are very many resources of a type, the search examines only a sample of them. Then
+climate would still accept a lease in each offered window, but the search may miss an earlier
+window.
 """
 
 import math
@@ -54,8 +55,8 @@ _CHUNKS = (timedelta(days=7), timedelta(days=28))
 class Offer:
     """A start and end (``window``) for which climate would accept the lease now.
 
-    According to the bookings, a lease of the same length may also start later, up to
-    ``latest_start``. Only ``window`` was checked completely.
+    A lease of the same length may also fit at later start times, up to ``latest_start``. For these
+    times, climate has looked only at the bookings; it has not tried to choose resources.
     """
 
     window: Window
@@ -81,10 +82,11 @@ def free_over(
 ) -> list[Step]:
     """Return how many units of the requested kind are free, as steps over the time ``span``.
 
-    The unit is a host, an instance, and so on, depending on the resource type. The steps follow
-    each other and cover ``span``. If two steps have a free unit each, these units may be on
-    different resources, so a lease over both steps may not fit. Call ``search`` to find windows
-    that fit. If ``private`` is true, the query may name private properties.
+    The unit is a host, an instance, and so on, depending on the resource type. A step is a window
+    with the number of units that are free throughout it. The steps follow each other and cover
+    ``span``. A lease over two steps may not fit even if each step has a free unit, because these
+    units may be on different resources. Call ``search`` to find windows that fit. If ``private`` is
+    true, the query may name private properties.
 
     Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
@@ -104,11 +106,12 @@ def free_over(
 
 @dataclass(frozen=True, slots=True)
 class LeastFree:
-    """How many units match a request, and how many of them are at least free, in steps over time.
+    """The number of units that match a request, and how many of these are free over time.
 
-    The time is divided into buckets of equal length, for example an hour. The number of a bucket is
-    the lowest number of free units at any moment in it. A step is one or several consecutive
-    buckets with the same number.
+    ``units`` is the number that match. The time is divided into buckets of equal length, for
+    example an hour. The number of a bucket is the lowest number of free units at any moment in it.
+    A step is one or several consecutive buckets with the same number; ``steps`` are in the order of
+    time.
     """
 
     units: int
@@ -120,12 +123,12 @@ def least_free(
 ) -> LeastFree:
     """Return the lowest number of free units in each bucket of ``resolution`` seconds of ``span``.
 
-    The units match the request: hosts, instances, and so on. Consecutive buckets with the same
-    number become one step. The database computes the numbers, so the number of rows that it returns
-    depends only on the number of buckets.
+    Only units that match the request count: hosts, instances, and so on. Consecutive buckets with
+    the same number become one step. The database computes the numbers, so the number of rows that
+    it returns depends only on the number of buckets.
 
     Raises the errors of ``free_over``. Raises InvalidInput if there are too many buckets, or if the
-    units must be on one resource.
+    request demands that all its units are on one resource.
     """
     parts = _counted_parts(runtime, request, span)
     _check_buckets(parts[0], span, resolution)
@@ -149,7 +152,7 @@ def least_free(
 def _counted_parts(
     runtime: Runtime, request: ReservationRequest, span: Window
 ) -> tuple[Requirement, ...]:
-    """Return the requirements of the request, whose free units the caller counts.
+    """Return the requirements of a request; the caller counts the free units for them.
 
     Raises InvalidDate if ``span`` is too long. Raises InvalidInput if the type has no units to
     count, for example a stack.
@@ -273,12 +276,15 @@ def _starts(
     occupied: timedelta,
     part: Starts,
 ) -> list[Starts]:
-    """Return ranges of start times in ``part`` at which each requirement would fit on its own.
+    """Return ranges of start times within the range ``part`` at which each requirement fits alone.
 
-    For one requirement, the result has ranges (first, latest). For several requirements, each range
-    is a single moment, and there are about ``_TRIES`` at most: the first moment of each common
-    range, and each end of a booking in it. Other moments need no check, because capacity becomes
-    free only when a booking ends.
+    A range is a pair (first, latest). ``ids`` has the ids of the matching resources for each
+    requirement. ``occupied`` is the duration of the lease plus cleaning time.
+
+    For several requirements, the caller must check whether all fit together. So each range is then
+    a single moment: the first moment of a range that is common to all requirements, or the end of a
+    booking within such a range. Other moments need no check, because capacity becomes free only
+    when a booking ends. The number of moments is limited.
     """
     span = Window(part[0], later(part[1], occupied))
     timelines = [
@@ -318,7 +324,8 @@ def check_span(span: Window) -> None:
 def _parts(begin: datetime, last: datetime) -> Iterator[Starts]:
     """Yield consecutive ranges of start times from ``begin`` to ``last``, the first ones short.
 
-    The search examines one range after the other. The first has 7 days, the second 28 days.
+    The first range has 7 days, the second 28 days, the third the rest. The search examines one
+    range after the other.
     """
     for length in (*_CHUNKS, MAX_SPAN):
         if begin > last:

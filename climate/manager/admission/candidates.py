@@ -1,8 +1,8 @@
 """Candidates: the resources that could serve a lease, and the choice among them.
 
 The first statement fetches a handful of candidates for each reservation. These may not suffice,
-because resources that leases share may be full. Then further statements fetch more candidates, and
-finally all of them. The function ``select`` chooses among the candidates; it is pure.
+because a resource that several leases share may be full. Then further statements fetch more
+candidates, and finally all of them. The pure function ``select`` chooses among the candidates.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -30,11 +30,11 @@ _STEPS = tuple(3 * 2**power for power in range(14))
 class Demand:
     """What one reservation requires, and which of its present resources it may keep.
 
-    A unit is a whole resource or a fixed share of one. ``kept`` has the number of units to keep by
-    resource id. This transaction has locked their resources and deleted their bookings already.
-    ``beside`` are ids of other resources that the reservation has and does not give up. If the
-    layout of the requirement is APART (each unit on another resource), new units must not be on
-    these.
+    A unit is a whole resource or a fixed share of one. ``kept`` maps the ids of resources to the
+    number of units to keep on each. This transaction has already locked these resources and deleted
+    the bookings of these units. ``beside`` are ids of other resources that the reservation has and
+    does not give up. If the layout of the requirement is APART (each unit on another resource), new
+    units must not be on resources in ``beside``.
     """
 
     reservation_id: str
@@ -57,10 +57,10 @@ class Demand:
 class CandidateSet:
     """For each demand of a lease, resources that match and are free over the ``occupied`` window.
 
-    A demand is what one reservation requires. ``ids`` has the resource ids of each demand's
-    candidates, the preferred ones first. ``free`` has the free amounts by resource id and resource
-    class (for example VCPU). ``limits`` has how many candidates per demand each further query
-    fetches (None: all).
+    A demand is what one reservation requires. ``ids`` has a list of candidates (resource ids) for
+    each demand, the preferred ones first. ``free`` has the free amounts by resource id and resource
+    class (for example VCPU). ``limits`` has one item for each query that may still follow: how many
+    candidates per demand the query fetches (None: all).
 
     If ``locking`` is true, a query may also lock the first candidates. ``locked`` has the ids of
     locked resources. ``unchanged`` has the locked resources that no other transaction changed
@@ -239,9 +239,9 @@ def with_room(candidates: CandidateSet, index: int) -> list[int]:
 def is_still_free(session: Session, candidates: CandidateSet, demand: Demand, units: Units) -> bool:
     """Return whether every resource in ``units`` is still a candidate for the demand.
 
-    A candidate matches and is not booked. The caller has locked the resources since the search.
-    This check is sufficient for whole resources. For shares of resources, also call
-    ``leaves_enough``.
+    A candidate matches and is not booked. The caller searched for candidates, then locked these
+    resources; between the two, another transaction may have booked them. This check is sufficient
+    for whole resources. For shares of resources, also call ``leaves_enough``.
     """
     if units.keys() <= candidates.unchanged:
         return True
@@ -276,8 +276,8 @@ def _free_amounts(
 ) -> dict[int, dict[str, int]]:
     """Return the free amounts of the resources ``ids``, by resource id and resource class.
 
-    A resource class is, for example, VCPU. Amounts that reservations of the lease keep from before
-    do not count as free.
+    A resource class is, for example, VCPU. Amounts that a changed lease keeps (``Demand.kept``) do
+    not count as free.
     """
     classes = _classes(candidates.demands)
     if not classes:

@@ -22,15 +22,16 @@ class Gate:
     """Base class of gates: objects by which a feature such as limits can check or reject a request.
 
     A subclass overrides some of the hooks below; the hooks of this class do nothing. The
-    transaction may run several times. So ``before`` must replace everything that the gate remembers
-    from an earlier run.
+    transaction may run several times. So the hook ``before`` must replace everything that the gate
+    remembers from an earlier run.
     """
 
     def stored(self, lease: Lease) -> Lease:
-        """Return the new lease in the form in which the first transaction should store it.
+        """Return the new lease with the changes that the gate makes before the lease is stored.
 
-        A gate may change the status and the events. For example, a gate stores a lease with the
-        status CREATING until another service has allowed it.
+        A gate may change the status and the events. For example, if another service must allow a
+        lease, a gate returns the lease with the status CREATING; the hook ``settle`` later
+        completes the lease.
         """
         return lease
 

@@ -17,12 +17,12 @@ _MOST_LEASES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseUse:
-    """The resources that one lease has booked, as they count against its project's limits.
+    """The hosts that a lease has booked from ``start`` to ``end``, as limits count them.
 
-    ``host_hours`` is the number of hosts times the hours from ``start`` to ``end``. ``lease_id``
-    and ``lease_name`` are None if the requester may not see the lease, or if the reservation was
-    deleted. If a lease gained hosts later, it has one item for the old hosts and one for the new
-    hosts.
+    ``host_hours`` is the number of hosts times the hours from ``start`` to ``end``. If a lease
+    gained hosts later, there is one LeaseUse for the old hosts and one for the new hosts.
+    ``lease_id`` and ``lease_name`` are None if the requester may not see the lease, or if the lease
+    or its reservation was deleted.
     """
 
     lease_id: str | None

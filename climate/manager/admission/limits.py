@@ -36,8 +36,9 @@ class Usage:
     """How much of its limits a project or a user uses now.
 
     ``leases`` is the number of leases that are not over. ``hosts`` and ``vcpus`` are the highest
-    numbers that are booked at the same time, now or later. ``host_hours`` is the highest number of
-    hosts times hours in any span as long as the configured period (for example 30 days).
+    numbers that are booked at the same time, now or later. Limits have a period, for example 30
+    days. ``host_hours`` is the highest sum of host-hours (hosts times hours) in any span of this
+    length.
     """
 
     leases: int
@@ -208,7 +209,8 @@ class OpenLeasesGate(Gate):
     ) -> None:
         """Raise LimitExceeded if the project already has its maximum number of open leases.
 
-        ``present`` is the stored lease; for a change of a stored lease, nothing is checked.
+        If ``present``, the stored lease, is set, the request changes a lease, and nothing is
+        checked.
         """
         if present is not None or not self._rules.apply_to(
             lease.project_id, lease.user_id, self._roles

@@ -74,10 +74,11 @@ def free_capacity(
 ) -> list[FreeCapacity]:
     """Return the required and the free capacity for each reservation of a lease.
 
-    Removed reservations are left out. The list is empty if the lease ends now. The caller has
-    deleted the lease's allocations (its bookings of resources) in this transaction. ``held`` has
-    these deleted allocations by reservation id and resource id. Their resources count as free even
-    if they have failed, because the lease may keep them.
+    Removed reservations are left out. The list is empty if ``lease.window`` ends at or before
+    ``now``. An allocation is a booking of a resource. The caller has deleted the lease's
+    allocations in this transaction. ``held`` has these deleted allocations by reservation id and
+    resource id. The resources in ``held`` count as free even if they have failed, because the lease
+    may keep them.
     """
     if lease.window.end <= now:
         return []
@@ -129,10 +130,12 @@ def use_after(
 ) -> list[Account] | None:
     """Return the limits of the requester's project and user, and their use after the request.
 
-    The numbers include the uncommitted changes of this transaction. Returns None if no limits
-    apply. ``requester`` is a tuple of user id, project id and roles. If the lease belongs to
-    another project or user, the result leaves this project or user out, because its use is not
-    public.
+    The numbers include the uncommitted changes of this transaction. ``requester`` is a tuple of
+    user id, project id and roles.
+
+    The requester may change a lease of another project or user, whose use is not public. Then the
+    result has only the project or the user that the requester and the lease have in common. Returns
+    None if they have neither in common, or if no limits apply.
     """
     user_id, project_id, roles = requester
     settings = runtime.settings.limits

@@ -1,8 +1,9 @@
 """Reallocation: decide and store which resources a changed lease keeps, gains and loses.
 
-The transaction of the change locks the lease's resources and deletes its allocations, so that they
-do not count as booked. It then stores the allocations that the lease keeps or gains. If the change
-fails, it rolls back, and the lease keeps its old allocations.
+The transaction of the change locks the lease's resources. It deletes the lease's allocations
+(bookings), so that these resources count as free, and then stores the allocations that the lease
+keeps or gains. If the change fails, the transaction rolls back, and the lease keeps its old
+allocations.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -44,8 +45,8 @@ def reallocate(
     """Store the bookings (allocations) of a lease with changed dates or reservations.
 
     A pending lease may exchange resources that no longer fit; a started lease keeps all. Returns
-    True if units were added or changed their size: if the lease has started, a manager must then
-    give the users access to them. Raises InsufficientResources, LostRace.
+    True if the lease gained units, or if the size of its units changed. If the lease has started, a
+    manager must then give the users access to these units. Raises InsufficientResources, LostRace.
     """
     live = [reservation for reservation in reservations if reservation.stays]
     if not live:
@@ -86,9 +87,9 @@ def _admit(
 ) -> tuple[list[Demand], tuple[Units, ...]]:
     """Choose and lock new units for a changed lease; return the demands, and the new units of each.
 
-    A demand is what one reservation requires, with the units that it keeps. If this fails and the
-    lease has not started, the function tries again without kept units. Then the lease may get
-    entirely different resources.
+    A demand is what one reservation requires, with the units that it keeps. If there are too few
+    new units and the lease has not started, the function tries again with demands that keep
+    nothing. Then the lease may get entirely different resources.
     """
     if not any(demand.maximum for demand in demands):
         return demands, tuple({} for _ in demands)  # the lease gains nothing
@@ -244,8 +245,8 @@ def _kept_rows(
     """Return the rows of the allocations table (bookings) for the units that a lease keeps.
 
     ``held`` has the earlier bookings by reservation id and resource id. If the lease has started,
-    the rows keep their old start. If the clock was set back, a row may end before it starts; the
-    result leaves such rows out.
+    the rows keep the start of the earlier bookings. If the clock was set back, that start may be
+    later than the end of the new booking; then the result has no row for the unit.
     """
     kept_rows = []
     for demand in demands:

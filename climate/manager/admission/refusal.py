@@ -1,9 +1,10 @@
 """Refusal: why climate rejects a lease, and which similar leases it would accept.
 
-To limit the cost, the explanation examines only a sample of the matching resources. For a new
-lease, climate computes the explanation after the failed transaction. For a change, it does so
-within the transaction, which has deleted the lease's own bookings. The explanation names the
-blocking leases of the requester's project. For other projects' leases it states only the times.
+To limit the cost, the explanation examines only a sample of the matching resources. If a new lease
+is rejected, climate computes the explanation after the failed transaction. If a change is rejected,
+climate computes it within the transaction of the change, which has deleted the lease's own
+bookings. The explanation names the blocking leases of the requester's project. For other projects'
+leases it states only the times.
 """
 
 from collections import defaultdict
@@ -88,7 +89,7 @@ def explain(
     ``shortage`` is the error of the admission. ``lease`` is the requested lease, ``present`` the
     stored one (None for a new lease). In the transaction of ``session``, the lease has no
     allocations (bookings of resources). ``gates`` are the checks of optional features, such as
-    limits. The error offers only alternatives that all of them allow.
+    limits. The error offers only alternatives that all gates allow.
     """
     inquiry = _Inquiry(runtime, session, shortage, lease, gates, present)
     own = inquiry.own_blockers()
@@ -117,8 +118,8 @@ def _located(lease: Lease, shortage: InsufficientResources) -> tuple[int | None,
     """Return which reservation of the request lacks resources, and the error message.
 
     The first value is the position of the reservation in the request, from 0. If the reservation is
-    for a part of a stack, it is the position of the stack, and the message names the part. It is
-    None if each reservation would fit alone, but not all of them together.
+    for a part of a stack, the value is the position of the stack, and the message names the part.
+    The value is None if each reservation would fit alone, but not all of them together.
     """
     if shortage.index is None:
         return None, shortage.message
@@ -174,7 +175,8 @@ class _Inquiry:
         """Return the times at which other projects have booked resources which the lease needs.
 
         The times are sorted by start, without duplicates. If bookings of one resource follow each
-        other without a gap, they are one time, so that the limit between two leases is not visible.
+        other without a gap, they are merged into one time, so that the requester cannot see where
+        one lease ends and the next begins.
         """
         ids = self._matching(self._requirement)
         if not ids:

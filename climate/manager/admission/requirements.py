@@ -102,8 +102,8 @@ def new_reservation(
 ) -> Reservation:
     """Return a new reservation with the id ``id_`` and the status PENDING; nothing is stored.
 
-    Its details are those that the plug-in can state before the start. Raises
-    UnsupportedResourceType.
+    The field ``details`` has what the plug-in knows before the lease starts, for example the id of
+    an object that it will create. Raises UnsupportedResourceType.
     """
     return Reservation(
         id=id_,
@@ -211,9 +211,10 @@ def _property_names(
     """Return the names of the properties of a resource type that the requester may use in a query.
 
     ``named`` are the names in the query. ``native`` are properties that all resources of the type
-    have. A resource may also have properties that are not defined for its type; of these, the
-    result has only names in ``named``. Private properties are left out unless ``private`` is true.
-    The result is not cached, because another process may make a property private at any time.
+    have. The result has three kinds of names: those in ``native``, those that are defined for the
+    type, and those in ``named`` that a resource of the type has without a definition. Private
+    properties are left out unless ``private`` is true or they are native. The result is not cached,
+    because another process may make a property private at any time.
     """
     privacy = resources.privacy(session, resource_type)
     known = frozenset({*native, *privacy})

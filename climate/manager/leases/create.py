@@ -1,11 +1,11 @@
 """Create a lease: plan it, admit it and store it.
 
 One transaction writes the lease, its reservations, allocations and events, and the notification. If
-the transaction fails, it stores nothing. The exception is a held lease, which waits for another
-service (module ``holds``): a second transaction writes its events and the notification.
+the transaction fails, it stores nothing. If the lease must wait for another service (it is *held*,
+module ``holds``), a second transaction writes its events and the notification.
 
-Each optional feature is a gate, a set of hooks in the transaction: idempotency keys, limits, starts
-that wait for hosts, holds.
+Each optional feature is a gate, a set of hooks in the transaction. The features are idempotency
+keys, limits, starts that wait until hosts are ready, and holds.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -90,10 +90,11 @@ class LeaseRequest:
     """A request for a lease, with its dates, reservations and reminders.
 
     ``before_end`` is when to remind the user of the end (None: the configured default).
-    ``user_events`` are (kind, moment) pairs of further events. Reminders among them replace the
-    configured reminders of the same kind. ``asked_at`` is when the request arrived (None: now). The
-    start date must not be earlier than the minute of ``asked_at``. It may be earlier than the
-    present time, because look-ups in the cloud may be slow.
+    ``user_events`` are (kind, moment) pairs of further events. If one of them is a reminder, the
+    configured reminders of the same kind are not added. ``asked_at`` is when the request arrived
+    (None: now). The start date must not be earlier than the minute of ``asked_at``, but may be
+    earlier than now, because climate may have looked up data in the cloud since the request
+    arrived.
     """
 
     name: str
@@ -287,10 +288,10 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
 
 
 def _notices(request: LeaseRequest, window: Window, settings: Settings) -> tuple[Notice, ...]:
-    """Return when to notify the users of the new lease: reminders, and events that they defined.
+    """Return when to notify the user of a new lease: reminders, and events that the user defined.
 
-    These are the notices of the request. For each kind of reminder that the request does not name,
-    the configured reminders are added.
+    These are the reminders and events in the request. For each kind of reminder that the request
+    does not name, the configured reminders are added.
     """
     notices = [_user_notice(kind, moment, window) for kind, moment in request.user_events]
     if request.before_end is not None:
@@ -325,8 +326,8 @@ def create_earliest(
 ) -> Lease:
     """Create a lease of the duration ``length`` in the earliest free window, and return it.
 
-    The window lies between ``request.start`` and ``request.end``. Raises the same errors as
-    ``create_lease``.
+    The window lies between ``request.start`` and ``request.end``. Raises SearchTooLong, and the
+    errors of ``create_lease``.
     """
 
     def create(timed: LeaseRequest) -> Lease:
@@ -338,7 +339,10 @@ def create_earliest(
 def preview_earliest(
     runtime: Runtime, owner: Owner, request: LeaseRequest, length: timedelta
 ) -> Preview:
-    """Return what ``create_earliest`` would store, without storing it. Raises the same errors."""
+    """Return what ``create_earliest`` would store, without storing it.
+
+    Raises SearchTooLong, and the errors of ``preview_lease``.
+    """
 
     def preview(timed: LeaseRequest) -> Preview:
         return preview_lease(runtime, owner, timed)
@@ -381,8 +385,8 @@ def _no_window(
 ) -> NotEnoughResources:
     """Return the error for a lease that fits at no time between the requested start and end.
 
-    ``immediate`` is the error for a lease that begins at the requested start; its numbers are
-    shown.
+    ``immediate`` is the error for a lease that begins at the requested start. The result repeats
+    the message and the details of ``immediate``.
     """
     return NotEnoughResources(
         f"Not enough resources for {length} in a row between {request.start:%Y-%m-%d %H:%M:%S} and"

@@ -69,8 +69,9 @@ def delete_lease(
 def remove(session: Session, lease: Lease, now: datetime, settings: Settings) -> None:
     """Delete the rows of a lease that the caller has locked, and write a notification.
 
-    If the lease has begun, nobody can book its resources until the cleaning time after ``now`` is
-    over. If its start date has also passed, a record of the lease goes to the history.
+    If a manager has tried to start the lease, nobody can book its resources until the cleaning time
+    after ``now`` is over. If, in addition, the start succeeded or the start date has passed, the
+    function adds a record of the lease to the history.
     """
     ids = [reservation.id for reservation in lease.reservations]
     took_place = lease.has_begun and bool(lease.start.started_at or lease.window.start <= now)
@@ -93,8 +94,9 @@ def remove(session: Session, lease: Lease, now: datetime, settings: Settings) ->
 def remove_ended(store: Store, settings: Settings) -> None:
     """Remove leases that ended long ago, and old records of deleted leases.
 
-    The options ``ended_leases_kept`` and ``history_kept`` set how long to keep them. A call removes
-    at most ``_BATCHES`` batches of leases and of records. The next call removes more.
+    The option ``ended_leases_kept`` sets how long to keep ended leases, ``history_kept`` how long
+    to keep records. A call removes at most ``_BATCHES`` batches of leases and as many of records.
+    The next call removes more.
     """
     now = store.clock.now()
     if settings.ended_leases_kept is not None:
@@ -110,9 +112,10 @@ def remove_ended(store: Store, settings: Settings) -> None:
 
 
 def _remove_batch(store: Store, settings: Settings, before: datetime) -> int:
-    """Remove up to ``_LEASES`` leases that ended before ``before``; return how many were found.
+    """Remove up to ``_LEASES`` leases that ended long ago; return how many such leases were found.
 
-    The function may remove fewer than it found, if other transactions have locked or changed some.
+    ``before`` is a time in the past; only leases that ended earlier are removed. The function may
+    remove fewer leases than it found, if other transactions have locked or changed some.
     """
     with store.database.read() as session:
         found = past_leases.ended_before(session, before, _LEASES)

@@ -58,10 +58,12 @@ def _insert(session: Session, lease: Lease, planned: Iterable[Planned], now: dat
 def _move(
     session: Session, lease: Lease, present: Event | None, planned: Planned, now: datetime
 ) -> None:
-    """Store the new due time of the start, end or before-end event; a lease has only one of each.
+    """Give the start, end or before-end event of a lease its new due time.
 
-    ``present`` is the stored event, ``planned`` the event with its new due time. If ``present`` is
-    a ``before_end_lease`` event that already ran, a new event replaces it.
+    ``present`` is the stored event of this kind, of which a lease has only one; None if it has
+    none. ``planned`` is the event with its new due time. If there is no stored event, the function
+    stores ``planned``. If the before-end event already ran and ``planned`` is due in the future,
+    ``planned`` replaces it, so that the event runs again.
     """
     if present is None:
         _insert(session, lease, [planned], now)

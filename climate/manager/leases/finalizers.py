@@ -1,9 +1,9 @@
 """Finalizers: tasks that remain when a lease is over (revoke its trust, report its end).
 
 A finalizer is an event without a lease, so it also runs after the lease is deleted. The transaction
-that stores the end of the lease also stores its finalizers. Managers then claim and run them like
-any other event. If a report to the enforcement service fails, they retry it for a day, with growing
-pauses.
+that stores the end of the lease also stores its finalizers. Managers then claim and run finalizers
+like any other event. If the enforcement service does not accept a report, managers retry the report
+for a day, with growing pauses.
 """
 
 import logging

@@ -5,16 +5,23 @@ keeps the failed one. Which resources count as failed depends on the lease:
 
 - Pending lease: all resources that are not reservable now.
 - Running lease: only resources that have stopped running ("lost"), because users have data on the
-  others. If a reservation has the flag ``missing_resources``, its resources that are not reservable
-  count as failed, too.
+  others.
+- Running lease, reservations with the flag ``missing_resources``: all resources that are not
+  reservable now.
 
 If a running lease gets replacements, an ``update_lease`` event, which is due now, lets a manager
 give the users access to them.
 
 The flags have Blazar's names. A reservation has ``missing_resources`` while one of its resources
-has failed and has no replacement. A lease is ``degraded`` while a reservation has that flag, while
-users cannot use one of its working resources yet, or while a removed reservation still has
-resources. Unlike Blazar, healing clears both flags. ``resources_changed`` stays set.
+has failed and has no replacement. It has ``resources_changed`` once healing has replaced a resource
+while the lease was running. A lease is ``degraded`` while one of these is true:
+
+- One of its reservations has ``missing_resources``.
+- Users cannot use one of its working resources yet.
+- A removed reservation still has resources.
+
+Unlike Blazar, healing clears ``missing_resources`` and ``degraded``; it never clears
+``resources_changed``.
 """
 
 import logging
@@ -148,10 +155,11 @@ def _replace(
 def _by_requirement(
     session: Session, parts: Sequence[Requirement], ids: Sequence[int]
 ) -> list[tuple[Requirement, list[int]]]:
-    """Return each requirement in ``parts`` with those of the resources ``ids`` that match it.
+    """Divide the resources ``ids`` of one reservation among the requirements of this reservation.
 
-    The requirements are those of one reservation. Requirements without such a resource are left
-    out. A resource that no longer matches any requirement is listed with the last one.
+    Returns pairs of a requirement from ``parts`` and the ids of the resources that match it. A
+    resource that no longer matches any requirement is listed with the last one. Requirements
+    without any resource are left out.
     """
     records = resources.find_some(session, ids)
     shares: dict[int, list[int]] = {}
@@ -170,11 +178,11 @@ def _flag(
 ) -> None:
     """Store which reservations of a lease lack a working resource, after replacements.
 
-    A reservation gets ``missing_resources`` if its id is in ``missing``: one of its resources has
-    failed and was not replaced. ``gained`` has the number of replaced resources by reservation id.
-    The lease becomes ``degraded`` if a reservation has this flag, or if resources still have to be
-    given to the users or taken back; otherwise the flag is cleared. If the lease changed, write a
-    ``lease.update`` notification.
+    ``missing`` has the ids of reservations of which a resource has failed and was not replaced.
+    They get the flag ``missing_resources``; all others lose it. ``gained`` has the number of
+    replaced resources by reservation id. The lease becomes ``degraded`` if ``missing`` is not
+    empty, or if resources still have to be given to the users or taken back; otherwise it ceases to
+    be ``degraded``. If the lease changed, write a ``lease.update`` notification.
     """
     running = lease.status is LeaseStatus.ACTIVE
     live = [reservation for reservation in lease.reservations if reservation.stays]
@@ -201,7 +209,7 @@ def _flag(
 
 
 def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
-    """Return whether the users cannot use a working resource of these reservations yet.
+    """Return whether these reservations have a working resource that the users cannot use yet.
 
     For example, climate has booked it as a replacement, but no plug-in has set it up for the users.
     """
@@ -217,9 +225,9 @@ def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
 def _is_handed_over(reservation: Reservation, resource_id: int, held: Mapping[int, Held]) -> bool:
     """Return whether users already have access to a resource with its present amounts.
 
-    The amounts (for example 4 VCPU) are those that the reservation books now. Reservations that an
-    older release of climate started have no list of such resources. Then all their resources count
-    as accessible.
+    The amounts (for example 4 VCPU) are those that the reservation books now. The details of a
+    reservation list the resources to which users have access. If a started reservation has no such
+    list, because an older release of climate started it, users have access to all its resources.
     """
     amounts = dict(held[resource_id].amounts)
     shares = reservation.details.get(SHARES, {}).get(str(resource_id), amounts)

@@ -68,8 +68,8 @@ class HoldGate(Gate):
     def stored(self, lease: Lease) -> Lease:
         """Return the lease as it is stored while other services decide about it: status CREATING.
 
-        Its only event is ``RELEASE``, due after ``hold_timeout``. If the lease is not confirmed
-        until then, this event deletes it.
+        Its only event is ``RELEASE``, due after ``hold_timeout``. If the lease is not confirmed by
+        then, this event deletes it.
         """
         due_at = lease.created_at + self._runtime.settings.hold_timeout
         release = Event.planned(Planned(RELEASE, due_at), lease.id, ids.new_id(), lease.created_at)
@@ -132,8 +132,9 @@ def _check_with_service(store: Store, enforcer: Enforcer, lease: Lease) -> None:
 def _prepare(runtime: Runtime, lease: Lease, requester: Requester) -> Lease:
     """Create the Keystone trust of an unconfirmed lease, and call the plug-ins' ``prepare``.
 
-    Both only if the lease needs it. Returns the lease with its trust and the plug-ins' details.
-    Raises InvalidDate if the end of the lease has passed meanwhile.
+    Skips the trust if no plug-in acts as the user, and the calls if no plug-in needs to prepare the
+    cloud. Returns the lease with its trust and the plug-ins' details. Raises InvalidDate if the end
+    of the lease has passed meanwhile.
     """
     if any_acts_as_user(runtime.catalog, lease.reservations):
         lease = replace(lease, trust_id=trusts.make(runtime, requester))
@@ -154,10 +155,11 @@ def _prepare(runtime: Runtime, lease: Lease, requester: Requester) -> Lease:
 
 
 def _store_trust(session: Session, lease: Lease, now: datetime) -> bool:
-    """Store the id of the Keystone trust of a lease that is not confirmed yet; return True.
+    """Store the trust id of an unconfirmed lease; return whether climate still holds the lease.
 
-    If the lease is deleted later, the trust is then revoked, too. If a manager has deleted the
-    lease already, the function stores an event that revokes the trust, and returns False.
+    If a manager has released the lease already, the function stores instead an event that revokes
+    the trust, and returns False. Otherwise it returns True, and the trust is revoked when the lease
+    is over.
     """
     assert lease.trust_id is not None  # noqa: S101 - it was just created
     if _lock_held(session, lease.id) is None:
@@ -243,7 +245,7 @@ def begin_release(session: Session, lease: Lease, event: Event) -> Work:
     """Free the resources of a lease that was not confirmed within ``hold_timeout``.
 
     This is the first step of the lease's ``RELEASE`` event, which this manager has claimed. Returns
-    the remaining work of the event, for ``expire``.
+    the remaining work of the event, which the function ``expire`` does.
     """
     allocations.release(session, [reservation.id for reservation in lease.reservations])
     return Work(event, lease, {})

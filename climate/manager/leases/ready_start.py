@@ -1,10 +1,10 @@
 """Ready starts: delay a start until the hosts of the lease are ready, and notify subscribers.
 
-If a lease has ``start_when`` ready, it starts when its last host is ready, but not before its start
-date. Provisioners report that hosts are ready. The transaction that stores the last report makes
-the start due. It locks the lease, and so does the transaction that delays the start, so no report
-is missed. A manager also checks a delayed start every minute, because the delay may end without a
-report: for example, if healing replaces the host.
+A lease whose field ``start_when`` is ``ready`` starts when its last host is ready, but not before
+its start date. Provisioners report that hosts are ready. The transaction that stores the last
+report makes the start due. The transaction that delays the start cannot miss this report, because
+both transactions lock the lease. A manager also checks a delayed start every minute, because the
+delay may end without a report: for example, if healing replaces the host.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,12 +52,12 @@ class ReadyStartGate(Gate):
     def before(
         self, _session: Session, lease: Lease, _now: datetime, present: Lease | None = None
     ) -> None:
-        """Check a new lease before the transaction acquires locks; raises NotProvisioned."""
+        """Raise NotProvisioned if the gate rejects a new lease. Nothing is locked yet."""
         if present is None:
             self._check(lease)
 
     def after(self, _session: Session, lease: Lease, _now: datetime) -> None:
-        """Check the new or changed lease as it is stored now; raises NotProvisioned."""
+        """Raise NotProvisioned if the gate rejects the new or changed lease, as stored now."""
         self._check(lease)
 
     def _check(self, lease: Lease) -> None:

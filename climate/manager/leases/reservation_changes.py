@@ -1,14 +1,14 @@
 """Reservation changes: new parameters, added reservations and removed reservations of a lease.
 
-If a user removes a reservation of a lease that has begun, it is marked as leaving (``LEAVING``). It
-keeps its resources until a manager runs an ``update_lease`` event, which takes them back. Then the
-reservation becomes DELETED. The same event gives users access to the resources that other
-reservations gained.
+If a user removes a reservation of a lease that has begun, the reservation is marked as leaving
+(``LEAVING``). It keeps its resources until a manager runs an ``update_lease`` event, which takes
+them back. Then the reservation becomes DELETED. The same event gives users access to the resources
+that other reservations gained.
 
 A stack reservation is for a Heat stack of servers, volumes and so on. Each part of the stack is a
 separate reservation of the same lease. A change of the stack's reservation also adds, changes or
 removes its parts. Before the transaction, the plug-in reads the stack's parts from the cloud with
-the requester's token. The transaction fails if the reservation has changed since then.
+the requester's token. The transaction fails if the stack's reservation has changed since then.
 """
 
 import random
@@ -87,8 +87,9 @@ class LeaseChange:
 class LookedUp:
     """What a plug-in read from the cloud for a change of a reservation.
 
-    ``before`` are the parameters that were stored when it read. ``request`` is the complete
-    reservation after the change. If it is a stack, its children are the stack's parts.
+    ``before`` are the stored parameters of the reservation at the time of this reading. ``request``
+    is the complete reservation after the change. If it is for a stack, ``request.children`` are the
+    parts of the stack.
     """
 
     before: Mapping[str, Any]
@@ -101,7 +102,8 @@ def complete(
     """Return the changes of reservations with the data that plug-ins read from the cloud for them.
 
     Only some plug-ins need such data; it is in the field ``planned``. No transaction may be open.
-    Raises InvalidInput, Conflict, Forbidden, BackendUnavailable; ValidationError.
+    Raises InvalidInput, Conflict, Forbidden, BackendUnavailable, and ValidationError of
+    marshmallow.
     """
     present = {r.id: r for r in lease.reservations if r.stays}
     return tuple(
@@ -152,8 +154,9 @@ def change_reservations(
 ) -> tuple[tuple[Reservation, ...], bool]:
     """Store the changes of the reservations of a lease that the caller has locked.
 
-    Returns the lease's reservations without the removed ones, and whether a manager must take back
-    the resources of a removed one. Raises InvalidInput, Conflict, LeaseBusy; ValidationError.
+    Returns the remaining reservations of the lease, and whether a manager must take back the
+    resources of removed ones. Raises InvalidInput, Conflict, LeaseBusy, and ValidationError of
+    marshmallow.
     """
     catalog = runtime.catalog
     changed = _apply_changes(catalog, lease, change.reservations)
@@ -230,10 +233,11 @@ def _check_fixed(
 
 
 def _check_size(id_: str, before: Requirement, after: Requirement) -> None:
-    """Raise Conflict if a change alters the size or the layout of the units that users already use.
+    """Raise Conflict if a change alters the size or the affinity of units that are in use.
 
-    The size is what one unit has, for example 4 VCPU; the layout is the affinity. The number of
-    units may change.
+    The lease has started. The size is what one unit has, for example 4 VCPU. The affinity
+    (``layout``) states whether the units must be on one resource or on different ones. The number
+    of units may change.
     """
     if (before.amounts, before.layout) != (after.amounts, after.layout):
         raise Conflict(
@@ -325,8 +329,8 @@ def _new_id(rng: random.Random) -> str:
 def _check_removed(lease: Lease, ids: Collection[str]) -> None:
     """Raise an error if a reservation with one of these ids cannot be removed from the lease.
 
-    Raises InvalidInput if it is unknown or DELETED. Raises Conflict if it is a part of a stack that
-    stays in the lease.
+    Raises InvalidInput if the lease has no reservation with this id, or if the reservation is
+    DELETED. Raises Conflict if the reservation is a part of a stack that stays in the lease.
     """
     live = {r.id: r for r in lease.reservations if r.status is not ReservationStatus.DELETED}
     for id_ in ids:

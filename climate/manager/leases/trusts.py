@@ -52,8 +52,8 @@ def make(runtime: Runtime, requester: Requester) -> str:
 def check_possible(runtime: Runtime, requester: Requester) -> str:
     """Raise Conflict if climate could not create a Keystone trust; does not call Keystone.
 
-    Returns the text "none" in place of a trust's id, for a dry run, which stores it in a
-    transaction and rolls back.
+    A dry run calls this function instead of ``make``. The function returns the text "none" as the
+    id of the trust. The dry run stores this id in its transaction, which is always rolled back.
     """
     if requester.token is None:
         raise Conflict(
@@ -87,8 +87,9 @@ def is_owner(requester: Requester, lease: Lease) -> bool:
 def replace_trust(session: Session, lease: Lease, trust_id: str, now: datetime) -> Lease:
     """Store the id of a new Keystone trust of a lease, and return the changed lease.
 
-    The caller has locked the lease. If it had a trust, an event that revokes that one is stored. If
-    that trust no longer worked, failed actions of the lease are retried now.
+    The caller has locked the lease. If the lease had an old trust, the function stores an event
+    that revokes the old one. If the old trust no longer worked, and the start or end of the lease
+    failed, managers retry this action now.
     """
     if lease.trust_id is not None:
         schedule_revocation(session, lease.trust_id, now)

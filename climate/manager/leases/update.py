@@ -191,10 +191,13 @@ def _trust_for(
     owner: Owner,
     make: Callable[[Requester], str],
 ) -> str | None:
-    """Call ``make`` for a new Keystone trust if the change needs one; return its id or None.
+    """Create a Keystone trust with ``make`` if the change needs a new one; return its id or None.
 
-    With a trust, climate acts in the cloud as the user. A change needs a new trust if the lease has
-    none and a changed reservation requires one, or if the lease's trust no longer works.
+    In a dry run, ``make`` only checks whether climate could create a trust. With a trust, climate
+    acts in the cloud as the user. A change needs a new trust in two cases:
+
+    - The lease has none, and a changed or added reservation requires one.
+    - The lease's trust no longer works, and the requester is the lease's user.
     """
     with runtime.database.read() as session:
         lease = leases.get(session, lease_id)
@@ -316,11 +319,13 @@ def _check_queries(
 def _write_agreed(runtime: Runtime, enforcer: Enforcer, request: _Request) -> Lease:
     """Change a lease to exactly the result that the enforcement service allows.
 
-    1. A transaction makes the change and rolls back. 2. With no transaction open, the service
-    decides about this result. 3. A second transaction makes the change with the same random
-    choices. If other requests altered the result in the meantime, the function starts again, at
-    most ``_PROPOSALS`` times. The lease keeps its resources during this time. But another lease may
-    book the resources that this lease would gain.
+    1. A transaction makes the change and rolls back.
+    2. With no transaction open, the service decides about this result.
+    3. A second transaction makes the change with the same random choices.
+
+    If other requests altered the result in the meantime, the function starts again, at most
+    ``_PROPOSALS`` times. The lease keeps its resources during this time. But another lease may book
+    the resources that this lease would gain.
     """
     for _ in range(_PROPOSALS):
         change = partial(_outcome, runtime, request, runtime.clock.now(), runtime.rng.random())
