@@ -109,9 +109,9 @@ class Rules:
     def effective(self, scope: Scope, overrides: Mapping[str, int]) -> Limits:
         """Return the limits of a project or user: the defaults, changed by ``overrides``.
 
-        ``overrides`` are stored limits, such as ``{"hosts": 8}``. If ``is_active``, the result has
-        only the limits that are enforced. If no limit is enforced, the result has all limits from
-        the defaults and ``overrides``.
+        ``overrides`` are stored limits, such as ``{"hosts": 8}``. If ``is_active`` is true, the
+        result has only the limits that climate enforces. Otherwise climate enforces none, and the
+        result has all of them, to show operators what would apply.
         """
         limits = self.defaults[scope].overridden(overrides)
         if self.enabled or not self.is_active:

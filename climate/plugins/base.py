@@ -10,9 +10,9 @@ A plug-in is a subclass of ResourcePlugin and serves one resource type. climate 
 - periodically or on an operator's command: ``refresh``, ``enroll``, ``audit``,
   ``disable_service``, ``enable_service``.
 
-Each process creates one object of the class. Several threads call it at the same time, but for one
-lease one call follows the other. Methods marked "Pure" depend on their arguments only and send no
-request. No database transaction is open during any other method.
+Each process creates one object of the class. Several threads call it at the same time, but calls
+for the same lease never overlap. Methods marked "Pure" depend on their arguments only and send no
+request. Only these may be called while a database transaction is open.
 
 Events call ``start``, ``before_end`` and ``end`` *at least once*: a manager process may die after
 the call changed the cloud and before the result is stored. Another manager then repeats the call.

@@ -98,8 +98,8 @@ def _changed_end(lease: Lease, change: Change, start: datetime) -> datetime:
 def changed_notices(lease: Lease, change: Change, window: Window) -> tuple[Notice, ...]:
     """Return the notices of the lease (reminders and custom events) after ``change``.
 
-    ``change`` can set only one notice: the reminder before the end, to the time
-    ``change.before_end`` (None: no notice changes).
+    A change can move only one notice, the reminder before the end. ``change.before_end`` is its new
+    time. If that is None, all notices stay as they are.
     """
     if change.before_end is None:
         return lease.notices

@@ -236,7 +236,7 @@ class Database:
 
 
 def on_commit(session: Session, action: Callable[[], object]) -> None:
-    """Call ``action`` once, after the transaction of the session commits; it must not raise.
+    """Call ``action`` once, after the session's transaction commits. ``action`` must not raise.
 
     If the transaction fails, ``action`` is not called.
     """

@@ -126,7 +126,7 @@ def bookings(*columns: Any) -> sa.Select[Any]:
 
 
 def _host_bookings(*columns: Any) -> sa.Select[Any]:
-    """Build the query of ``bookings`` for ``columns``, but only for allocations of hosts."""
+    """Build a query that selects ``columns`` from ``bookings``, only for bookings of hosts."""
     is_host = sa.and_(ResourceRow.id == AllocationRow.resource_id, ResourceRow.type == HOST)
     return bookings(*columns).join(ResourceRow, is_host)
 

@@ -9,7 +9,10 @@ from contextlib import contextmanager
 
 
 class DeletionWaits:
-    """The leases whose deletion a request of this process is waiting for. Thread-safe."""
+    """The set of leases for which a request in this process waits until they are deleted.
+
+    Thread-safe.
+    """
 
     def __init__(self, places: int) -> None:
         """Allow at most ``places`` waiting requests at a time."""

@@ -121,7 +121,9 @@ class NovaPools(NovaHosts):
         self._leave(aggregates.get(self._free), host)
 
     def _add_node(self, pool: str, host: str) -> None:
-        aggregate = self._aggregates()[pool]
+        aggregate = self._aggregates().get(pool)
+        if aggregate is None:
+            raise HostOccupied(f"aggregate {pool} is gone: {host} cannot be added to it")
         node = next((node for node in self.hosts() if node.external_id == host), None)
         if node is None:
             raise HostOccupied(f"Nova no longer has {host}")

@@ -79,8 +79,8 @@ class ProviderInventory:
     def _read(self, names: Sequence[str]) -> dict[str, Facts]:
         """Return Placement's data about the nodes ``names``, by node name.
 
-        One call reads a limited number of resource providers. The result does not have nodes that
-        were not read because of this limit, unless the cache has up-to-date data about them.
+        One call reads a limited number of resource providers. A node beyond this
+        limit is missing in the result, unless the cache has up-to-date data about it.
         """
         if not names:
             return {}

@@ -126,8 +126,9 @@ class Neutron:
 
 
 def marks(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``reservation_id`` and ``is_marked`` of a Neutron object, for an Occupant.
+    """Return the fields ``reservation_id`` and ``is_marked`` of an Occupant for a Neutron object.
 
+    An Occupant is an object in the cloud that uses a reserved address or network segment.
     ``reservation_id`` is the reservation id in the object's tags. If there is none, it is the id in
     the description; if that has none either, it is None. ``is_marked`` is true if the object has
     both climate's tag and a tag with a reservation id.

@@ -1,4 +1,4 @@
-"""Add ``max_unit`` to inventories: how much of a resource class one unit can have at most."""
+"""Add ``max_unit`` to inventories: the most of a resource class that one instance can have."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""SQL expressions on times that are the same on every database, and sums of steps by bucket.
+"""SQL expressions for times, on every database, and sums of changes in each bucket of time.
 
 A window of time is divided into buckets: spans of equal length, numbered from 0. ``resolution`` is
 the length of a bucket in seconds. A step is a change of a running total at a time; for example, a
