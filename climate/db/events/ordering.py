@@ -1,8 +1,9 @@
 """SQL conditions that define which due events must wait for which other events.
 
-An action (start, update, before-end, end) waits while another action of its lease is claimed or was
-due earlier. A start or update also waits until the leases that booked its resources before have
-ended; resources that are out of order do not count. Once the end of a lease is due, its other
+Actions are events that start, update or end a lease, or run before its end. An action waits for
+other actions of its lease that are claimed, or are undone and were due earlier. A start or update
+also waits for other leases that booked the same resources for an earlier time, until these leases
+have ended; resources that are out of order do not count. Once the end of a lease is due, its other
 actions do not run again if they have failed. Reminders and users' events never block other events.
 """
 
@@ -31,8 +32,8 @@ def due(
 ) -> tuple[sa.ColumnElement[bool], ...]:
     """Return the SQL conditions that an event is UNDONE and its ``run_at`` is in [since, now].
 
-    ``since`` is for speed. PostgreSQL plans the query before it knows the values. Only if the range
-    has two ends does PostgreSQL expect few rows and use the index.
+    By default, ``since`` is earlier than every due time. This lower bound is for speed: PostgreSQL
+    plans the query without the values, and uses the index only if the range has two ends.
     """
     return EVENTS.c.status == UNDONE, EVENTS.c.run_at >= since, EVENTS.c.run_at <= now
 
@@ -81,13 +82,14 @@ def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
 def previous_holders(*, stuck: bool = False) -> sa.Select[str | None, str]:
     """Build the query for the leases that must release a resource before an event can run.
 
-    The event is the row of EVENTS in the enclosing statement. Each result row has the id of such a
-    lease and the cloud id of the resource. The lease booked the resource for an earlier time than
-    the event's lease, and has not ended. Resources that are out of order are left out, because the
-    event's lease starts without them.
+    The event is the row of EVENTS in the enclosing statement. The leases have not ended, and have
+    booked a resource of the event's lease for an earlier time. Each result row has the id of one of
+    these leases and the cloud id of the resource. Resources that are out of order are left out,
+    because the event's lease starts without them.
 
     If ``stuck`` is set, the result has only leases whose end event has failed. ``_sibling`` asks
-    for them: the end of the event's lease must not wait for a start that waits for such a lease.
+    for these leases: if the start of a lease waits for one of them, the end of the lease must not
+    wait for the start.
     """
     reservation, allocation = RESERVATIONS.alias(), ALLOCATIONS.alias()
     earlier, earlier_reservation = ALLOCATIONS.alias(), RESERVATIONS.alias()

@@ -49,7 +49,7 @@ def next_run(session: Session, after: datetime) -> datetime | None:
 def count_due(session: Session, now: datetime, most: int) -> dict[str, int]:
     """Return how many events are due, by kind, for example {"start_lease": 3}.
 
-    Blocked events are included. The query stops at ``most`` events.
+    Blocked events are included. If more than ``most`` events are due, only ``most`` are counted.
     """
     at = sa.literal(now, EVENTS.c.run_at.type)
     open_kinds = sa.select(EVENTS.c.kind).where(*due(at)).limit(most).subquery()
@@ -125,7 +125,7 @@ def requeue(session: Session, event_id: str, owner: str, attempt: int, **again: 
 
 
 def extend(session: Session, owner: str, ids: Collection[str], until: datetime) -> dict[str, int]:
-    """Renew claims of the manager ``owner`` until ``until``; return their attempts by event id.
+    """Renew claims of the manager ``owner`` until ``until``; return attempt numbers by event id.
 
     Events that ``owner`` has lost are left out. Events whose rows another transaction has locked
     are left out, too: that transaction is beginning, finishing or reclaiming the event.
@@ -147,7 +147,7 @@ def reclaim(session: Session, stale: Mapping[str, Held]) -> int:
 
     ``stale`` has claims that the caller read some time ago, by event id. If the claim on an event
     differs from the one in ``stale``, it was renewed and is kept. Rows that another transaction has
-    locked are skipped, because that transaction may hang.
+    locked are skipped, so that this transaction does not wait for one that hangs.
     """
     expired = [id_ for id_, held in _unlocked(session, stale).items() if held == stale[id_]]
     return _free(session, any_of(EVENTS.c.id, expired))
@@ -207,7 +207,7 @@ def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> 
 
 
 def run_now(session: Session, lease_id: str, kinds: Collection[str], now: datetime) -> None:
-    """Let unclaimed events of a lease run now, without the rest of the pause before a retry.
+    """Let unclaimed events of a lease run now: end the pause before a retry.
 
     ``kinds`` selects the kinds of events. An event that is due later than ``now`` runs at its due
     time.
@@ -252,7 +252,7 @@ def insert_finalizer(
 ) -> None:
     """Store a finalizer, an event that outlives its lease; managers can run it from ``now`` on.
 
-    ``payload`` has all data for running the finalizer, which cannot read them from the lease.
+    ``payload`` has all data for running the finalizer, because the lease may be deleted by then.
     """
     times = {"due_at": now, "run_at": now, "created_at": now}
     event = {"id": event_id, "kind": kind, "rank": rank(kind), "status": UNDONE, "attempt": 0}

@@ -35,7 +35,7 @@ class PendingEvent(NamedTuple):
 
     @property
     def group(self) -> Group:
-        """The project and the resource types; a manager runs events of one group in their order."""
+        """The project and the resource types; a manager keeps a queue of events for each group."""
         return self.project_id, self.types
 
 
@@ -72,8 +72,8 @@ def newly_due(
 ) -> list[PendingEvent]:
     """Return the events with ``run_at`` from ``since`` to ``now``, sorted by ``run_at``.
 
-    Events whose ids are in ``known`` are left out. Only the first ``limit`` events of this time are
-    considered, including the known ones.
+    The query reads the first ``limit`` events of this time. Of these, the result leaves out the
+    events whose ids are in ``known``.
     """
     fresh = [id_ for id_ in _first(session, since, now, limit) if id_ not in known]
     events = _describe(session, fresh)
@@ -109,8 +109,7 @@ def _types(joined: str | None) -> frozenset[str]:
 def _few() -> sa.Select[Any]:
     """Build the query for the ids of the first ``limit`` events due from ``since`` to ``now``.
 
-    ``limit``, ``since`` and ``now`` are parameters of the query. It reads only an index, not the
-    table.
+    ``limit``, ``since`` and ``now`` are parameters of the query. The query reads only an index.
     """
     since = sa.bindparam("since", type_=EVENTS.c.run_at.type)
     first = sa.select(EVENTS.c.id).where(*due(_NOW, since))
@@ -126,7 +125,7 @@ def _described() -> sa.Select[Any]:
 
 
 def _many() -> sa.Select[Any]:
-    """Build the query for ``limit`` due events after the first ``skip``, in turns.
+    """Build the query for due events in turns: ``limit`` events after the first ``skip``.
 
     ``now``, ``limit`` and ``skip`` are parameters of the query. Pairs of project and resource type
     take turns, as described in ``pending``. If a lease has reservations of several types, the type

@@ -23,9 +23,9 @@ from climate.db.tables.leases import IdempotencyKeyRow, LeaseRow
 
 
 def check(session: Session, key: IdempotencyKey) -> bool:
-    """Check whether a request with this idempotency key was sent before.
+    """Check whether an earlier request had this idempotency key.
 
-    Returns False if there was none. Otherwise, the earlier request decides:
+    Returns False if there was no such request. Otherwise, the earlier request decides:
 
     - It had other content than this request: raises IdempotencyKeyReused.
     - It has succeeded: raises AlreadyProcessed.

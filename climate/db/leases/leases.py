@@ -131,8 +131,8 @@ def lock_unchanged(session: Session, known: Collection[Lease], *, patient: bool)
     """Lock leases as ``find_some`` does; return the ids of those that have not changed.
 
     ``known`` are the leases as the caller read them earlier. A lease has changed if its version,
-    status or ``updated_at`` differs. ``updated_at`` is compared because processes of a release
-    before schema 0019 may run beside this one: they do not increment the version.
+    status or ``updated_at`` differs. The version is not enough: older processes, of a climate
+    release before schema 0019, do not increment it.
     """
     ids = [lease.id for lease in known]
     rows = session.execute(_VERSIONS[patient], {"lease_ids": ids}).all()
@@ -148,8 +148,9 @@ def find_all(
 
     Held leases (not confirmed yet) are left out. The result begins after the lease with the id
     ``after`` (None: with the first lease), and has at most ``limit`` leases (None: no limit).
-    Raises InvalidInput if the lease ``after`` is not in the list. Executes one SQL statement (two
-    with ``after``), and two per 10,000 leases for their reservations and events.
+    Raises InvalidInput if the lease ``after`` is not in the list. Executes one SQL statement for
+    the leases, one more if ``after`` is given, and two per 10,000 leases for reservations and
+    events.
     """
     start, id_ = LEASES.c.start_at, LEASES.c.id
     shown = [LEASES.c.status != LeaseStatus.CREATING.value]
@@ -165,11 +166,11 @@ def find_all(
 
 
 def ailing(session: Session, now: datetime, until: datetime | None) -> list[str]:
-    """Return the ids of the leases to heal: a booked resource fails, or the lease is degraded.
+    """Return the ids of the leases to heal: they are degraded, or have booked a failing resource.
 
-    A resource fails while it is not reservable. A lease is degraded if climate found no replacement
-    for a failed resource, even if this resource works again by now. Only leases that have not ended
-    and start before ``until`` are included (None: all starts).
+    A resource is failing while it is not reservable. A lease is degraded if climate found no
+    replacement for a failing resource, even if the resource works again now. Leases that have ended
+    are left out, and so are leases that start at or after ``until`` (None: no such limit).
     """
     failing = (
         sa.select(AllocationRow.id)
@@ -239,15 +240,15 @@ def set_trust(session: Session, lease_id: str, trust_id: str | None) -> None:
 
 
 def set_ready(session: Session, lease_id: str, now: datetime) -> None:
-    """Store ``now`` as the time since when all hosts of a lease are ready.
+    """Store ``now`` as the time when all hosts of a lease became ready.
 
-    If a time is stored already, it stays.
+    If such a time is stored already, it stays.
     """
     _set(session, lease_id, LeaseRow.ready_at.is_(None), ready_at=now)
 
 
 def set_unready(session: Session, lease_id: str) -> None:
-    """Clear the time since when all hosts of a lease are ready, because some are not ready now.
+    """Clear the time when all hosts of a lease became ready, because a host is not ready any more.
 
     If the lease has started, the time stays.
     """
@@ -255,7 +256,7 @@ def set_unready(session: Session, lease_id: str) -> None:
 
 
 def delay_start(session: Session, lease_id: str, now: datetime) -> None:
-    """Store ``now`` as the time at which the start of a lease was announced as delayed."""
+    """Store ``now`` as the time when climate announced that the start of a lease is delayed."""
     _set(session, lease_id, start_delayed_at=now)
 
 

@@ -25,7 +25,7 @@ _FIELDS = (
 def ended_before(
     session: Session, before: datetime, limit: int, among: Collection[str] | None = None
 ) -> list[str]:
-    """Return the ids, sorted, of up to ``limit`` leases that ended before ``before``.
+    """Return the sorted ids of up to ``limit`` leases that ended before the time ``before``.
 
     The leases are TERMINATED, have no open event, and have released all their resources. If
     ``among`` is set, only leases with these ids are considered.
@@ -64,7 +64,7 @@ def is_old(session: Session, before: datetime) -> bool:
 
 
 def forget(session: Session, before: datetime, limit: int) -> int:
-    """Delete up to ``limit`` leases that ended before ``before`` from the history.
+    """Delete from the history up to ``limit`` leases that ended before the time ``before``.
 
     The oldest are deleted first. Returns how many were deleted.
     """

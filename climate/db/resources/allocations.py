@@ -80,8 +80,8 @@ class Held:
     """What a reservation has booked of one resource.
 
     ``amounts`` maps resource class to amount, for example {"VCPU": 4}. It is empty if the
-    reservation has booked the whole resource. ``since`` is the start of the booking. If more was
-    added to a share later, ``since`` is the start of the last addition.
+    reservation has booked the whole resource. ``since`` is the start of the booking, or of the last
+    addition if a share grew later.
     """
 
     since: datetime
@@ -94,8 +94,8 @@ def candidates(
     """Return the ids of up to ``limit`` resources that match and may be free during ``busy``.
 
     For a requirement of whole resources, all returned resources are free. For a requirement of
-    shares, the caller must still check the free capacity: the returned resources are not booked
-    whole, and one unit would fit on each if it were empty.
+    shares, each returned resource is large enough for one unit and not booked as a whole. But other
+    shares may have used up its capacity: the caller must check this.
 
     ``rotation`` is a fraction from 0 to 1 that says where the search starts: 0 is the lowest id,
     0.5 the id halfway to the highest one. After the highest id, the search continues with the
@@ -132,9 +132,9 @@ def grab(
     """Return the ids of resources that may be free during ``busy``, and lock some on PostgreSQL.
 
     ``candidates`` explains the search. On PostgreSQL, the statement of the search also locks up to
-    ``locking`` of the resources. Of the locked resources, the caller must check only those in
-    ``changed`` again; for the rest, the schema's constraint rejects a double booking. On other
-    databases, this function locks nothing: the caller locks the resources that it chooses.
+    ``locking`` of the resources. The caller must check the resources in ``changed`` again. The
+    other locked resources need no second check: a constraint of the database rejects double
+    bookings. On other databases, nothing is locked: the caller locks the resources that it chooses.
     """
     if session.get_bind().dialect.name != "postgresql":
         found = candidates(session, requirement, busy, limit=limit, rotation=rotation)
@@ -183,9 +183,9 @@ def still_free(
 def lock(session: Session, resource_ids: Collection[int], *, wait: bool) -> set[int]:
     """Lock resources until the transaction ends; return the ids of the locked ones.
 
-    The database locks them in the order of their ids. If ``wait`` is true, it waits for resources
-    that another transaction has locked. If ``wait`` is false, it skips them. On SQLite, the
-    transaction has already locked the whole database.
+    Resources are locked in the order of their ids. If ``wait`` is true, the function waits for
+    resources that another transaction has locked. Otherwise, it skips these resources. On SQLite,
+    the transaction has already locked the whole database, so all resources count as locked.
     """
     locked = set(session.connection().scalars(_LOCK[wait], {"ids": list(resource_ids)}))
     certify(session, ResourceRow, locked)

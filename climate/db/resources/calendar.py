@@ -1,7 +1,7 @@
 """The bookings of many resources during a span of time.
 
-Admission computes from them when resources are free, and explains which leases prevent a new one.
-The times of all bookings include the cleaning after the lease.
+For a new lease, climate computes from these bookings when resources are free, and which leases
+stand in the way. The times of all bookings include the cleaning after the lease.
 """
 
 from collections import defaultdict

@@ -65,11 +65,10 @@ def free(
 ) -> dict[int, dict[str, int]]:
     """Return how much of each resource class is free during the whole window ``busy``.
 
-    The result maps resource id to a mapping from class to amount, which lacks the classes that the
-    resource does not have. ``busy`` is the window to book: the window of a lease and the cleaning
-    time after it. Only shares (bookings of a part of a resource) reduce the amounts. The caller
-    must check separately whether the whole resource is booked. Executes one SQL statement per
-    10,000 resources.
+    The result has amounts by resource id and then by class. Classes that a resource does not have
+    are left out. ``busy`` is the time of a lease and the cleaning after it. Only shares (bookings
+    of a part of a resource) reduce the amounts: the caller must check separately whether the whole
+    resource is booked. Executes one SQL statement per 10,000 resources.
     """
     free_amounts: dict[int, dict[str, int]] = {id_: {} for id_ in resource_ids}
     values = {"classes": list(classes), "start": busy.start, "end": busy.end}
@@ -85,9 +84,8 @@ def can_hold(
 ) -> sa.ColumnElement[bool]:
     """Return the SQL condition that an empty resource has enough of one resource class for a unit.
 
-    A requirement asks for several units of the same size. Each unit needs ``amount`` of the
-    resource class ``name``, such as 4 VCPU. The condition compares ``amount`` with the capacity of
-    the resource and with the largest unit that the resource allows (``max_unit``).
+    A unit needs ``amount`` of the class ``name``, such as 4 VCPU. The amount must not exceed the
+    capacity of the resource, nor the largest unit that the resource allows (``max_unit``).
     """
     of_class = (InventoryRow.resource_id == resource_id, InventoryRow.resource_class == name)
     allowed = sa.or_(InventoryRow.max_unit.is_(None), InventoryRow.max_unit >= amount)

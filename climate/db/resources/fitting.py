@@ -72,10 +72,15 @@ def available(wanted: Shape, limit: int | None) -> sa.Select[int]:
 def available_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, bool]:
     """Build the query of ``available``, which also locks up to ``locking`` rows. For PostgreSQL.
 
-    The statement skips rows that another transaction has locked. The result columns are the id,
-    whether this statement locked the row, and whether the row is changed; locked rows come first. A
-    changed row was changed by another transaction between the start of the statement and the lock.
-    As the statement sees bookings and properties as of its start, it has not seen that change.
+    Rows that another transaction has locked are returned, too, but not locked. The result columns
+    are:
+
+    - the id,
+    - whether this query locked the row,
+    - whether another transaction changed the row after the query started and before it was locked.
+      The query has checked the row without this change.
+
+    Locked rows come first.
     """
     version: sa.ColumnElement[str] = sa.literal_column("resources.xmin").label("version")
     candidates = _rotated(wanted, _free(wanted), limit, version).cte("candidates")
@@ -108,7 +113,7 @@ def _rotated(
     limit: int | None,
     *more: sa.ColumnElement[str],
 ) -> sa.Select[int]:
-    """Build the query for up to ``limit`` ids of matching resources that meet ``conditions``.
+    """Build the query for the ids of up to ``limit`` resources that fit and meet ``conditions``.
 
     The search goes through the ids in ascending order, from the first id after ``_pivot`` to the
     highest id, and then from the lowest id to ``_pivot``. Each of these two parts reads an index in
@@ -154,10 +159,7 @@ def available_of(wanted: Shape) -> sa.Select[int]:
 
 @lru_cache(_CACHED_STATEMENTS)
 def count(wanted: Shape) -> sa.Select[int]:
-    """Build the query for the number of resources that match and can hold a unit.
-
-    Resources that are booked count, too.
-    """
+    """Build the query for the number of resources that fit, whether free or booked."""
     _, conditions = _walk(wanted)
     return sa.select(sa.func.count()).select_from(ResourceRow).where(*conditions)
 
@@ -165,11 +167,11 @@ def count(wanted: Shape) -> sa.Select[int]:
 def _walk(
     wanted: Shape,
 ) -> tuple[sa.SQLColumnExpression[int], list[sa.ColumnElement[bool]]]:
-    """Return the column of resource ids to search by, and the SQL conditions of a match.
+    """Return the id column through which the search goes, and the SQL conditions of a match.
 
-    The database reads the index of this column. If every match must have a certain value of a
-    property, for example rack = 3, the column belongs to the table of properties, and the database
-    reads only resources with this value. Otherwise, the column belongs to the table of resources.
+    The column has an index. If every match must have a certain value of a property, for example
+    rack = 3, the column is in the table of properties, and the database reads only resources with
+    this value. Otherwise, the column is in the table of resources.
     """
     first, rest = split(wanted.query)
     if first is None:

@@ -129,12 +129,12 @@ def current_and_next(
 ) -> dict[int, tuple[Booking | None, Booking | None]]:
     """Return the present and the next booking of each resource, by resource id (None: no booking).
 
-    The present booking is the first of these that exists:
+    The present booking is the latest booking of the whole resource that has started, unless this
+    booking is over. It is over if the end date of its lease is past and the lease is TERMINATED or
+    DELETING.
 
-    - The last booking of the whole resource that has started. It counts until the end date of its
-      lease is past and the lease has the status TERMINATED (the end event has run) or DELETING.
-    - The share (booking of a part of the resource) that started first, of those whose leases have
-      not reached their end date.
+    Otherwise, the present booking is the share (booking of a part of the resource) that started
+    first. Shares of leases past their end date do not count.
 
     The next booking is the first that starts after ``now``. The ``amounts`` of all bookings are
     empty.
@@ -209,7 +209,7 @@ def _probes() -> sa.Select[Any]:
 
 
 def _shares(session: Session, held: Collection[tuple[str, int]]) -> Sequence[Any]:
-    """Return the amounts that reservations have booked of resources, such as 4 VCPU.
+    """Return the amounts of shares that reservations have booked, such as 4 VCPU of a resource.
 
     ``held`` has pairs of reservation id and resource id. The result has a row per reservation,
     resource, start and resource class: if a share grew later, each addition has its own start.

@@ -2,9 +2,9 @@
 
 A query is a tree of conditions on the properties of a resource, such as ``vcpus >= 16``. The SQL
 condition of a query is true exactly for the resources for which
-``climate.core.matching.query.matches`` is true. The condition on each property is a subquery that
-is never NULL. So ``not`` in the query can become NOT in SQL. Text is compared by code point,
-because the column has such a collation.
+``climate.core.matching.query.matches`` is true. The SQL condition on each property is true or
+false, never NULL. So ``not`` in the query can become NOT in SQL. The collation of the column makes
+the database compare text by code point.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ _ONE: sa.ColumnElement[int] = sa.literal_column("1")
 
 
 class _position(GenericFunction[int]):  # noqa: N801 - a function in SQL
-    """An SQL expression: the position (from 1) of a text in another text; 0 if it is absent.
+    """An SQL expression: the position (from 1) of the second text in the first; 0 if it is absent.
 
     LIKE is no alternative, because LIKE ignores case on SQLite.
     """
@@ -74,7 +74,7 @@ def clause(query: Query, resource_id: ResourceId) -> Condition:
 
 
 def split(query: Query) -> tuple[Compare | None, Query]:
-    """Split a query into one condition that an index can find, and the rest of the query.
+    """Split a query into one condition for an index search, and the rest of the query.
 
     The condition has the form "property equals value", such as ``rack == 3``, and every matching
     resource must satisfy it. If the query has several such conditions, the first one is returned.

@@ -22,10 +22,10 @@ def find(
 ) -> dict[str, list[str]]:
     """Return the names of properties of a resource type, each with some of its values.
 
-    Names and values are sorted as text, and the query reads only the first ones: up to
-    ``most_names`` names, and up to ``most_values`` values of each name. From these, two kinds are
-    removed: properties in ``hidden``, and values of 64 or more characters, because the index
-    contains only their beginning. Executes one SQL statement.
+    Names and values are sorted as text. The query reads only the first ``most_names`` names, and of
+    each name the first ``most_values`` values. Of these, the result leaves out properties in
+    ``hidden``, and values of 64 or more characters, because the index contains only their
+    beginning. Executes one SQL statement.
     """
     names = _names(resource_type, most_names)
     first = sa.select(

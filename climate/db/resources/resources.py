@@ -153,7 +153,7 @@ def set_reservable(
 
 
 def reservable(session: Session, resource_ids: Collection[int]) -> set[int]:
-    """Return the ids of those of the given resources that new leases can book."""
+    """Return which of these resources are reservable: new leases can book them."""
     is_bookable = (ResourceRow.id.in_(resource_ids), ResourceRow.reservable.is_(True))
     return set(session.scalars(sa.select(ResourceRow.id).where(*is_bookable)))
 
@@ -198,7 +198,7 @@ def definitions(session: Session, *resource_types: str) -> list[Property]:
 
 
 def names_in_use(session: Session, resource_type: str, candidates: Collection[str]) -> set[str]:
-    """Return those of the names ``candidates`` that resources of the type have as a property.
+    """Return which of the names ``candidates`` are names of properties of the resource type.
 
     A name counts if at least one resource has a native or extra property with this name.
     """

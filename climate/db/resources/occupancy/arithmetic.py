@@ -1,4 +1,4 @@
-"""SQL expressions for times, on every database, and sums of changes in each bucket of time.
+"""SQL expressions for times, and for sums over time; they hide differences between databases.
 
 A window of time is divided into buckets: spans of equal length, numbered from 0. ``resolution`` is
 the length of a bucket in seconds. A step is a change of a running total at a time; for example, a
@@ -63,10 +63,10 @@ def _timestampdiff(element: epoch, compiler: SQLCompiler, **options: Any) -> str
 class bucket(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQL
     """An SQL expression: a key of the bucket in which a time lies, to group rows by bucket.
 
-    The time must not be before the window. On PostgreSQL, the key is the start of the bucket, from
-    the fast function ``date_bin``; there, a number would be computed again for each use in an outer
-    query. On other databases, the key is the number of the bucket. On every database, the
-    expression ``number`` turns a key into the number.
+    The time must not be before the window. On PostgreSQL, the key is the start of the bucket,
+    because PostgreSQL would compute a number again for each use in an outer query. On other
+    databases, the key is the number of the bucket. The expression ``number`` turns either key into
+    the number.
     """
 
     inherit_cache = True
@@ -238,11 +238,12 @@ def bucketed(steps: sa.FromClause) -> sa.Select[Any]:
 
     ``steps`` has the changes: ``at`` is a time, and ``delta`` is added to the total at this time.
     The columns of the result are those of ``climate.core.matching.occupancy.Bucket``: the number of
-    the bucket, the sum of the changes, the highest total, and the first second with a change.
+    the bucket, the sum of the changes, the highest total, and the time of the first change in
+    seconds from the start of the window.
 
-    Changes at the same time count as one: a booking that ends when another one starts does not
-    overlap it. Changes before the window count as changes at the start of the window; their
-    ``delta`` must not be negative.
+    Changes at the same time count as one. So a booking that ends and a booking that starts at the
+    same time do not overlap. Changes before the window count as changes at the start of the window;
+    their ``delta`` must not be negative.
     """
     # Doubles, as sums of large integers are decimal numbers on PostgreSQL, which is slow.
     at, delta = steps.c.at, sa.cast(sa.func.sum(steps.c.delta), sa.Double).label("delta")

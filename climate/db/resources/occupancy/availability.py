@@ -34,8 +34,8 @@ class Taken:
     """The number of units for a requirement, and how many of these units are taken over time.
 
     A unit is a whole resource, or a share of one, such as 4 VCPU. ``units`` is the number of units
-    if nothing is booked. A unit is taken if bookings leave no room for it. ``buckets`` says how the
-    number of taken units changes, for each span of time (bucket) in which it changes.
+    if nothing is booked. A unit is taken if bookings leave no room for it. ``buckets`` has the
+    changes of the number of taken units: an item for each span of time (bucket) with a change.
     """
 
     units: int
@@ -51,9 +51,9 @@ def taken(
 ) -> Taken:
     """Return the number of units for a requirement, and how many of them are taken over time.
 
-    ``parts`` are the parts of the requirement (see ``Requirement.parts``). Only the resources
-    ``ids`` count (None: all that match). The result has at most one bucket (span of time) per
-    ``resolution`` seconds. The layout must not be TOGETHER (all units on one resource).
+    ``parts`` are the parts of the requirement (see ``Requirement.parts``). The requirement must not
+    demand all units on one resource (layout TOGETHER). Only the resources ``ids`` count (None: all
+    that match). A bucket of the result is a span of ``resolution`` seconds.
     """
     # Which resources are large enough is a matter of their room.
     shapes = (fitting.shape(replace(part, amounts={})) for part in parts)
@@ -105,10 +105,11 @@ def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
     """Build two queries for a requirement of shares, such as 4 VCPU per unit.
 
     The first query counts the units that fit on the empty resources. The second query selects
-    steps: at each change of the bookings of a resource, how many units fewer than before the change
-    fit on the resource. If more units fit than before, the number is negative. A booking of the
-    whole resource never overlaps a share of the resource. So the steps of the two kinds of bookings
-    are computed separately.
+    steps: changes of the number of taken units. A step is positive if fewer units fit on a resource
+    than before, and negative if more units fit.
+
+    The steps of shares and of bookings of whole resources are computed separately. This is correct
+    because a booking of the whole resource never overlaps a share of the resource.
     """
     room = _room(part, rows).cte("room")
     booked = whole(room, room.c.units).cte("booked")
@@ -135,7 +136,7 @@ def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
 
 
 def _room(part: Requirement, rows: sa.CTE) -> sa.Select[Any]:
-    """Build the query for the capacity of each resource, a column per resource class of a unit.
+    """Build the query for the capacity of resources: a row each, a column per class of ``part``.
 
     The column ``units`` is how many units fit on the resource while it is empty. ``rows`` is a CTE
     with the ids of the resources. Resources that lack a class, or allow only smaller units, are

@@ -93,14 +93,13 @@ def _span(row: Any, leases: dict[str, VisibleLease]) -> BookedSpan:  # noqa: ANN
 
 
 def located(resources: Any, name: str) -> sa.CTE:  # noqa: ANN401 - a SELECT
-    """Return a CTE of resources that says where ``whole`` starts to read the bookings of each one.
+    """Return a CTE of resources with the time ``since``, from which ``whole`` reads the bookings.
 
     ``resources`` is a query for the column ``id`` of ResourceRow; ``name`` is the name of the CTE.
-    The CTE adds the column ``since``: the start of the last booking of the whole resource that
-    begins at or before the start of the window. If there is no such booking, ``since`` is the start
-    of the window. Bookings of a whole resource never overlap, so no booking before ``since``
-    reaches into the window. If a statement uses the CTE twice, PostgreSQL computes ``since`` only
-    once for each resource.
+    ``since`` is the start of the last booking of the whole resource that begins at or before the
+    start of the window. If there is no such booking, ``since`` is the start of the window. Bookings
+    of a whole resource never overlap, so no booking before ``since`` reaches into the window. If a
+    statement uses the CTE twice, PostgreSQL computes ``since`` only once for each resource.
     """
     last = (
         sa.select(sa.func.max(ALLOCATIONS.c.start_at))
@@ -118,7 +117,7 @@ def whole(rows: sa.FromClause, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
     The SQL parameters ``start`` and ``end`` are the window. ``rows`` is a CTE from ``located``; its
     column ``since`` lets the query skip the past bookings of a resource. The columns of the query
     are resource id, start, end, and then the columns ``more``. If ``more`` is empty, the database
-    reads only an index, which contains the other columns.
+    reads all columns from an index.
     """
     of = ALLOCATIONS.c
     booked = sa.select(of.whole_id.label("resource_id"), of.start_at, of.busy_until, *more)

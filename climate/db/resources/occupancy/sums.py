@@ -182,8 +182,8 @@ def _sums(
 def _parts(rows: sa.CTE, *more: sa.ColumnElement[Any]) -> sa.CompoundSelect[Any]:
     """Build the query for bookings, with the ``part`` of the resource that each one occupies.
 
-    ``rows`` is a CTE from ``located`` that has, besides the resource id, the group of the resource
-    in the column ``name``. The columns of the query are:
+    ``rows`` is a CTE from ``located`` with a further column ``name``: the group of the resource.
+    The columns of the query are:
 
     - ``name``: the group of the booked resource.
     - ``class``: the resource class, or "" if the booking is for the whole resource.
@@ -271,9 +271,9 @@ def _steps(item: sa.Subquery) -> sa.Select[Any]:
 def _by_sets(item: sa.Subquery) -> sa.Select[Any]:
     """Build a faster form of the query of ``_by_steps``, for PostgreSQL.
 
-    GROUPING SETS, which not all databases have, groups the bookings in one pass both by the bucket
-    of their start and by the bucket of their end. So PostgreSQL need not turn each booking into two
-    rows.
+    The clause GROUPING SETS, which some databases lack, groups each booking twice in one pass: by
+    the bucket of its start, and by the bucket of its end. So PostgreSQL need not turn each booking
+    into two rows.
     """
     begin = at_least(item.c.start_at, START)
     end = sa.case((item.c.busy_until < END, item.c.busy_until))  # NULL: not in the window
@@ -319,8 +319,8 @@ def _signed(totals: sa.Subquery) -> sa.Select[Any]:
 def _found(row: Sequence[Any], seconds: int) -> Sums:
     """Return the Sums of one bucket, from a row of the database.
 
-    ``seconds`` is the length of the bucket. The ``area`` is the sum of each step times the seconds
-    that remain in the bucket after the step.
+    ``seconds`` is the length of the bucket. For ``area``, each step is multiplied by the seconds
+    from the step to the end of the bucket; ``area`` is the sum of these products.
     """
     name, class_, number_, delta, late_, *own = row
     area = float(delta) * seconds - float(late_)
