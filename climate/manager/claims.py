@@ -64,7 +64,7 @@ class Work:
         return [r for r in self.lease.reservations if r.id in self.resources]
 
     def is_leaving(self, reservation_id: str) -> bool:
-        """Return whether the event takes back this reservation, because the user removed it."""
+        """Return whether the reservation was removed and the event takes back its resources."""
         leaving = {r.id for r in self.lease.reservations if LEAVING in r.details}
         return self.event.kind in {START, UPDATE, END} and reservation_id in leaving
 
@@ -143,7 +143,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the plug-in calls of a task returned. The worker thread stores it later.
+    """What the plug-in calls of a task returned. This is not stored yet.
 
     The keys of all mappings are reservation ids. ``details`` has the details that plug-ins
     returned. ``failed`` has the errors. ``waiting`` has the reasons why a reservation is not done
@@ -293,8 +293,8 @@ def relock_leases(session: Session, tasks: Sequence[Task]) -> tuple[list[Seen], 
     """Lock the leases of tasks after the plug-in calls; return the two lists of ``lock_leases``.
 
     The function checks a claim only if its lease has changed since the work began. If another claim
-    is lost, ``close_all`` raises LostRace later, and the transaction runs
-    again. In this second run, the function checks all claims.
+    is lost, ``close_all`` raises LostRace later, and the transaction runs again. In the second run, the
+    function checks all claims.
     """
     wait = len(tasks) == 1
     if is_retried(session):

@@ -177,8 +177,8 @@ def _reason(text: bytes) -> str:
 def for_config(conf: ConfigOpts) -> Enforcer | None:
     """Return the client of the enforcement service; None if no address is configured.
 
-    climate releases a new lease if the service has not allowed it within ``hold_timeout``. Raises
-    Misconfigured if a call of the service may take longer than this option allows.
+    Raises Misconfigured if a call of the service may take longer than ``hold_timeout``, because
+    climate releases a new lease that is not confirmed by then.
     """
     options = conf.enforcement
     if not any(options[name] for name in _ADDRESSES):

@@ -213,7 +213,7 @@ def search(
 def offers(
     runtime: Runtime, session: Session, query: WindowSearch, sample: int = SAMPLE
 ) -> Iterator[Offer]:
-    """Yield the windows in which climate would accept a lease now, the earliest first.
+    """Yield windows in which climate would accept a lease now, the earliest first.
 
     ``query`` states what the lease requires and how long it is. The function examines at most
     ``sample`` resources per requirement. Raises SearchTooLong.
@@ -282,7 +282,7 @@ def _starts(
     lease plus cleaning time.
 
     If there are several requirements, they may still not fit together, so the caller tries each
-    returned time. To keep the tries few, each returned range is then a single moment: the begin of
+    returned time. To keep the tries few, each returned range is then a single moment: the start of
     a possible range, or the end of a booking within one. No other moment needs a try, because
     capacity becomes free only when a booking ends. The number of moments is limited.
     """

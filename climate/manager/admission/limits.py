@@ -37,7 +37,7 @@ class Usage:
 
     ``leases`` is the number of leases that are not over. ``hosts`` and ``vcpus`` are the highest
     numbers that are booked at the same time, now or later. ``host_hours`` is the highest sum of
-    hosts times hours in any span as long as the period of the limits (for example 30 days).
+    hosts times hours in any span with the length of the limits' period (for example 30 days).
     """
 
     leases: int
@@ -304,7 +304,7 @@ def set_own(database: Database, party: Party, values: Mapping[str, int]) -> None
     """Set some limits of one project or user; they then replace the configured values.
 
     ``values`` has the new values by name of the limit, for example ``{"hosts": 10}``; -1 means
-    unlimited. Limits that it does not name stay as they are. Raises InvalidInput for an unknown
+    unlimited. Other limits stay as they are. Raises InvalidInput for an unknown
     name or a value out of range.
     """
     _check_names(values)
