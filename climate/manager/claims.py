@@ -293,8 +293,8 @@ def relock_leases(session: Session, tasks: Sequence[Task]) -> tuple[list[Seen], 
     """Lock the leases of tasks after the plug-in calls; return the two lists of ``lock_leases``.
 
     The function checks a claim only if its lease has changed since the work began. If another claim
-    is lost, ``close_all`` raises LostRace later, and the transaction runs again. In the second run, the
-    function checks all claims.
+    is lost, ``close_all`` raises LostRace later, and the transaction runs again. In the
+    second run, the function checks all claims.
     """
     wait = len(tasks) == 1
     if is_retried(session):
