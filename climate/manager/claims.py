@@ -50,7 +50,7 @@ class Work:
     cases:
 
     - The transaction also changed the lease's events.
-    - The event releases a held lease, a new lease that was not confirmed in time.
+    - The event releases a held lease. A held lease is new and waits to be confirmed.
     """
 
     event: Event
@@ -64,7 +64,7 @@ class Work:
         return [r for r in self.lease.reservations if r.id in self.resources]
 
     def is_leaving(self, reservation_id: str) -> bool:
-        """Return whether the event takes back the resources of a removed reservation."""
+        """Return whether the reservation was removed and the event takes back its resources."""
         leaving = {r.id for r in self.lease.reservations if LEAVING in r.details}
         return self.event.kind in {START, UPDATE, END} and reservation_id in leaving
 
@@ -127,7 +127,7 @@ class Claim:
 
 
 class Seen(NamedTuple):
-    """A claim that this manager still holds, with its event and its lease, whose row is locked."""
+    """A claim that this manager still holds, the claimed event, and the locked lease."""
 
     claim: Claim
     lease: Lease
@@ -143,10 +143,11 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The results of a task's plug-in calls by reservation id, before they are stored.
+    """What the plug-in calls of a task returned. This is not stored yet.
 
-    ``details`` has the details that plug-ins returned. ``failed`` has the errors. ``waiting`` has
-    the reasons why a reservation is not done yet although no call failed.
+    The keys of all mappings are reservation ids. ``details`` has the details that plug-ins
+    returned. ``failed`` has the errors. ``waiting`` has the reasons why a reservation is not done
+    yet although no call failed.
     """
 
     task: Task
@@ -166,9 +167,8 @@ class Batch:
     All claims are on the same resource types. A task is a claim with its work. A result is the
     outcome of a task's plug-in calls, before the worker stores it.
 
-    If a plug-in call is unexpectedly slow, another thread relieves the worker: it takes the tasks
-    and results that wait for the end of that call. It then requeues the tasks and stores the
-    results.
+    If a plug-in call is unexpectedly slow, another thread relieves the worker. That thread requeues
+    the tasks that are not begun, and stores the results that the worker has not stored.
     """
 
     def __init__(self, claims: Sequence[Claim]) -> None:
@@ -290,11 +290,11 @@ def lock_leases(
 
 
 def relock_leases(session: Session, tasks: Sequence[Task]) -> tuple[list[Seen], list[Claim]]:
-    """Lock the leases of tasks again after their work; return the same as ``lock_leases``.
+    """Lock the leases of tasks after the plug-in calls; return the two lists of ``lock_leases``.
 
-    The function reads only the leases that have changed since the work began. For an unchanged
-    lease, it does not check the claim. If such a claim is lost, ``close_all`` raises LostRace
-    later. The next attempt of the transaction then reads all leases.
+    The function checks a claim only if its lease has changed since the work began. If another claim
+    is lost, ``close_all`` raises LostRace later, and the transaction runs again. In the
+    second run, the function checks all claims.
     """
     wait = len(tasks) == 1
     if is_retried(session):

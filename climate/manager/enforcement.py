@@ -136,8 +136,8 @@ class Enforcer:
     def _post(self, url: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
         """Send ``body`` as JSON; return the HTTP status and at most the first 8 KiB of the answer.
 
-        A deadline limits the whole exchange, because the time-outs of ``requests`` limit only each
-        read. Raises OSError, ValueError.
+        A deadline limits the whole exchange. The time-outs of the library ``requests`` would not
+        be enough: they limit each read alone. Raises OSError, ValueError.
         """
         connect, read = self._timeouts
         deadline = time.monotonic() + connect + read
@@ -177,8 +177,8 @@ def _reason(text: bytes) -> str:
 def for_config(conf: ConfigOpts) -> Enforcer | None:
     """Return the client of the enforcement service; None if no address is configured.
 
-    A new lease is released if it is not confirmed within ``hold_timeout``. Raises Misconfigured if
-    this option does not leave enough time for one call of the service.
+    Raises Misconfigured if a call of the service may take longer than ``hold_timeout``, because
+    climate releases a new lease that is not confirmed by then.
     """
     options = conf.enforcement
     if not any(options[name] for name in _ADDRESSES):

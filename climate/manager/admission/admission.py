@@ -48,12 +48,12 @@ def admit(
     preference: Preference,
     locked: Collection[int] = (),
 ) -> tuple[Units, ...]:
-    """Choose and lock resources for all demands of a lease, or for none of them.
+    """Choose and lock new resources for all demands of a lease, or raise.
 
     A demand is what one reservation requires. ``occupied`` is the lease's window plus cleaning
     time. Returns one mapping per demand, from resource id to the number of new units. A unit is a
-    whole resource or a fixed share of one. If a reservation of a changed lease keeps units that it
-    has already, the result does not contain these. The function does not store the bookings.
+    whole resource or a fixed share of one. Units that a changed lease keeps are not new. The
+    function does not store the bookings.
 
     ``locked`` are ids of resources that this transaction has locked already. If ``locked`` is not
     empty, the function waits for no other lock, because a wait could cause a deadlock. Raises
@@ -104,11 +104,13 @@ class InsufficientResources(NotEnoughResources):
     """Raised if too few resources are free for a lease.
 
     ``demands`` states what each reservation requires. ``index`` is the position of the demand that
-    cannot be met; it is None if each demand could be met alone, but not all together. ``details``
-    has the position of the reservation, and four numbers: ``asked`` (units required), ``matching``
-    (resources that match), ``free`` and ``missing`` (units). If ``index`` is None, the numbers are
-    absent or None. ``in_use`` is set if a started reservation cannot keep its resources. The module
-    ``refusal`` makes the answer to the user from this error.
+    cannot be met. It is None if each demand could be met alone, but not all together. ``in_use`` is
+    set if a started reservation cannot keep its resources. The module ``refusal`` makes the answer
+    to the user from this error.
+
+    The error has a mapping ``details`` with the position of the reservation and four numbers:
+    ``asked`` (units required), ``matching`` (resources that match), ``free`` and ``missing``
+    (units). If ``index`` is None, ``details`` has no numbers.
     """
 
     def __init__(

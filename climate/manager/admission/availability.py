@@ -1,9 +1,8 @@
 """Availability: the free capacity over a span, and windows in which a lease would fit.
 
 A search for windows locks and reserves nothing, so another request may book an offered window
-first. If there are very many resources of a type, the search examines only a sample of them. Then
-climate would still accept a lease in each offered window, but the search may miss an earlier
-window.
+first. If there are very many resources of a type, the search examines only a sample of them. The
+offered windows are then still correct, but the search may miss earlier ones.
 """
 
 import math
@@ -65,10 +64,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class WindowSearch:
-    """The parameters of a search for a free window of the duration ``length`` within a span.
+    """The parameters of a search for windows in which all ``requirements`` fit at once.
 
-    ``within`` is the span. All ``requirements`` must fit in the window at once. The search gives up
-    at ``deadline``, a reading of the monotonic clock ``clock.elapsed`` in seconds.
+    The windows have the duration ``length`` and lie in the span ``within``. The search gives up at
+    ``deadline``, a reading of the monotonic clock ``clock.elapsed`` in seconds.
     """
 
     requirements: Sequence[Requirement]
@@ -80,13 +79,14 @@ class WindowSearch:
 def free_over(
     runtime: Runtime, request: ReservationRequest, span: Window, *, private: bool
 ) -> list[Step]:
-    """Return how many units of the requested kind are free, as steps over the time ``span``.
+    """Return how many units of the requested kind are free at each time in ``span``.
 
-    The unit is a host, an instance, and so on, depending on the resource type. A step is a window
-    with the number of units that are free throughout it. The steps follow each other and cover
-    ``span``. A lease over two steps may not fit even if each step has a free unit, because these
-    units may be on different resources. Call ``search`` to find windows that fit. If ``private`` is
-    true, the query may name private properties.
+    A unit is a host, an instance, and so on, depending on the resource type. The result is a list
+    of consecutive steps. A step is a window and the number of units that are free throughout it. If
+    ``private`` is true, the query may name private properties.
+
+    Two steps with one free unit each do not mean that a lease over both fits: the two units can be
+    on different resources. Call ``search`` to find windows that fit.
 
     Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
@@ -108,10 +108,9 @@ def free_over(
 class LeastFree:
     """The number of units that match a request, and how many of these are free over time.
 
-    ``units`` is the number that match. The time is divided into buckets of equal length, for
-    example an hour. The number of a bucket is the lowest number of free units at any moment in it.
-    A step is one or several consecutive buckets with the same number; ``steps`` are in the order of
-    time.
+    ``units`` is the number of matching units. The time is divided into buckets of equal length, for
+    example an hour. For each bucket, the lowest number of free units in it counts. ``steps`` are in
+    the order of time; a step joins consecutive buckets with the same number.
     """
 
     units: int
@@ -152,10 +151,10 @@ def least_free(
 def _counted_parts(
     runtime: Runtime, request: ReservationRequest, span: Window
 ) -> tuple[Requirement, ...]:
-    """Return the requirements of a request; the caller counts the free units for them.
+    """Return the requirements of a request, after a check that its units can be counted.
 
-    Raises InvalidDate if ``span`` is too long. Raises InvalidInput if the type has no units to
-    count, for example a stack.
+    Raises InvalidDate if ``span`` is too long. Raises InvalidInput if the resource type has no
+    units, for example a stack.
     """
     check_span(span)
     parts = requirements_of(runtime.catalog, request)
@@ -214,10 +213,10 @@ def search(
 def offers(
     runtime: Runtime, session: Session, query: WindowSearch, sample: int = SAMPLE
 ) -> Iterator[Offer]:
-    """Yield windows for which climate would accept a lease now, the earliest first.
+    """Yield windows in which climate would accept a lease now, the earliest first.
 
-    ``query`` states what must fit and how long. ``sample`` is the number of resources to examine
-    per requirement. Raises SearchTooLong.
+    ``query`` states what the lease requires and how long it is. The function examines at most
+    ``sample`` resources per requirement. Raises SearchTooLong.
     """
     begin = _ceil(max(query.within.start, runtime.clock.now()))
     preference = runtime.preference()
@@ -276,15 +275,16 @@ def _starts(
     occupied: timedelta,
     part: Starts,
 ) -> list[Starts]:
-    """Return ranges of start times within the range ``part`` at which each requirement fits alone.
+    """Return the start times in ``part`` at which each requirement, taken alone, fits.
 
-    A range is a pair (first, latest). ``ids`` has the ids of the matching resources for each
-    requirement. ``occupied`` is the duration of the lease plus cleaning time.
+    ``part`` and the items of the result are ranges: pairs (first start, latest start). ``ids`` has
+    the ids of the matching resources for each requirement. ``occupied`` is the duration of the
+    lease plus cleaning time.
 
-    For several requirements, the caller must check whether all fit together. So each range is then
-    a single moment: the first moment of a range that is common to all requirements, or the end of a
-    booking within such a range. Other moments need no check, because capacity becomes free only
-    when a booking ends. The number of moments is limited.
+    If there are several requirements, they may still not fit together, so the caller tries each
+    returned time. To keep the tries few, each returned range is then a single moment: the start of
+    a possible range, or the end of a booking within one. No other moment needs a try, because
+    capacity becomes free only when a booking ends. The number of moments is limited.
     """
     span = Window(part[0], later(part[1], occupied))
     timelines = [

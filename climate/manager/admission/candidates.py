@@ -28,13 +28,14 @@ _STEPS = tuple(3 * 2**power for power in range(14))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What one reservation requires, and which of its present resources it may keep.
+    """What one reservation requires, and which units of a changed reservation stay.
 
-    A unit is a whole resource or a fixed share of one. ``kept`` maps the ids of resources to the
-    number of units to keep on each. This transaction has already locked these resources and deleted
-    the bookings of these units. ``beside`` are ids of other resources that the reservation has and
-    does not give up. If the layout of the requirement is APART (each unit on another resource), new
-    units must not be on resources in ``beside``.
+    A unit is a whole resource or a fixed share of one. ``kept`` maps resource ids to the number of
+    units that stay there, and count towards the requirement. This transaction has already locked
+    these resources and deleted the bookings of these units.
+
+    ``beside`` are the ids of other resources that the reservation has; their units do not count. If
+    the layout is APART (each unit on another resource), no new unit may be on one of them.
     """
 
     reservation_id: str
@@ -59,8 +60,8 @@ class CandidateSet:
 
     A demand is what one reservation requires. ``ids`` has a list of candidates (resource ids) for
     each demand, the preferred ones first. ``free`` has the free amounts by resource id and resource
-    class (for example VCPU). ``limits`` has one item for each query that may still follow: how many
-    candidates per demand the query fetches (None: all).
+    class (for example VCPU). ``limits`` states how many candidates per demand each further query
+    would fetch (None: all).
 
     If ``locking`` is true, a query may also lock the first candidates. ``locked`` has the ids of
     locked resources. ``unchanged`` has the locked resources that no other transaction changed
@@ -239,9 +240,9 @@ def with_room(candidates: CandidateSet, index: int) -> list[int]:
 def is_still_free(session: Session, candidates: CandidateSet, demand: Demand, units: Units) -> bool:
     """Return whether every resource in ``units`` is still a candidate for the demand.
 
-    A candidate matches and is not booked. The caller searched for candidates, then locked these
-    resources; between the two, another transaction may have booked them. This check is sufficient
-    for whole resources. For shares of resources, also call ``leaves_enough``.
+    A candidate matches and is not booked. Another transaction may have booked a candidate before
+    the caller locked it. For whole resources, this check is sufficient. For shares of resources,
+    also call ``leaves_enough``.
     """
     if units.keys() <= candidates.unchanged:
         return True
@@ -250,7 +251,7 @@ def is_still_free(session: Session, candidates: CandidateSet, demand: Demand, un
 
 
 def leaves_enough(session: Session, candidates: CandidateSet, chosen: Sequence[Units]) -> bool:
-    """Return whether shared resources have enough free amounts for all chosen units together.
+    """Return whether the chosen shared resources have enough free amounts for all chosen units.
 
     ``chosen`` has one mapping per demand (what one reservation requires), from resource id to the
     number of units.

@@ -1,4 +1,4 @@
-"""Lists which leases use the limits of a project or a user, and how much each lease uses."""
+"""Lists of the leases that count towards the limits of a project or a user."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

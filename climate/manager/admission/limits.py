@@ -36,9 +36,8 @@ class Usage:
     """How much of its limits a project or a user uses now.
 
     ``leases`` is the number of leases that are not over. ``hosts`` and ``vcpus`` are the highest
-    numbers that are booked at the same time, now or later. Limits have a period, for example 30
-    days. ``host_hours`` is the highest sum of host-hours (hosts times hours) in any span of this
-    length.
+    numbers that are booked at the same time, now or later. ``host_hours`` is the highest sum of
+    hosts times hours in any span with the length of the limits' period (for example 30 days).
     """
 
     leases: int
@@ -166,9 +165,9 @@ class LimitGate(Gate):
         self._used = [] if present is None else self._limit.uses_of(session, present)
 
     def after(self, session: Session, lease: Lease, now: datetime) -> None:
-        """Raise LimitExceeded if a limit does not allow the lease with the resources booked for it.
+        """Raise LimitExceeded if the lease or its bookings exceed a limit.
 
-        The transaction has stored the lease and its bookings, but is not committed yet.
+        The transaction has stored the lease and the bookings, but is not committed yet.
         """
         if self._present is None:
             self._limit.check_count(session, lease, now)
@@ -209,8 +208,7 @@ class OpenLeasesGate(Gate):
     ) -> None:
         """Raise LimitExceeded if the project already has its maximum number of open leases.
 
-        If ``present``, the stored lease, is set, the request changes a lease, and nothing is
-        checked.
+        ``present`` is the stored lease; None for a new lease. Only a new lease is checked.
         """
         if present is not None or not self._rules.apply_to(
             lease.project_id, lease.user_id, self._roles
@@ -224,7 +222,7 @@ class OpenLeasesGate(Gate):
 
 
 def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str]) -> Guard:
-    """Return the object that checks the limits if a requester creates or changes ``lease``.
+    """Return a Guard, which checks the requested ``lease`` against the limits.
 
     ``roles`` are the requester's roles; some of them exempt from all limits. If a limit requires a
     count of leases or booked resources, the function locks the rows of the project and the user.
@@ -257,7 +255,7 @@ def _effective(settings: Rules, party: Party, overrides: Overrides) -> Limits:
 
 
 def show(store: Store, settings: Rules, parties: Sequence[Party]) -> list[Account]:
-    """Return the limits, and how much of them is used, of each project or user in ``parties``.
+    """Return the limits and their present use, for each project or user in ``parties``.
 
     If ``parties`` is empty, the result has all projects and users for which an operator set limits
     that differ from the configuration.
@@ -269,7 +267,7 @@ def show(store: Store, settings: Rules, parties: Sequence[Party]) -> list[Accoun
 def accounts(
     session: Session, settings: Rules, parties: Sequence[Party], now: datetime
 ) -> list[Account]:
-    """Return the limits, and how much of them is used, of each project or user in ``parties``.
+    """Return the limits and their present use, for each project or user in ``parties``.
 
     The numbers include changes that the transaction of ``session`` has not committed yet. If
     ``parties`` is empty, the result has all projects and users for which an operator set limits
@@ -306,7 +304,7 @@ def set_own(database: Database, party: Party, values: Mapping[str, int]) -> None
     """Set some limits of one project or user; they then replace the configured values.
 
     ``values`` has the new values by name of the limit, for example ``{"hosts": 10}``; -1 means
-    unlimited. Limits that it does not name stay as they are. Raises InvalidInput for an unknown
+    unlimited. Other limits stay as they are. Raises InvalidInput for an unknown
     name or a value out of range.
     """
     _check_names(values)

@@ -74,11 +74,12 @@ def free_capacity(
 ) -> list[FreeCapacity]:
     """Return the required and the free capacity for each reservation of a lease.
 
-    Removed reservations are left out. The list is empty if ``lease.window`` ends at or before
-    ``now``. An allocation is a booking of a resource. The caller has deleted the lease's
-    allocations in this transaction. ``held`` has these deleted allocations by reservation id and
-    resource id. The resources in ``held`` count as free even if they have failed, because the lease
-    may keep them.
+    Removed reservations are left out. If ``lease.window`` ends at or before ``now``, the list is
+    empty.
+
+    ``held`` has the lease's allocations (bookings) by reservation id and resource id. The caller
+    has deleted them in this transaction, so their resources count as free. Even failed resources in
+    ``held`` count as free, because the lease may keep them.
     """
     if lease.window.end <= now:
         return []
@@ -133,9 +134,9 @@ def use_after(
     The numbers include the uncommitted changes of this transaction. ``requester`` is a tuple of
     user id, project id and roles.
 
-    The requester may change a lease of another project or user, whose use is not public. Then the
-    result has only the project or the user that the requester and the lease have in common. Returns
-    None if they have neither in common, or if no limits apply.
+    The result leaves out the requester's project if the lease belongs to another project, and the
+    requester if the lease belongs to another user. Returns None if both are left out, or if no
+    limits apply.
     """
     user_id, project_id, roles = requester
     settings = runtime.settings.limits

@@ -111,11 +111,11 @@ def _lock(
 ) -> set[int]:
     """Lock the resources that the lease has booked; return the ids of all locked resources.
 
-    A transaction that has locks must not wait for more locks, because this may cause a deadlock. So
-    the first attempts of a transaction never wait: if another transaction has locked a row, they
-    raise LostRace. A later, patient attempt (``is_patient``) waits. It locks the lease's resources
-    and the candidates for new ones in one statement, and then waits for no other lock. So the
-    result may contain more resources than the lease has.
+    The first attempts of the transaction never wait for locks. They raise LostRace if another
+    transaction has locked a resource of the lease. A later, patient attempt (``is_patient``) waits.
+
+    To avoid deadlocks, a transaction waits for locks only once. So a patient attempt locks, in the
+    same statement, also the candidates for new resources. The result includes these candidates.
     """
     present = {id_ for ids in held.values() for id_ in ids}
     ids = set(present)
@@ -156,9 +156,10 @@ def _demands(
 ) -> list[Demand]:
     """Return what each reservation of a changed lease requires, and which units it keeps.
 
-    ``units`` has the units that the lease has, by reservation id and resource id. It keeps those
-    that still match and are free in ``occupied``. Only reservations in ``growing`` may gain more
-    than their minimum. Raises InsufficientResources if a started lease would lose resources.
+    ``units`` has the present number of units by reservation id and resource id. A reservation keeps
+    the units that still match and are free in ``occupied``. If its id is not in ``growing``, it
+    gains units only to reach its minimum. Raises InsufficientResources if a started lease would
+    lose units.
     """
     classes = {name for parts in requirements.values() for part in parts for name in part.amounts}
     present = {id_ for held in units.values() for id_ in held}
@@ -184,8 +185,8 @@ def _demands(
 def _kept(part: Requirement, held: Units, free: dict[int, dict[str, int]]) -> Units:
     """Return the units in ``held`` that the reservation can keep under the requirement ``part``.
 
-    Both mappings have the number of units by resource id. The function subtracts the amounts of the
-    kept units from ``free``, the free amounts by resource id and resource class.
+    ``held`` and the result map resource ids to numbers of units. ``free`` has the free amounts by
+    resource id and resource class; the function subtracts the amounts of the kept units from them.
     """
     if part.is_whole:
         return first(held, part.maximum)

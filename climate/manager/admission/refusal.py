@@ -49,8 +49,8 @@ class Alternative:
     """A lease similar to the rejected one, which climate would accept now.
 
     ``differs`` states the difference: "later", "shorter", "fewer" (units) or "other" (properties).
-    ``window`` is its start and end. ``units`` is the minimum number of units (hosts, instances and
-    so on) of the reservation for which resources were missing.
+    ``window`` is the start and end of the similar lease. ``units`` is the minimum number of units
+    (hosts, instances and so on) in the reservation that lacked resources.
     """
 
     differs: str
@@ -162,7 +162,8 @@ class _Inquiry:
     def own_blockers(self) -> list[Blocker]:
         """Return leases of the same project that have booked resources which the lease needs.
 
-        The list has at most ``_BLOCKERS`` leases. It concerns only the requirement that fails.
+        The list has at most ``_BLOCKERS`` leases. Only the requirement that lacks resources is
+        examined.
         """
         ids = self._matching(self._requirement)
         if not ids:

@@ -90,9 +90,9 @@ def new_reservations(
 
 
 def part_of(stack: Reservation, child: ReservationRequest) -> ReservationRequest:
-    """Return ``child``, the request for a part of a stack, with the stack's id in its parameters.
+    """Return the request ``child`` with the id of ``stack`` added to its parameters.
 
-    ``stack`` is the reservation for the whole stack.
+    ``stack`` is the reservation for a whole stack, ``child`` the request for a part of the stack.
     """
     return replace(child, params={**child.params, STACK: stack.id})
 
@@ -211,10 +211,13 @@ def _property_names(
     """Return the names of the properties of a resource type that the requester may use in a query.
 
     ``named`` are the names in the query. ``native`` are properties that all resources of the type
-    have. The result has three kinds of names: those in ``native``, those that are defined for the
-    type, and those in ``named`` that a resource of the type has without a definition. Private
-    properties are left out unless ``private`` is true or they are native. The result is not cached,
-    because another process may make a property private at any time.
+    have. The result has these names:
+
+    - all names in ``native``
+    - the properties that are defined for the type; private ones only if ``private`` is true
+    - the names in ``named`` that are not defined, but that a resource of the type has
+
+    The result is not cached, because another process may make a property private at any time.
     """
     privacy = resources.privacy(session, resource_type)
     known = frozenset({*native, *privacy})

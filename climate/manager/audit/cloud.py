@@ -137,10 +137,10 @@ def _holdings(
 
 
 def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> set[str]:
-    """Return the external ids of resources of this type that reservations of other types hold.
+    """Return which resources of this type are held by reservations of other types.
 
-    An external id is a resource's id in the cloud. ``present`` are the leases for which the cloud
-    may have objects.
+    The result has the external ids (the ids in the cloud) of these resources. Only reservations of
+    the leases ``present`` count. The cloud may have objects for these leases.
     """
     others = [
         r.id for lease in present for r in lease.reservations if r.resource_type != resource_type

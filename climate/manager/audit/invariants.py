@@ -57,9 +57,10 @@ def slices(store: Store, name: str, position: str) -> Iterator[tuple[list[str], 
 
 
 def check_once(runtime: Runtime) -> None:
-    """Check a few slices of each invariant whose check is due and that no other manager checks.
+    """Check a few slices of each invariant that is due, unless another manager checks it now.
 
-    Then set the metrics: which invariants are broken, according to the checks of all managers.
+    Then set the metrics that state which invariants are broken. They include what other managers
+    have found.
     """
     for name in LOOKS:
         now = runtime.clock.now()

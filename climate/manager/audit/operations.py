@@ -22,7 +22,7 @@ _MOST = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lateness:
-    """The work that waits for managers. Its counts stop at 10,000.
+    """The work that waits for managers. Counting stops at 10,000 events and notifications.
 
     ``due`` is the number of due events that no manager has claimed, by kind. ``oldest_due_at`` is
     the earliest due time of all overdue events (None: there is none). ``unpublished`` is the number
@@ -50,7 +50,7 @@ class ManagersAtWork:
 
 
 def managers_at_work(store: Store) -> ManagersAtWork:
-    """Return the managers with a heartbeat in the last day, even dead ones, and waiting work."""
+    """Return the managers seen in the last day, dead or alive, and the work that waits for them."""
     now = store.clock.now()
     with store.database.read() as session:
         known = managers.known(session)
@@ -84,7 +84,7 @@ def find_overdue(store: Store, page: Page) -> tuple[list[ExplainedEvent], Part[O
     """Return a page of the overdue events, in order of due time, with the reason for each.
 
     The first result has the events with the reasons why they have not run. The second result is the
-    page without the reasons, which the caller needs for the link to the next page.
+    same page without reasons. From this page, the caller makes the link to the next page.
     """
     now = store.clock.now()
     with store.database.read() as session:

@@ -123,8 +123,8 @@ def lease_entries(runtime: Runtime, lease_id: str) -> list[Entry]:
 def remove_stale(store: Store) -> None:
     """Remove calendar feeds that can never show an entry again.
 
-    Also remove the records of leases that were deleted long ago. Until then, feeds show a deleted
-    lease as cancelled.
+    A feed shows a deleted lease as cancelled while a record of the deletion exists. This function
+    also removes old records of deletions.
     """
     before = store.clock.now() - REMOVED_SHOWN
     store.database.write(partial(feeds.forget_removals, before=before))

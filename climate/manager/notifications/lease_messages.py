@@ -82,11 +82,11 @@ def notify_nodes_of(
     granted: Mapping[str, Sequence[Granted]],
     now: datetime,
 ) -> None:
-    """Write a ``node.KIND`` notification for each host of a lease that starts or ends.
+    """When a lease starts or ends, write a ``node.KIND`` notification for each of its hosts.
 
     KIND is the argument ``kind``, the kind of the event. ``granted`` has the resources of the lease
-    by reservation id. The function does nothing in these cases: ``kind`` is neither start nor end;
-    ``settings`` is None, as provisioning is disabled; or ``settings.topics`` is off.
+    by reservation id. The function does nothing for other kinds, if ``settings`` is None
+    (provisioning is disabled), or if ``settings.topics`` is off.
     """
     if settings is None or not settings.topics or kind not in {START, END}:
         return

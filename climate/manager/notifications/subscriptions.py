@@ -57,7 +57,7 @@ class Owner:
 def create(runtime: Runtime, owner: Owner, url: str, secret: str, settings: Change) -> Subscription:
     """Create a subscription, which delivers notifications to ``url``; return the subscription.
 
-    Of ``settings``, only the filters and ``after`` count. Delivery begins with the first
+    Only the filters and ``after`` in ``settings`` are used. Delivery begins with the first
     notification whose number is above ``after`` (None: with the next new notification). Raises
     LimitExceeded. Raises NotificationsRemoved if notifications above ``after`` have been removed.
     """
@@ -152,7 +152,7 @@ def delete(runtime: Runtime, subscription_id: str) -> None:
 
 
 def redeliver(runtime: Runtime, subscription_id: str, seqs: Collection[int] | None) -> int:
-    """Request one more delivery of dead letters, the notifications that climate gave up delivering.
+    """Request one more delivery of dead letters (notifications that could not be delivered).
 
     ``seqs`` are the numbers of the notifications (None: all dead letters of the subscription).
     Returns how many dead letters will be delivered. Raises NotFound. Raises Conflict if the
@@ -179,9 +179,9 @@ def redeliver(runtime: Runtime, subscription_id: str, seqs: Collection[int] | No
 def encrypt_secrets(database: Database, keys: Sequence[str]) -> tuple[int, list[str]]:
     """Encrypt all stored secrets of subscriptions with the first of ``keys``.
 
-    This includes secrets that are stored in clear text. Without keys, these secrets stay in clear
-    text. Returns the number of secrets, and the ids of the subscriptions whose secrets no key
-    decrypts.
+    This includes secrets that are stored in clear text. If ``keys`` is empty, these stay in clear
+    text. Returns the number of all secrets, and the ids of the subscriptions whose secrets cannot
+    be decrypted with any of the keys.
     """
     with database.read() as session:
         secrets = subscriptions.secrets(session)

@@ -1,10 +1,11 @@
 """Webhook delivery: sends notifications by HTTP to each subscriber, in order.
 
-A slow subscriber does not delay the others. Several managers deliver at once. Each manager claims
-subscriptions, that is, it reserves the delivery to them for a limited time. It stores the result of
-a delivery only while it holds the claim. It serves at most ``webhooks.parallel`` subscriptions at a
-time. A receiver counts as slow after a slow or failed delivery. At most half of the subscriptions
-that a manager serves have slow receivers.
+Several managers deliver at once. A manager claims a subscription for a limited time. Only the
+manager with the claim delivers to the subscription and stores the results.
+
+A slow subscriber does not delay the others. A manager serves at most ``webhooks.parallel``
+subscriptions at a time, and at most half of these have slow receivers. A receiver counts as slow
+after a slow or failed delivery.
 
 After a crash, another manager may send a notification again, with the same id.
 """
@@ -71,7 +72,7 @@ class WebhookDelivery:
         return self._task.progress
 
     def start(self) -> None:
-        """Start a thread that claims subscriptions, and that starts a thread to serve each."""
+        """Start a thread that claims subscriptions and starts another thread for each of them."""
         self._runtime.news.subscribe(self._task.wake)
         self._task.start()
 
@@ -305,8 +306,8 @@ class _Results:
         """Store ``values`` in the row of a subscription; return whether that was possible.
 
         If this manager has lost the claim on the subscription, the method stores nothing and
-        returns False. ``more`` is a function that stores further rows: the method calls it with the
-        session, in the same transaction (None: there are no further rows).
+        returns False. Otherwise, it also calls the function ``more``, which stores further rows in
+        the same transaction (None: there are no further rows).
         """
 
         def work(session: Session) -> bool:

@@ -1,7 +1,7 @@
-"""The calendar: what occupies resources in a window, for a viewer of one project or of all.
+"""The calendar: what occupies resources in a window.
 
-A calendar has a row for each resource. A row has intervals with exact times, or buckets: parts of
-equal length of the window.
+A calendar has a row for each resource. A row has either intervals with exact times, or buckets. The
+buckets divide the window into parts of equal length.
 """
 
 from collections import defaultdict
@@ -54,10 +54,10 @@ _SECOND = timedelta(seconds=1)
 class CalendarView:
     """The part of a calendar to show, and who views it.
 
-    ``resolution`` is the length of a bucket, a part of the window, in seconds (0: intervals instead
-    of buckets). ``viewer`` is the viewer's project. The calendar names only the leases of this
-    project. If ``sees_all`` is set, it names the leases of all projects. If ``private`` is set, the
-    viewer may name private properties in the filter.
+    ``resolution`` is the length of a bucket in seconds (0: intervals instead of buckets).
+    ``viewer`` is the viewer's project. The calendar names only the leases of this project, unless
+    ``sees_all`` is set. If ``private`` is set, the viewer may name private properties in the
+    filter.
     """
 
     filter: RowFilter

@@ -1,4 +1,4 @@
-"""Use case: show in which whole days the calendar changed since a version of it.
+"""Use case: show on which days the calendar has changed since an earlier version.
 
 Viewers of any project may see the result, because it has neither names nor exact times.
 """
@@ -89,10 +89,10 @@ def wait(
     seconds: float,
     project_id: str,
 ) -> CalendarChanges:
-    """Return what ``find`` returns; if there are no changes, first wait up to ``seconds`` for one.
+    """Return the same as ``find``, but wait up to ``seconds`` for a change if there is none yet.
 
-    Only a change of a lease ends the wait early. If only resources change, the function waits for
-    the whole time, and then returns this change. ``project_id`` is the requester's project. Raises
+    Only a change of a lease ends the wait early. If only resources change, the function returns
+    this change when the time is over. ``project_id`` is the requester's project. Raises
     TooManyFollowers if too many requests are already waiting.
     """
     changes = find(runtime, after, resource_type)

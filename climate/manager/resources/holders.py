@@ -47,7 +47,7 @@ def of_lease(runtime: Runtime, lease: Lease, page: Page, *, private: bool) -> Pa
 def bookings(
     runtime: Runtime, resource_id: int, start: datetime, end: datetime | None, page: Page
 ) -> Part[Booking]:
-    """Return a page of the bookings of a resource that overlap [start, end), sorted by start.
+    """Return a page of a resource's bookings that overlap [start, end), sorted by start.
 
     If ``end`` is None, the page has all bookings that overlap the time after ``start``. Raises
     NotFound.

@@ -16,8 +16,8 @@ def set_properties(runtime: Runtime, host_id: int, extra: Mapping[str, str]) -> 
     """Add or change extra properties of a host; return the host with its new properties.
 
     Raises NotFound. Raises InvalidInput if the cloud defines a property of that name. Raises
-    Conflict if a present or future reservation of this host names a property in its expression, and
-    the property's value would change.
+    Conflict if a changed property occurs in the expression of a present or future reservation of
+    this host.
     """
     now = runtime.clock.now()
 

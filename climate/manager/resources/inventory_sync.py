@@ -8,7 +8,8 @@ Reservable means that new leases can get the resource. A resource is not reserva
 - The end of its last lease keeps failing, so this lease still holds parts of it. (This case does
   not apply to plug-ins that report how much such a lease still holds.)
 
-A host that is off has not failed if provisioners power it on only on demand, and no lease needs it.
+If provisioners power on hosts only on demand, a host that no lease needs may be off. Such a host
+counts as working.
 
 Every manager runs the sync; all steps are idempotent.
 """
@@ -42,10 +43,12 @@ LOG = logging.getLogger(__name__)
 def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]:
     """Reconcile all resources with the cloud, then heal leases; return the ids of lost resources.
 
-    Lost resources have stopped running. ``lost_before`` are the lost resources of the previous run.
-    Healing replaces a resource as lost only if both runs found it lost. Raises the errors of the
-    plug-ins' ``refresh``. Such an error ends the run: the previous resource types stay reconciled,
-    but no lease is healed.
+    Lost resources have stopped running or have disappeared from the cloud. ``lost_before`` are the
+    ids of the lost resources of the previous run. Healing treats a resource as lost only if both
+    runs found it lost.
+
+    Raises the errors of the plug-ins' ``refresh``. After such an error, no lease is healed, and the
+    remaining resource types are not reconciled.
     """
     lost, settings = set[int](), runtime.settings
     for resource_type, plugin in runtime.plugins.items():
@@ -93,8 +96,8 @@ def reconcile(
     quarantine, or that its last lease has not released it. A stuck resource is not reservable,
     whatever the cloud reports.
 
-    Before the resource becomes reservable again, the plug-in's ``enroll`` closes it in the cloud to
-    all projects.
+    Before the resource becomes reservable again, the function calls the plug-in's ``enroll``, so
+    that no project can use the resource without a lease.
     """
     usable = discovered is not None and discovered.usable and not stuck
     before = _native(resource) if discovered is None or not discovered.complete else {}
@@ -113,10 +116,10 @@ def _ignoring_power(
     discovered: DiscoveredResource | None,
     may_be_off: bool,  # noqa: FBT001 - not a switch, a fact
 ) -> DiscoveredResource | None:
-    """Return ``discovered``; if a lost host may be off, change it to usable and not lost.
+    """Return the state of a host in the cloud; report a lost host as usable if it may be off.
 
-    A host may be off if provisioners power it on only on demand. A host that is disabled in the
-    cloud stays lost even if it may be off.
+    ``discovered`` is the state that the cloud reports. A host may be off if provisioners power it
+    on only on demand. A host that is disabled in the cloud stays lost even if it may be off.
     """
     if discovered is None or not may_be_off or not discovered.lost or discovered.disabled:
         return discovered
@@ -207,7 +210,7 @@ class InventorySync:
         self._task.start()
 
     def stop(self) -> None:
-        """Stop without waiting for the current run, which another manager repeats."""
+        """Stop. Do not wait for the current run: another manager repeats it."""
         self._task.stop(0)
 
     def _synchronise(self) -> None:

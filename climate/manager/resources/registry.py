@@ -81,7 +81,10 @@ def _insert(
 
 
 def _forget(database: Database, created: Resource) -> bool:
-    """Delete a failed registration; return False if an inventory sync already finished it."""
+    """Delete the resource of a failed registration.
+
+    Returns False, and deletes nothing, if an inventory sync has finished the registration.
+    """
 
     def work(session: Session) -> bool:
         if resources.get(session, created.type, created.id, lock=True).reservable:
@@ -166,7 +169,7 @@ def get_resource(runtime: Runtime, resource_id: int, *, private: bool) -> Resour
 def find_shown(
     session: Session, resource_ids: Collection[int], *, private: bool
 ) -> dict[int, Resource]:
-    """Return the resources with these ids that exist, by id.
+    """Return the existing resources among ``resource_ids``, by id.
 
     Unless ``private`` is set, their private properties are left out.
     """

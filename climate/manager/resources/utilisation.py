@@ -99,7 +99,7 @@ def show(runtime: Runtime, query: UtilisationQuery) -> list[Series]:
 def _read(
     runtime: Runtime, session: Session, query: UtilisationQuery
 ) -> tuple[dict[str, int], list[Sums]]:
-    """Return the number of resources by series name, and the booked times of all series.
+    """Return the number of resources by name of the series, and the booked times of all series.
 
     Raises InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
