@@ -72,7 +72,8 @@ def manage(arguments: Sequence[str] | None = None) -> int:
 def listen(arguments: Sequence[str] | None = None) -> int:
     """Print notifications as climate publishes them, one JSON object per line.
 
-    Reads from the broker in --transport-url or the configuration, else from a service over HTTP.
+    Reads from the broker in --transport-url or the configuration. With --url, or if there is no
+    broker, reads from a service over HTTP.
     """
     parser = argparse.ArgumentParser("climate-listen", description=listen.__doc__)
     parser.add_argument("--transport-url", metavar="URL", help="URL of the broker to read from")
