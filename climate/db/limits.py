@@ -69,7 +69,7 @@ _Uses = tuple[str, str, str, datetime, datetime, int, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseOf:
-    """Hosts that a lease uses from a start to an end, and the project and user of the lease.
+    """The hosts that a lease uses for some time, with the project and the user of the lease.
 
     ``use`` has the start, the end, and the numbers of hosts and VCPUs. ``lease_id`` is None if the
     reservation that used the hosts is deleted.

@@ -189,10 +189,10 @@ def _on_galera(database: Database, name: str, deadline: float) -> Iterator[None]
 
 @contextmanager
 def _logged_if_lost(connection: sa.Connection, name: str) -> Iterator[None]:
-    """Return a context in which the caller releases a lock; log a warning if the release fails.
+    """Return a context for the release of a lock; if the release fails, only log a warning.
 
-    The release fails if the connection was lost, and with it the lock. The context does not raise
-    then, because the work under the lock is done.
+    The release fails if the connection, and with it the lock, was lost. By then, the work under the
+    lock is done.
     """
     try:
         yield

@@ -42,9 +42,9 @@ def is_galera(connection: sa.Connection) -> bool:
 
 
 def is_fit(connection: sa.Connection) -> bool:
-    """Return whether the constraint GUARD, which rejects double bookings, is as it should be.
+    """Return whether GUARD, the constraint against double bookings, is there or not, as required.
 
-    It must exist, except on a Galera cluster, where it must not exist.
+    On a Galera cluster, GUARD must be absent. On any other database, GUARD must be present.
     """
     return connection.dialect.name != "mysql" or _has(connection, GUARD) != is_galera(connection)
 
