@@ -1,7 +1,7 @@
 """Listens to climate's notifications. It is also an example for authors of listeners.
 
 ``from_broker`` subscribes with oslo.messaging. ``from_http`` reads ``GET /v2/notifications`` from a
-position on, without a broker. So it also yields notifications that were published while the
+position on, without a broker. ``from_http`` also yields notifications that were published while the
 listener was stopped, as long as climate keeps them.
 """
 

@@ -204,8 +204,8 @@ def counted(
 ) -> Callable[[Callable[Concatenate[R, P], T]], Callable[Concatenate[R, P], T]]:
     """Return a decorator that counts the results of a function which admits or rejects leases.
 
-    ``request`` is the kind of request in the metric, such as ``create``. An error with the true
-    attribute ``is_retried`` is not counted, because the caller tries again.
+    ``request`` is the kind of request in the metric, such as ``create``. An error whose
+    attribute ``is_retried`` is true is not counted, because the caller tries again.
     """
 
     def decorate(use_case: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:

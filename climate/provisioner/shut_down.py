@@ -3,9 +3,9 @@
 First the node's operating system is shut down. If that fails, the power is cut. If climate cancels
 a shutdown, the provisioner powers the node on again.
 
-The claim of a provisioner that is paused for too long expires. Another provisioner may then finish
-the shutdown, and a lease may get the node. So each request to shut down the system or to cut the
-power comes right after a renewal of the claim.
+If a provisioner is paused for too long, its claim expires. Another provisioner may then finish the
+shutdown, and a lease may get the node. So each request to shut down the system or to cut the power
+comes right after a renewal of the claim.
 """
 
 import logging

@@ -42,7 +42,7 @@ def is_galera(connection: sa.Connection) -> bool:
 
 
 def is_fit(connection: sa.Connection) -> bool:
-    """Return whether GUARD, the constraint against double bookings, is there or not, as required.
+    """Return whether the constraint GUARD against double bookings suits the kind of database.
 
     On a Galera cluster, GUARD must be absent. On any other database, GUARD must be present.
     """

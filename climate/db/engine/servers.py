@@ -94,8 +94,8 @@ class _Connector:
     def _compare(self, connect: Connect, errors: type[Exception]) -> None:
         """Connect to each PostgreSQL server once, to learn the highest timeline of all servers.
 
-        A timeline is a number that grows with each promotion of a standby. A primary with a lower
-        timeline than another server was replaced. Later connections avoid such a primary.
+        A timeline is a number that grows with each promotion of a standby. If the timeline of a
+        primary is not the highest, the primary was replaced, and later connections avoid it.
         """
         for server in list(self._servers):
             with suppress(NotWritable, errors):

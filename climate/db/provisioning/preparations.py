@@ -199,7 +199,7 @@ def find(session: Session, wanted: TaskFilter, page: Page) -> Part[Preparation]:
     """Return a page of the preparations that match the filter ``wanted``, sorted by ``needed_at``.
 
     While a host has an unfinished shutdown, no provisioner can claim the host's preparations. So
-    they are left out if the filter asks for claimable preparations (``claimable_at``).
+    these preparations are left out if the filter asks for claimable ones (``claimable_at``).
     """
     more = [] if wanted.lease_id is None else [PreparationRow.lease_id == wanted.lease_id]
     if wanted.claimable_at is not None:

@@ -1,7 +1,7 @@
 """What climate knows about hosts: durations of preparations, reports of the cloud, quarantine.
 
 A preparation makes a host ready for a lease. From the durations of past preparations, climate
-predicts that of the next one. The cloud reports whether a host is up. A host in quarantine
+predicts the next duration. The cloud reports whether a host is up. A host in quarantine
 (``set_aside``) has failed, and no new lease can book it. Each host has at most one row.
 """
 
