@@ -83,7 +83,7 @@ class Manager:
         self.heartbeat.start()
 
     def stop(self) -> None:
-        """Stop all parts. Each part finishes its work, or leaves it to other managers.
+        """Stop all parts. Other managers continue the work that is not finished.
 
         Notifications that are not published yet remain in the database for another manager.
         """
@@ -176,7 +176,7 @@ def open_runtime(conf: ConfigOpts) -> Iterator[Runtime]:
 
 
 def make_checked_runtime(conf: ConfigOpts) -> Runtime:
-    """Return the runtime (database, plug-ins, clock and so on) after a check of the schema.
+    """Check the database schema; return the runtime (database, plug-ins, clock and so on).
 
     Raises SchemaMismatch if the database has the schema of another release.
     """
@@ -265,10 +265,10 @@ def _climate(conf: ConfigOpts) -> ClimateClient:
 def settle() -> None:
     """Tune the garbage collector for a long-running process; call this when all code is loaded.
 
-    The collector ignores all objects that exist now (they are frozen). Otherwise, a full collection
-    would stop all threads for about 100 ms, and leases would start that much later. The function
-    also makes collections rare, because reference counting frees nearly all objects. With Python's
-    default threshold, a busy manager spends a fifth of its time on collections.
+    From now on, the collector ignores all objects that exist already. Checking them would stop all
+    threads for about 100 ms, and delay the starts of leases. The function also makes collections
+    rare, because reference counting frees nearly all objects. With Python's default threshold, a
+    busy manager spends a fifth of its time on collections.
     """
     gc.collect()
     gc.freeze()
@@ -279,8 +279,8 @@ def stop_on_signal() -> threading.Event:
     """Return an event that SIGTERM and SIGINT set, whichever thread receives the signal.
 
     Python runs signal handlers in the main thread. If the kernel delivers the signal to another
-    thread, a sleeping main thread does not wake up. So a separate thread reads the wake-up
-    descriptor, to which Python's C handler writes at once.
+    thread, a sleeping main thread does not wake up. But Python writes a byte to a socket at once
+    (``signal.set_wakeup_fd``). A separate thread reads the byte and sets the event.
     """
     stopping = threading.Event()
     receiver, sender = socket.socketpair()

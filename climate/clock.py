@@ -18,7 +18,7 @@ class Clock(Protocol):
     """Interface of clocks: the present time, and a monotonic timer."""
 
     def now(self) -> datetime:
-        """Return the present time as aware UTC. It may jump forward or back."""
+        """Return the present time as aware UTC. A later call may return an earlier time."""
 
     def elapsed(self) -> float:
         """Return the seconds since an arbitrary moment. Never goes back, unlike the wall clock.
@@ -56,7 +56,7 @@ class SampledClock(SystemClock):
     def __init__(self, read: Callable[[], datetime]) -> None:
         """Set the function ``read``, which returns the time of the source.
 
-        It may be slow, and may raise an exception.
+        ``read`` may be slow, and may raise an exception.
         """
         self._read = read
         self._ahead: timedelta | None = None

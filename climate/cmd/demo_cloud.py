@@ -36,7 +36,7 @@ def configure_cloud(conf: ConfigOpts) -> None:
 
 
 def register_first_hosts(conf: ConfigOpts, runtime: Runtime) -> None:
-    """Register the first eight hosts of the simulated cloud; if it has fewer, register all."""
+    """Register the first eight hosts of the simulated cloud, or all if there are fewer."""
     for number in range(1, min(_FIRST_HOSTS, conf.simulated.hosts) + 1):
         with suppress(Conflict):  # another process has registered it in the same new database
             resources.register(runtime, "physical:host", f"sim-{number}")

@@ -56,7 +56,7 @@ def db_manage(arguments: Sequence[str] | None = None) -> int:
 def manage(arguments: Sequence[str] | None = None) -> int:
     """Audit leases, manage limits, and encrypt the secrets of webhooks.
 
-    audit compares leases with the cloud and prints every difference; exit code 2 if any remains.
+    audit compares leases with the cloud and prints each difference; exit code 2 if one remains.
     limits shows, sets and unsets limits of projects and users. It prints a line for each limit:
     scope, owner, name, number (-1: unlimited), usage and source.
     encrypt-secrets encrypts all secrets of webhooks with the first of [notifications]
@@ -72,7 +72,8 @@ def manage(arguments: Sequence[str] | None = None) -> int:
 def listen(arguments: Sequence[str] | None = None) -> int:
     """Print notifications as climate publishes them, one JSON object per line.
 
-    Reads from the broker in --transport-url or the configuration, else from a service over HTTP.
+    Reads from the broker in --transport-url or the configuration. With --url, or if there is no
+    broker, reads from a service over HTTP.
     """
     parser = argparse.ArgumentParser("climate-listen", description=listen.__doc__)
     parser.add_argument("--transport-url", metavar="URL", help="URL of the broker to read from")

@@ -176,7 +176,8 @@ def _audit(runtime: Runtime, *, with_repair: bool) -> int:
 def _encrypt_secrets(runtime: Runtime) -> int:
     """Encrypt the stored secrets of webhooks; return the exit code.
 
-    Print how many are encrypted, and which could not be decrypted.
+    Print how many secrets are encrypted, and each subscription whose secret no key decrypts. The
+    exit code is 2 if there is such a subscription.
     """
     if not runtime.settings.webhooks.secret_keys:
         raise Misconfigured("encrypt-secrets needs [notifications] webhook_secret_keys")

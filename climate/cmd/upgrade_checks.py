@@ -91,7 +91,7 @@ _TIME = {
 
 
 def check_managers(conf: ConfigOpts) -> Result:
-    """List the managers that are alive. This check never fails: none need run before an upgrade."""
+    """List the managers that are alive. Never fails, because an upgrade needs no manager."""
     try:
         with bootstrap.open_database(conf) as database, database.read() as session:
             alive = managers.alive(session, present(database))
@@ -148,9 +148,9 @@ def check_configuration(conf: ConfigOpts) -> Result:
 
 
 def _unknown(conf: ConfigOpts) -> Iterator[str]:
-    """Yield a warning for each option in the files that climate does not know.
+    """Yield a warning for each unknown option in the configuration files.
 
-    It may be misspelt, moved or removed.
+    Such an option may be misspelt, moved or removed.
     """
     for path in conf.config_file or []:
         sections: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """The WSGI callable for other HTTP servers: ``gunicorn climate.cmd.wsgi:application``.
 
-It reads the same configuration as climate-api, but no command line: the files that oslo.config
-finds, or environment variables. Each worker process must import this module itself, because
+It has no command line. Its options come from the configuration files that climate-api finds by
+default, and from environment variables. Each worker process must import this module itself, because
 database connections do not survive a fork.
 """
 

@@ -69,7 +69,7 @@ _Uses = tuple[str, str, str, datetime, datetime, int, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseOf:
-    """Hosts that a lease uses from a start to an end, and the project and user of the lease.
+    """The hosts that a lease uses for some time, with the project and the user of the lease.
 
     ``use`` has the start, the end, and the numbers of hosts and VCPUs. ``lease_id`` is None if the
     reservation that used the hosts is deleted.
@@ -202,8 +202,8 @@ def use_of(
 ) -> Use:
     """Return how many hosts and VCPUs a new lease would use from ``start`` to ``end``.
 
-    ``taken`` has a pair for each requirement of the lease: the requirement, and the resources
-    chosen for it. These are given as the number of units to take of each resource, by resource id.
+    ``taken`` has a pair for each requirement of the lease: the requirement, and a mapping from the
+    ids of the chosen resources to the number of units that the lease takes of each resource.
     """
     host_units = [(needs, units) for needs, units in taken if needs.resource_type == HOST]
     whole = [id_ for needs, units in host_units if needs.is_whole for id_ in units]
@@ -223,8 +223,9 @@ def _belongs_to(party: Party, table: type[LeaseRow | PastUseRow]) -> sa.ColumnEl
 
 
 def _uses() -> sa.Select[*_Uses]:
-    """Build the query for the hosts that leases use, with one row per lease and start of bookings.
+    """Build the query for the hosts that leases use.
 
+    The query has one row for all bookings of a lease that start at the same time.
     A whole host counts with all its VCPUs. A share of a host counts with the VCPUs of the share.
     """
     deleted_at = sa.func.coalesce(LeaseRow.updated_at, LeaseRow.end_at)
@@ -269,9 +270,9 @@ def keep_past_use(
 ) -> None:
     """Store which whole hosts reservations have used until ``now``, for the limit on host-hours.
 
-    Call it before the allocations of the reservations are deleted. The stored use ends before
-    ``now`` in two cases: at the end of the lease, if the lease is over, and at the time when its
-    deletion began, if the lease is DELETING.
+    Call it before the allocations of the reservations are deleted. If the lease is over, the stored
+    use ends at the end of the lease. If the lease is DELETING, the stored use ends when the
+    deletion began.
     """
     deleted = lease.updated_at if lease.status is LeaseStatus.DELETING else None
     end = min(lease.window.end, deleted or now)

@@ -44,8 +44,8 @@ class Heartbeat:
     def stalled(self, now: datetime) -> dict[str, float]:
         """Return the loops of the manager that have stalled, by name.
 
-        Each value is how many seconds ago the loop last ran without an error. A loop has stalled if
-        this is longer than ``FRESH`` and longer than five of its intervals.
+        Each value is the age of the loop: the seconds since its last run without an error. A loop
+        has stalled if its age is more than ``FRESH`` and more than five of its intervals.
         """
         since = (now - self.beat_at).total_seconds()
         ages = {name: since + loop["age"] for name, loop in self.loops.items()}

@@ -66,8 +66,8 @@ class PostgresWakeup(Wakeup):
     def hint(self) -> None:
         """Call the subscribers of this process, and let a thread send NOTIFY to other processes.
 
-        The caller's transaction does not send NOTIFY, because NOTIFY takes a lock that serialises
-        all commits. With the thread, the caller does not wait for NOTIFY either.
+        NOTIFY takes a lock that serialises all commits. So the caller's transaction does not send
+        it, and the caller does not wait for the thread.
         """
         super().hint()
         self._hinted.set()

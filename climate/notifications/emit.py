@@ -114,8 +114,9 @@ class MessagingEmitter:
     def _topics_of(self, notification: Notification, payload: Mapping[str, Any]) -> list[str]:
         """Return the topics to which a notification is published.
 
-        These are the configured topics. A notification about a node has only the node's own topic,
-        or none if ``[provisioning] topics`` is off.
+        If the notification is about a node, it is published only to the topic of that node, or to
+        no topic if ``[provisioning] topics`` is off. Otherwise, it is published to the configured
+        topics.
         """
         if not notification.event_type.startswith("node."):
             return self._topics
@@ -127,9 +128,9 @@ class MessagingEmitter:
 
 
 def for_config(conf: ConfigOpts) -> LogEmitter | MessagingEmitter:
-    """Return the emitter for the option ``[notifications] transport_url``.
+    """Return an emitter for the broker ``[notifications] transport_url``.
 
-    If the option is not set, it is a LogEmitter.
+    If the option is not set, return a LogEmitter.
     """
     url = conf.notifications.transport_url
     return MessagingEmitter(conf, url) if url else LogEmitter()

@@ -1,8 +1,8 @@
 """Listens to climate's notifications. It is also an example for authors of listeners.
 
 ``from_broker`` subscribes with oslo.messaging. ``from_http`` reads ``GET /v2/notifications`` from a
-position on. ``from_http`` needs no broker, and misses nothing that was published while the listener
-was stopped, as long as climate keeps those notifications.
+position on, without a broker. ``from_http`` also yields notifications that were published while the
+listener was stopped, as long as climate keeps them.
 """
 
 import logging
@@ -93,7 +93,7 @@ def from_http(
 
     ``url`` is the root of the service. Each request waits for notifications (long polling). If the
     service does not answer, or has too many waiting requests, the generator retries after growing
-    pauses. If the service rejects the request, it raises Refused, for example because the next
+    pauses. Raises Refused if the service rejects the request, for example because the next
     notifications were removed.
     """
     session = requests.Session()

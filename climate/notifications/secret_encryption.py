@@ -1,7 +1,7 @@
 """Encryption of the stored secrets of webhooks, with keys of the operator.
 
-A stored secret is in clear, or it is ``fernet:`` and a Fernet token. climate can read both forms,
-so the operator can introduce and change keys while the service runs.
+A stored secret is either plain text, or ``fernet:`` followed by a Fernet token. climate can read
+both forms, so the operator can introduce and change keys while the service runs.
 https://github.com/fernet/spec
 """
 
@@ -26,7 +26,7 @@ class UnreadableSecret(Exception):
 def encrypt(secret: str, keys: Sequence[str]) -> str:
     """Return ``secret`` as climate stores it: encrypted with the first key.
 
-    If there are no keys, it is stored in clear.
+    If there are no keys, climate stores it as plain text.
     """
     if not keys:
         return secret
@@ -34,7 +34,7 @@ def encrypt(secret: str, keys: Sequence[str]) -> str:
 
 
 def decrypt(stored: str, keys: Sequence[str]) -> str:
-    """Return a stored secret in clear; raise UnreadableSecret if no key decrypts it."""
+    """Return a stored secret as plain text; raise UnreadableSecret if no key decrypts it."""
     if not stored.startswith(_ENCRYPTED):
         return stored
     for key in keys:

@@ -65,8 +65,8 @@ def forget() -> None:
 def about(lease_id: str | None, event_id: str | None = None) -> Iterator[None]:
     """Context manager: log lines in the block contain this lease and this event.
 
-    After the block, the previous context is restored. If there is an event, the request id in the
-    log lines is ``event-ID``.
+    After the block, the previous context is restored. If ``event_id`` is set, the request id in the
+    log lines is ``event-`` followed by ``event_id``.
     """
     before = get_current()
     context = LogContext(f"event-{event_id}" if event_id else "", lease_id)

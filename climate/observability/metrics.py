@@ -137,7 +137,7 @@ class Metrics:
         self._event(label(kind), outcome).inc()
 
     def tried(self, kind: str, late: timedelta) -> None:
-        """Record how late (after its due time) the first attempt of an event began."""
+        """Record ``late``: how long after its due time an event was first attempted."""
         self._late(label(kind)).observe(max(0.0, late.total_seconds()))
 
     def done(self, kind: str, late: timedelta) -> None:
@@ -158,15 +158,15 @@ class Metrics:
         self._starts.labels(hardware, outcome).inc()
 
     def host_ready(self, hardware: str, early: float) -> None:
-        """Record how many seconds before it was needed a host became ready (negative: late)."""
+        """Record that a host was ready ``early`` seconds before it was needed (negative: after)."""
         self._early.labels(hardware).observe(early)
 
     @contextmanager
     def call(self, resource_type: str, action: str, waiting: type[Exception]) -> Iterator[None]:
         """Context manager: measure the plug-in call in its block.
 
-        ``waiting`` is the exception class by which a plug-in says that the cloud has not finished,
-        so climate must call again later.
+        A plug-in raises ``waiting`` if the cloud has not finished. Then climate must call the
+        plug-in again later.
         """
         began, outcome = time.monotonic(), "failed"
         try:
@@ -204,8 +204,8 @@ def counted(
 ) -> Callable[[Callable[Concatenate[R, P], T]], Callable[Concatenate[R, P], T]]:
     """Return a decorator that counts the results of a function which admits or rejects leases.
 
-    ``request`` is the kind of request in the metric, such as ``create``. If an error has the
-    attribute ``is_retried``, it is not counted, because the caller tries again.
+    ``request`` is the kind of request in the metric, such as ``create``. An error whose
+    attribute ``is_retried`` is true is not counted, because the caller tries again.
     """
 
     def decorate(use_case: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
@@ -275,7 +275,7 @@ class Exporter:
 
 
 def state(registry: CollectorRegistry, name: str, text: str, read: Callable[[], Any]) -> None:
-    """Add a metric whose value is read from the function ``read`` at each query of Prometheus.
+    """Add a metric. At each query of Prometheus, the function ``read`` returns its value.
 
     ``name`` and ``text`` are its name and help. Does nothing if several processes export their
     metrics together.

@@ -82,10 +82,10 @@ class Provisioner:
             thread.join(max(until - time.monotonic(), 0.0))
 
     def poll(self) -> float:
-        """Query climate for tasks; start them in threads, at most as many as workers are free.
+        """Query climate for tasks, and start a thread for each task while workers are free.
 
-        If there are no tasks, the request waits for one (long polling); return how many seconds it
-        waited. If there are tasks, return 0. Raises ApiUnavailable.
+        If there are no tasks, the request waits for one (long polling). Returns how many seconds
+        the request waited; 0 if there were tasks. Raises ApiUnavailable.
         """
         self.nodes = self._reread()
         self._running = {id_: thread for id_, thread in self._running.items() if thread.is_alive()}

@@ -28,10 +28,9 @@ class Groups:
     def slot(self, names: Collection[str], wait: Callable[[float], object]) -> Iterator[None]:
         """Context manager: wait until a node may power on, then run the block.
 
-        ``names`` are the groups of the node. The block counts as one node that powers on in each
-        group of ``names``, until it ends. While a group does not allow another node, the method
-        calls ``wait(seconds)`` repeatedly. It enters all groups at once, so that there is no
-        deadlock.
+        ``names`` are the groups of the node. During the block, the node counts as powering on in
+        each of these groups. While a group does not allow another node, the method calls
+        ``wait(seconds)`` repeatedly. The node enters all groups at once, to avoid deadlocks.
         """
         while not self._take(names):
             wait(_RETRY)

@@ -11,8 +11,9 @@ A table ``nodes`` has one table per node. The table ``defaults`` has the values 
     address = "10.1.0.17"
     groups = ["rack-3", "pdu-7"]
 
-Passwords are in separate files or environment variables. The provisioner reads a password for each
-power request, so it can change at any time. The provisioner never stores passwords.
+Passwords are in separate files or environment variables. The provisioner reads the password of a
+node anew for each power request, so operators can change passwords at any time. The provisioner
+never stores passwords.
 """
 
 import os

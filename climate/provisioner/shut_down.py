@@ -1,9 +1,11 @@
 """Shutdown of one node: power it off, and report the result to climate.
 
 First the node's operating system is shut down. If that fails, the power is cut. If climate cancels
-a shutdown, the provisioner powers the node on again. If a process is paused for too long, its claim
-expires. Another provisioner may then finish the shutdown, and a lease may get the node. So the
-process renews its claim right before each request to shut down the system or to cut the power.
+a shutdown, the provisioner powers the node on again.
+
+If a provisioner is paused for too long, its claim expires. Another provisioner may then finish the
+shutdown, and a lease may get the node. So each request to shut down the system or to cut the power
+comes right after a renewal of the claim.
 """
 
 import logging
@@ -20,11 +22,11 @@ LOG = logging.getLogger(__name__)
 def shut_down(tools: Tools, node: Node, claim: Claim) -> None:
     """Power off the node of a claimed task, and report the result.
 
-    If the state of the task is ``waking``, power the node on again instead. If the power of the
-    node cannot be read at the first attempt, nothing has changed: report that the node stays on. If
-    powering off fails otherwise, let the claim expire, so that a provisioner retries. Until then,
-    climate must not prepare the node, because it may go off at any moment. Raises ClaimLost,
-    Stopped, ApiUnavailable.
+    If the state of the task is ``waking``, power the node on again instead. If the first attempt
+    cannot read the power of the node, nothing has changed: report that the node stays on. After any
+    other failure, let the claim expire, so that a provisioner retries. Until the retry, the node
+    may go off at any moment, so climate does not prepare it. Raises ClaimLost, Stopped,
+    ApiUnavailable.
     """
     if claim.task.state == "waking":
         _wake(tools, node, claim)

@@ -2,8 +2,8 @@
 
 The processes that use the same database share the locks. A caller holds a lock during calls to a
 cloud service that would lose one of two concurrent updates. As such calls are slow, the lock is not
-a row lock, but an advisory lock of the database server, on a connection of its own. The server
-releases it when the process dies.
+a row lock, but an advisory lock of the database server, on a connection of its own. When a process
+dies, the server releases the lock of that process.
 
 Two databases need a substitute. On SQLite, the caller locks an empty database file beside the main
 one. On a Galera cluster, advisory locks act only within one node, so there the lock is a row with
@@ -189,10 +189,10 @@ def _on_galera(database: Database, name: str, deadline: float) -> Iterator[None]
 
 @contextmanager
 def _logged_if_lost(connection: sa.Connection, name: str) -> Iterator[None]:
-    """Return a context in which the caller releases a lock; log a warning if the release fails.
+    """Return a context for the release of a lock; if the release fails, only log a warning.
 
-    The release fails if the connection was lost, and with it the lock. The context does not raise
-    then, because the work under the lock is done.
+    The release fails if the connection, and with it the lock, was lost. By then, the work under the
+    lock is done.
     """
     try:
         yield

@@ -68,7 +68,7 @@ T = TypeVar("T")
 
 
 class LostRace(Contention):
-    """Raised by a transaction if another one was faster, for example booked the same resources.
+    """Raised by a transaction that competes with another one for the same resources or events.
 
     ``Database.write`` then runs the transaction again. If all attempts fail, the client receives
     this error.
@@ -325,9 +325,9 @@ def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
 def _pg_checkout(connection: Any, record: Any, _proxy: object) -> None:  # noqa: ANN401
     """Make the pool replace a connection that the server closed while the connection was idle.
 
-    The socket of such a connection is readable, so this check needs no round trip. A new connection
-    is not checked, because it may be the replacement: if the check failed on the replacement, too,
-    the pool would raise another error.
+    The socket of a closed connection is readable, so the function need not send a query. A new
+    connection is not checked, because it may be such a replacement: if the replacement failed the
+    check, the pool would give up with another error.
     """
     was_used = record.info.get("used", False)
     record.info["used"] = True

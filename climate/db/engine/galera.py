@@ -3,12 +3,12 @@
 A database on one server has the constraint GUARD against double bookings. MariaDB checks it
 (``WITHOUT OVERLAPS``) by locking the neighbours of a new row in the index, including rows of other
 resources. Galera applies independent transactions in parallel (``wsrep_slave_threads``). With
-GUARD, two of them can wait for each other's neighbours. Nothing resolves that, and the whole
-cluster stops.
+GUARD, two transactions could lock each other's neighbours. Both would wait forever, and the whole
+cluster would stop.
 
 So on Galera, only locks and ``bulk.certify`` prevent double bookings. On other databases, locks
-prevent them, too, and GUARD rejects those that the locks miss. The self-audit looks for double
-bookings.
+prevent double bookings, and GUARD rejects any that the locks miss. On all databases, the self-audit
+looks for double bookings.
 """
 
 from typing import Any
@@ -27,9 +27,9 @@ _IS_GALERA = "climate_is_galera"
 
 
 def detect(connection: Any, record: Any) -> None:  # noqa: ANN401 - DBAPI and pool are untyped
-    """Store in the pool record of a new MariaDB connection whether the server is a Galera node.
+    """Find out whether a new MariaDB connection leads to a Galera node.
 
-    ``is_galera`` returns what was stored.
+    The answer is stored in ``record``, the pool's record of the connection, for ``is_galera``.
     """
     with connection.cursor() as cursor:
         cursor.execute("SHOW VARIABLES LIKE 'wsrep_on'")
@@ -42,9 +42,9 @@ def is_galera(connection: sa.Connection) -> bool:
 
 
 def is_fit(connection: sa.Connection) -> bool:
-    """Return whether the constraint GUARD, which rejects double bookings, is as it should be.
+    """Return whether the constraint GUARD against double bookings suits the kind of database.
 
-    It must exist, except on a Galera cluster, where it must not exist.
+    On a Galera cluster, GUARD must be absent. On any other database, GUARD must be present.
     """
     return connection.dialect.name != "mysql" or _has(connection, GUARD) != is_galera(connection)
 

@@ -1,9 +1,8 @@
 """Several servers behind one database URL, and servers that no longer accept writes.
 
-A URL names several servers as ``?host=HOST:PORT&host=HOST:PORT``. A new connection goes to the
-first of these servers that accepts writes. The search begins with the server of the last
-connection. If the URL names only one server, all connections go to it; it may be a proxy that
-chooses among servers.
+A URL names several servers as ``?host=HOST:PORT&host=HOST:PORT``. For a new connection, the servers
+are tried one after the other, until one accepts writes. The server of the last connection is tried
+first. If the URL names only one server, all connections go to this server, which may be a proxy.
 
 A server can lose its role while connections to it are open. A demoted PostgreSQL primary becomes
 read-only. A Galera node without a majority refuses all statements. After such an error, the pool
@@ -37,7 +36,7 @@ MARIADB_NOT_WRITABLE = {1047, 1290, 1836}
 class NotWritable(Exception):
     """Raised if a server answers, but must not be used for writes.
 
-    It refuses writes, or it is a former primary in whose place a standby was promoted.
+    The server refuses writes, or it is a former primary that a promoted standby has replaced.
     """
 
 
@@ -93,10 +92,10 @@ class _Connector:
         raise dbapi.OperationalError(f"no database server accepts writes: {'; '.join(failures)}")
 
     def _compare(self, connect: Connect, errors: type[Exception]) -> None:
-        """Find the highest PostgreSQL timeline of all servers, before the first connection.
+        """Connect to each PostgreSQL server once, to learn the highest timeline of all servers.
 
-        A timeline is a number that grows with each promotion of a standby. A primary with a lower
-        timeline than another one was replaced, so no connection goes to it.
+        A timeline is a number that grows with each promotion of a standby. If the timeline of a
+        primary is not the highest, the primary was replaced, and later connections avoid it.
         """
         for server in list(self._servers):
             with suppress(NotWritable, errors):

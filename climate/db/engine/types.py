@@ -42,9 +42,9 @@ _DECODE = msgspec.json.Decoder().decode
 
 
 class code_points(FunctionElement[str]):  # noqa: N801 - reads like a function of SQLAlchemy's
-    """An SQL expression: a text that sorts by code point, which is fast.
+    """An SQL expression that makes a text sort by code point, which is fast.
 
-    On PostgreSQL, the expression has the collation "C". On other databases, it is the text itself.
+    On PostgreSQL, it adds the collation "C" to the text. On other databases, it is the text itself.
     """
 
     type = sa.String()
@@ -150,9 +150,9 @@ def chunks(values: Sequence[T], size: int = 10_000) -> Iterable[Sequence[T]]:
 class _Array(sa.types.TypeDecorator[Collection[Any]]):
     """A type for a list parameter, which psycopg sends as one text like ``{"first","second"}``.
 
-    Such a text is faster than a Python list, which psycopg converts slowly. PostgreSQL gets the
-    parameter with an array type. If the parameter were a text that the statement casts to an array,
-    PostgreSQL would parse the text again for each row.
+    psycopg sends such a text faster than a Python list. The parameter has an array type, so that
+    PostgreSQL parses the text once. With a cast from text to array in the statement, PostgreSQL
+    would parse the text again for each row.
     """
 
     impl = sa.ARRAY

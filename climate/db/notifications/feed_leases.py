@@ -138,7 +138,7 @@ def _near(
 
     Leases that end after ``now`` and start within ``AHEAD`` come first, sorted by start. If there
     are fewer than ``MOST_ENTRIES``, leases that ended within ``PAST`` before ``now`` follow, the
-    last to end first.
+    latest end first.
     """
     query = sa.select(*_COLUMNS).where(*conditions, _IS_SHOWN)
     end, start, id_ = LEASES.c.end_at, LEASES.c.start_at, LEASES.c.id

@@ -71,8 +71,8 @@ def find_all(session: Session, project_id: str | None, page: Page) -> Part[Feed]
 def note_read(session: Session, feed_id: str, now: datetime, since: datetime) -> None:
     """Store ``now`` as the time at which a calendar program last read a feed.
 
-    If a time later than ``since`` is stored already, nothing is written, so that frequent reads do
-    not change the row each time.
+    ``since`` is a time before ``now``. If a read after ``since`` is stored already, nothing is
+    written, so that frequent reads rarely change the row.
     """
     is_old = sa.or_(FeedRow.last_read_at.is_(None), FeedRow.last_read_at <= since)
     change = sa.update(FeedRow).where(FeedRow.id == feed_id, is_old)
@@ -91,7 +91,7 @@ def note_removal(
     """Store, for each calendar feed that shows a lease, that the lease is deleted.
 
     From now on, the feeds show the lease with this ``status`` and ``window``. The caller deletes
-    the lease. If no feed shows the lease, one statement is executed.
+    the lease itself. If no feed shows the lease, only one statement is executed.
     """
     ids = [reservation.id for reservation in lease.reservations]
     held = sa.select(sa.cast(AllocationRow.resource_id, FeedRow.target_id.type)).where(
@@ -117,7 +117,7 @@ def note_removal(
 
 
 def removals(session: Session, feed: Feed, since: datetime) -> list[Entry]:
-    """Return the feed's entries for leases that it showed and that were deleted after ``since``."""
+    """Return the entries of a feed for the leases that were deleted after ``since``."""
     query = sa.select(FeedRemovalRow).where(
         FeedRemovalRow.feed_id == feed.id, FeedRemovalRow.removed_at > since
     )
@@ -144,7 +144,7 @@ def forget_removals(session: Session, before: datetime) -> None:
 def without_target(session: Session, limit: int) -> list[str]:
     """Return the ids of up to ``limit`` feeds that can never show an entry again.
 
-    Such a feed is for a lease or resource that does not exist any more, and shows no deleted lease.
+    The lease or resource of such a feed no longer exists, and the feed shows no deleted lease.
     """
     lease = sa.exists().where(LeaseRow.id == FeedRow.target_id)
     id_ = sa.cast(ResourceRow.id, FeedRow.target_id.type)

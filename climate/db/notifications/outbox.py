@@ -121,10 +121,12 @@ def _row(event_type: str, payload: Mapping[str, Any], now: datetime) -> dict[str
 
 
 def is_called_for(session: Session, owner: str, now: datetime) -> bool:
-    """Return whether the relay ``owner`` has numbered notifications to publish, and may do so now.
+    """Return whether the relay ``owner`` should publish now.
 
-    It may if it can take the turn (the claim to publish): no other relay has the turn, or the other
-    relay's claim has expired.
+    Two conditions must hold:
+
+    - Notifications with a number are not published yet.
+    - No other relay has the turn (the claim to publish), or that claim has expired.
     """
     return session.scalar(_HAS_WORK, {"by": owner, "now": now}) is not None
 
@@ -171,8 +173,8 @@ def lag(session: Session, most: int) -> tuple[int, datetime | None]:
 def number(session: Session, limit: int) -> int:
     """Assign sequence numbers to up to ``limit`` committed notifications; return how many.
 
-    Locks the row of the table ``relay``, so that only one process at a time assigns numbers. So
-    lower numbers become visible before higher ones.
+    Locks the row of the table ``relay``. So only one process at a time assigns numbers, and readers
+    never see a number before all lower ones.
     """
     last = session.scalar(_LAST.with_for_update())
     assert last is not None  # noqa: S101 - the migration inserts the row
@@ -234,8 +236,8 @@ def removed_seq(session: Session) -> int:
 def find_after(session: Session, wanted: NotificationFilter, after: int, limit: int) -> Matches:
     """Return up to ``limit`` notifications that match the filter ``wanted``, lowest number first.
 
-    Only notifications with a sequence number above ``after`` are considered. The result also has
-    the number to pass as ``after`` in the next call.
+    Notifications up to the sequence number ``after`` are left out. The result also has the number
+    to pass as ``after`` in the next call.
     """
     last = last_seq(session)  # read before the rows: all rows up to it are visible
     in_range = (OutboxRow.seq > after, OutboxRow.seq <= last)
@@ -256,9 +258,9 @@ def get(session: Session, seq: int) -> Notification:
 def removable(session: Session, before: datetime, limit: int) -> int | None:
     """Return the highest sequence number up to which all notifications can be removed now.
 
-    A notification can be removed if it is published and was written before ``before``. At most
-    ``limit`` notifications are considered, those with the lowest numbers. Returns None if none of
-    them can be removed. Locks the row of the table ``relay``.
+    A notification can be removed if it is published and was written before ``before``. Only the
+    ``limit`` notifications with the lowest numbers are considered. Returns None if none of them can
+    be removed. Locks the row of the table ``relay``.
     """
     published = session.scalar(_PUBLISHED.with_for_update())
     oldest = sa.select(_OUTBOX.c.seq, _OUTBOX.c.created_at).where(_OUTBOX.c.seq <= published)

@@ -117,12 +117,11 @@ def delete(session: Session, subscription_id: str) -> None:
 def matching(
     after: sa.SQLColumnExpression[int], *more: sa.ColumnElement[bool]
 ) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a subscription may match a notification after number ``after``.
+    """Return the SQL condition that a subscription may match one of certain notifications.
 
-    The condition is true if such a notification is stored for the subscription's project, or for
-    any project if the subscription has ``all_projects``. The notification must also satisfy the
-    conditions in ``more``. The filter of the subscription is not checked, so the subscription only
-    *may* match.
+    These are the notifications with numbers above ``after`` that meet the conditions in ``more``.
+    One of them must belong to the project of the subscription (to any project if ``all_projects``
+    is set). The subscription only *may* match, because its filter is not checked.
     """
     later = sa.exists().where(OutboxRow.seq > after, *more)
     its_own = later.where(OutboxRow.project_id == SubscriptionRow.project_id)
@@ -134,10 +133,10 @@ def matching(
 
 
 def catch_up(session: Session, through: int) -> None:
-    """Store that subscriptions have nothing to deliver up to the sequence number ``through``.
+    """Set ``done_seq`` to ``through`` in subscriptions with nothing to deliver up to this number.
 
-    For this, ``done_seq``, the number up to which a subscription is done, is set to ``through``.
-    Subscriptions that may match a notification up to this number are left unchanged.
+    ``done_seq`` is the sequence number up to which a subscription is done. A subscription stays
+    unchanged if it may match a notification after ``done_seq`` and up to ``through``.
     """
     may_match = matching(SubscriptionRow.done_seq, OutboxRow.seq <= through)
     behind = sa.update(SubscriptionRow).where(SubscriptionRow.done_seq < through, ~may_match)
@@ -159,7 +158,8 @@ def find_dead_letters(
 ) -> list[DeadLetter]:
     """Return up to ``limit`` dead letters of a subscription, the lowest sequence number first.
 
-    A dead letter is a notification that climate gave up delivering. Its number is above ``after``.
+    A dead letter is a notification that climate gave up delivering. Dead letters up to the number
+    ``after`` are left out.
     """
     query = sa.select(DeadLetterRow).where(
         DeadLetterRow.subscription_id == subscription_id, DeadLetterRow.seq > after

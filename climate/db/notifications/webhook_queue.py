@@ -2,8 +2,8 @@
 
 A claim reserves a subscription for one manager, so that no other manager delivers its
 notifications. A claim has an owner (the manager) and an expiry. When a manager stores a result, it
-names itself as the owner. The result is not stored if the row no longer has this owner, because
-another manager has claimed the subscription or a user has changed it.
+names itself as the owner. The result is stored only if the row still has this owner. Otherwise,
+another manager has claimed the subscription, or a user has changed it.
 """
 
 from collections.abc import Collection, Mapping
@@ -33,9 +33,9 @@ def claim(
 ) -> list[tuple[str, bool]]:
     """Claim due subscriptions for the manager ``owner`` until ``until``.
 
-    Claims at most ``free[0]`` subscriptions. At most ``free[1]`` of them are slow: their receiver
-    was slow or failed last time. Returns the id of each claimed subscription, and whether it is
-    slow. Those that are not slow come first; both groups are sorted by due time.
+    A subscription is *slow* if its receiver was slow or failed last time. At most ``free[0]``
+    subscriptions are claimed, at most ``free[1]`` of them slow. Returns the id of each claimed
+    subscription, and whether it is slow. Slow ones come last; both groups are sorted by due time.
     """
     claims: list[tuple[str, bool]] = []
     for slow in (False, True):

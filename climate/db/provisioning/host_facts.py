@@ -45,9 +45,9 @@ def find(
     """Return the facts that decide the state of resources, with their times, by resource id.
 
     Ids that do not exist are left out. If ``lease_id`` is set, only preparations for that lease
-    count. ``provisioning`` says whether provisioning is enabled. If it is disabled, a report has
-    only ``reservable`` and the quarantine, because climate does not update the other facts then.
-    Executes one statement per 10,000 ids.
+    count. ``provisioning`` says whether provisioning is enabled. Without provisioning, climate does
+    not update all facts, so a report has only ``reservable`` and the quarantine. Executes one
+    statement per 10,000 ids.
     """
     query = _FOR_LEASE if lease_id is not None else _ALL
     query = query if provisioning else _WITHOUT_PROVISIONING
@@ -93,11 +93,12 @@ def in_states(states: Collection[HostState], *, provisioning: bool) -> list[sa.C
 def _first(
     row: type[PreparationRow | ShutdownRow], by: str, lease_id: sa.BindParameter[str] | None = None
 ) -> sa.ScalarSelect[str]:
-    """Return a subquery for the id of a host's first task that is not over; NULL without any task.
+    """Return a subquery for the id of the first task of a host; NULL if the host has no task.
 
-    The host is the row of ``_HOST`` in the enclosing statement. ``row`` is the mapped class of the
-    tasks: preparations or shutdowns. The first task has the smallest value in the column named
-    ``by``. If ``lease_id`` is set, only tasks for that lease count.
+    Only tasks that are not over count. If ``lease_id`` is set, only tasks for that lease count. The
+    host is the row of ``_HOST`` in the enclosing statement. ``row`` is the mapped class of the
+    tasks: preparations or shutdowns. The first task is the one with the smallest value in the
+    column named ``by``.
     """
     task: Any = aliased(row)
     tasks = sa.select(task.id).where(task.resource_id == _HOST.id, task.over_at.is_(None))

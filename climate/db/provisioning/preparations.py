@@ -71,7 +71,7 @@ def unprepared(
 
     These bookings have no preparation, or only one that is over. Only leases that are not over and
     start by ``until`` are considered. If ``lease_id`` is set, only that lease is considered. Of a
-    lease that has begun, only two kinds of hosts are included:
+    lease that has begun, only the bookings of these hosts are included:
 
     - hosts that were added after the start of the lease,
     - hosts that climate has switched off.
@@ -93,12 +93,11 @@ def unprepared(
 
 
 def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
-    """Return the ids of the preparations to end, because their booking no longer exists.
+    """Return the ids of the preparations that must end, because their booking no longer exists.
 
-    The preparations are not over yet, but their booking was deleted or moved, or the lease of the
-    booking is over. A preparation is left out if it is unfinished (WANTED, ACCEPTED), its host is
-    in quarantine, and its ``needed_at`` is after ``since``. It continues as a test of the host: if
-    it succeeds, the host works again.
+    The booking was deleted or moved, or its lease is over. An unfinished preparation (WANTED,
+    ACCEPTED) of a host in quarantine is left out if ``needed_at`` is after ``since``: it goes on as
+    a test. If it succeeds, the host works again.
     """
     booked = bookings(AllocationRow.id).where(
         *_IS_FOR_BOOKING, LeaseRow.status.in_(_GOING_ON), LeaseRow.end_at > now
@@ -113,9 +112,9 @@ def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
 
 
 def bookings(*columns: Any) -> sa.Select[Any]:
-    """Build a query for ``columns`` that has one row per allocation of a reservation.
+    """Build a query that selects ``columns``, with one row per allocation of a reservation.
 
-    The columns can be those of the allocation, its reservation and its lease.
+    It can select columns of the allocation, the reservation and the lease.
     """
     return (
         sa.select(*columns)
@@ -126,7 +125,7 @@ def bookings(*columns: Any) -> sa.Select[Any]:
 
 
 def _host_bookings(*columns: Any) -> sa.Select[Any]:
-    """Build a query that selects ``columns`` from ``bookings``, only for bookings of hosts."""
+    """Build a query like ``bookings``, but only with allocations of hosts."""
     is_host = sa.and_(ResourceRow.id == AllocationRow.resource_id, ResourceRow.type == HOST)
     return bookings(*columns).join(ResourceRow, is_host)
 
@@ -188,7 +187,7 @@ def overdue(session: Session, now: datetime) -> list[Preparation]:
 
 
 def keep(session: Session, id_: str) -> None:
-    """Store that climate must not replace the host of a preparation if the preparation is late.
+    """Store that a preparation keeps its host even if the preparation is late.
 
     ``id_`` is the id of the preparation. If the preparation fails, climate still replaces the host.
     """
@@ -199,8 +198,8 @@ def keep(session: Session, id_: str) -> None:
 def find(session: Session, wanted: TaskFilter, page: Page) -> Part[Preparation]:
     """Return a page of the preparations that match the filter ``wanted``, sorted by ``needed_at``.
 
-    If the filter asks for preparations that can be claimed (``claimable_at``), those of a host with
-    an unfinished shutdown are left out: no provisioner can claim them yet.
+    While a host has an unfinished shutdown, no provisioner can claim the host's preparations. So
+    these preparations are left out if the filter asks for claimable ones (``claimable_at``).
     """
     more = [] if wanted.lease_id is None else [PreparationRow.lease_id == wanted.lease_id]
     if wanted.claimable_at is not None:

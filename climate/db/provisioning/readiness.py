@@ -1,8 +1,8 @@
 """What climate knows about hosts: durations of preparations, reports of the cloud, quarantine.
 
-A preparation makes a host ready for a lease; climate predicts the next duration from the earlier
-ones. The cloud reports whether a host is up. A host in quarantine (``set_aside``) has failed, and
-no new lease can book it. Each host has at most one row.
+A preparation makes a host ready for a lease. From the durations of past preparations, climate
+predicts the next duration. The cloud reports whether a host is up. A host in quarantine
+(``set_aside``) has failed, and no new lease can book it. Each host has at most one row.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def find(session: Session, resource_id: int) -> HostKnown:
 
 
 def times(session: Session) -> dict[int, tuple[str, list[float]]]:
-    """Return (hardware class, durations of its preparations) of each host, by resource id.
+    """Return the hardware class and the preparation durations of each host, by resource id.
 
     The durations are in seconds, the oldest first. Hosts without durations are left out.
     """

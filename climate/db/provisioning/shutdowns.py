@@ -52,8 +52,8 @@ class Idle:
 def idle(session: Session, now: datetime) -> list[Idle]:
     """Return the idle hosts, sorted by id: they work, have power, and have neither lease nor task.
 
-    A host has a lease during each booking and its cleaning time. A host also has a lease if the
-    lease has begun and is not over, even when the end date has passed. A task is a preparation or a
+    A host has a lease during each booking and its cleaning time. A host also has each lease that
+    has begun and is not over, even after the end date of the lease. A task is a preparation or a
     shutdown. Hosts in quarantine are left out.
     """
     has_task = sa.or_(has_preparation(ResourceRow.id), is_shut_down(ResourceRow.id))
@@ -141,15 +141,15 @@ def unclaimed(session: Session) -> list[Shutdown]:
 
 
 def ended(session: Session, settled: timedelta) -> list[Shutdown]:
-    """Return the shutdowns that climate should mark as over, so that it can use their hosts again.
+    """Return the shutdowns that climate should mark as over, to use their hosts again.
 
     There are three cases:
 
     - The shutdown was given up (state KEPT).
     - The host is off or must be switched on again (OFF, WAKING), and a preparation needs it.
     - The state is OFF or WAKING, but the cloud reports the host as up: something other than climate
-      has switched it on. A report counts only if it came more than ``settled`` after the host went
-      off, because a cloud notices late that a host is off.
+      has switched the host on. A report counts only if it is more than ``settled`` later than
+      ``off_at``, because a cloud notices late that a host is off.
     """
     prepared = has_preparation(ShutdownRow.resource_id)
     is_off = ShutdownRow.progress.in_([ShutdownState.OFF.value, ShutdownState.WAKING.value])
@@ -172,7 +172,8 @@ def ended(session: Session, settled: timedelta) -> list[Shutdown]:
 def resting(session: Session) -> list[Shutdown]:
     """Return the shutdowns of hosts that are off (state OFF) and that leases can book.
 
-    If climate needs more spares (idle hosts that stay on), it has some of these hosts switched on.
+    If climate needs more spares (idle hosts that stay on), it asks provisioners to switch some of
+    these hosts on.
     """
     bookable = sa.exists().where(
         ResourceRow.id == ShutdownRow.resource_id, ResourceRow.reservable.is_(True)
@@ -184,10 +185,10 @@ def resting(session: Session) -> list[Shutdown]:
 def coming(session: Session, since: datetime) -> list[str]:
     """Return the hardware classes of the hosts that will soon be up, one item per host.
 
-    These hosts have a shutdown of one of two kinds:
+    Such a host has a shutdown in one of two states:
 
-    - A provisioner must switch the host on again or is doing so (state WAKING).
-    - A provisioner switched the host on after ``since`` (state ON), but the host is not up yet.
+    - WAKING: a provisioner must switch the host on again, or is doing so.
+    - ON: a provisioner switched the host on after ``since``, but the host is not up yet.
     """
     is_waking = sa.and_(_IS_NOT_OVER, ShutdownRow.progress == ShutdownState.WAKING.value)
     is_up = sa.exists().where(

@@ -96,8 +96,8 @@ def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]
 def certify(session: Session, row: type[Base], keys: Collection[Any]) -> None:
     """On a Galera cluster, increment ``generation`` of the locked rows with these primary keys.
 
-    The caller has locked the rows of the table ``row``. The change lets the cluster detect a
-    conflict with another node, where the lock does not act. On other databases, do nothing.
+    The caller has locked these rows of the table ``row``. As the lock does not act on other nodes,
+    the cluster needs the change to detect conflicts. On other databases, do nothing.
     """
     if keys:
         (key,) = cast("sa.Table", row.__table__).primary_key.columns
@@ -120,7 +120,7 @@ def certify_where(
 
 @lru_cache
 def _change_one(row: type[Base], columns: tuple[str, ...]) -> sa.Update:
-    """Build an UPDATE of a row by id; the SQL parameter of each column is ``new_`` and its name."""
+    """Build an UPDATE of a row by id; the SQL parameter for a column ``x`` is ``new_x``."""
     table = row.metadata.tables[row.__tablename__]
     parameters: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in columns}
     return sa.update(table).where(table.c.id == parameters.pop("id")).values(parameters)

@@ -87,8 +87,8 @@ class LeaseRow(Certified, Base):
 class ReservationRow(Base):
     """The table of reservations: each is the request of a lease for resources of one type.
 
-    ``params`` are the parameters of the user. ``details`` are what the plug-in reported at the
-    start, and internal notes. ``position`` is the position of the reservation in its lease.
+    ``params`` are the parameters from the user's request. ``details`` has what the plug-in reported
+    at the start, and internal notes. ``position`` orders the reservations of a lease.
     """
 
     __tablename__ = "reservations"
@@ -162,8 +162,9 @@ class PropertyRow(Base):
 class InventoryRow(Base):
     """The table of inventories: one row per resource and resource class, as in Placement.
 
-    The capacity of a class, such as VCPU, is ``(total - reserved) * allocation_ratio``. One unit of
-    a reservation has at most ``max_unit`` of the class (NULL: no limit).
+    The capacity of a class, such as VCPU, is ``(total - reserved) * allocation_ratio``. A
+    reservation asks for units, such as instances. Each unit has at most ``max_unit`` of the class
+    (NULL: no limit).
     """
 
     __tablename__ = "inventories"
@@ -325,9 +326,9 @@ class PastLeaseRow(Base):
 class IdempotencyKeyRow(Base):
     """The table of idempotency keys: a request that is sent again gets the stored ``answer``.
 
-    ``fingerprint`` identifies the content of the request. A held lease waits for the decision of an
-    external service. While the request waits for this decision and has no answer yet, ``held_id``
-    is the id of the held lease.
+    ``fingerprint`` identifies the content of the request. An external service may have to decide on
+    the request. Until then, the request has no answer, its lease is held, and ``held_id`` is the id
+    of this lease.
     """
 
     __tablename__ = "idempotency_keys"

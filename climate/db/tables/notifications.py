@@ -12,7 +12,7 @@ from climate.db.tables.leases import Base, Certified
 
 
 class OutboxRow(Base):
-    """The table of notifications; the transaction of a change writes the row that announces it.
+    """The table of notifications. A transaction that changes a lease also writes a row here.
 
     ``id`` is the order of writing. ``seq`` is the public number. A relay, the part of a manager
     that publishes, numbers only committed rows: a reader that has seen the number n never gets a

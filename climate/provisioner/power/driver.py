@@ -80,8 +80,8 @@ def switch(
 ) -> bool:
     """Power a node on or off, and wait for the change; return whether the power had to be changed.
 
-    Raises PowerUnchanged if the power has not changed after ``patience`` seconds, and the driver's
-    errors. ``pause`` is the function that waits.
+    Raises the errors of the driver. Raises PowerUnchanged if the power has not changed after
+    ``patience`` seconds. ``pause`` is the function that waits.
     """
     if driver.power(node) is power:
         return False

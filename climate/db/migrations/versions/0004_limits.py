@@ -54,7 +54,7 @@ def upgrade() -> None:
 
 
 def _remake_events(*, lease_id_nullable: bool, with_payload: bool) -> None:
-    """Rebuild the table with its rows: SQLite cannot alter a column."""
+    """Rebuild the table of events and copy its rows, because SQLite cannot alter a column."""
     kept = (
         "id, lease_id, kind, rank, due_at, run_at, status, owner, claimed_until, attempt,"
         " last_error, created_at, updated_at"
@@ -94,7 +94,7 @@ def _remake_events(*, lease_id_nullable: bool, with_payload: bool) -> None:
 
 
 def downgrade() -> None:
-    """Migrate down; pending finalizers of deleted leases are lost."""
+    """Migrate down; events without a lease (pending tasks of deleted leases) are lost."""
     op.execute("DELETE FROM events WHERE lease_id IS NULL")
     if op.get_bind().dialect.name == "sqlite":
         _remake_events(lease_id_nullable=False, with_payload=False)

@@ -38,7 +38,7 @@ def _head() -> sa.Column[str]:
 
 
 def _remake(*head: sa.Column[str]) -> None:
-    """Rebuild the table with its rows: SQLite cannot add a stored column."""
+    """Rebuild the table and copy its rows, because SQLite cannot add the stored column ``head``."""
     op.drop_index(_BY_NUMBER, _TABLE)
     op.rename_table(_TABLE, f"{_TABLE}_before")
     op.create_table(

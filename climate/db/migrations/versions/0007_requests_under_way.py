@@ -1,4 +1,4 @@
-"""Store with an idempotency key the held lease of its request, until the request is decided."""
+"""Add ``held_id`` to idempotency keys: the held lease of a request that is not decided yet."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -29,7 +29,10 @@ def downgrade() -> None:
 
 
 def _remake(*more: "sa.Column[int]") -> None:
-    """Rebuild the table with its rows: SQLite would add the column after the constraints."""
+    """Rebuild the table with the columns ``more``, and copy its rows.
+
+    SQLite's ADD COLUMN would put the new column after the constraints.
+    """
     op.execute("ALTER TABLE inventories RENAME TO inventories_before")
     op.create_table(
         "inventories",

@@ -105,7 +105,10 @@ def _make_dead_letters() -> None:
 
 
 def _remake_outbox(*more: "sa.Column[str]", about_leases: bool) -> None:
-    """Rebuild the table with its rows: SQLite cannot change NOT NULL of a column."""
+    """Rebuild the outbox with the columns ``more``, and copy its rows.
+
+    SQLite cannot change NOT NULL of a column. ``about_leases`` sets NOT NULL of ``lease_id``.
+    """
     op.drop_index("outbox_published_at_seq", "outbox")
     op.execute("ALTER TABLE outbox RENAME TO outbox_before")
     op.create_table(

@@ -1,4 +1,4 @@
-"""Add to leases the start condition, and when the hosts were ready and the lease started."""
+"""Add to leases the start condition, and the times of readiness, announced delay and start."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Store how far the relay has published as one number; leave free space in pages that change often.
+"""Store the number of the last published notification; leave free space in pages of leases.
 
 The relay is the part of a manager that publishes notifications. This release no longer writes the
 column ``published_at``. The column and its index stay for processes of the previous release, which

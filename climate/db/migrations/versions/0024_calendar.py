@@ -1,7 +1,7 @@
-"""Store with each notification the window that it concerns; extend the index of shares.
+"""Add the window of the lease to each notification; extend the index of shares.
 
-With the added columns, the index alone can answer the query for the shares in a window.
-Notifications of the previous release have no window: a viewer that receives one reads the whole
+With more columns, the index alone can answer the query for the shares in a window. Notifications of
+the previous release have no window. A viewer that receives such a notification reads the whole
 calendar again.
 """
 
