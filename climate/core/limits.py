@@ -109,9 +109,9 @@ class Rules:
     def effective(self, scope: Scope, overrides: Mapping[str, int]) -> Limits:
         """Return the limits of a project or user: the defaults, changed by ``overrides``.
 
-        ``overrides`` are stored limits, such as ``{"hosts": 8}``. If ``is_active`` is true, the result
-        has only the limits that climate enforces. Otherwise it has all limits, although climate
-        enforces none, to show operators what would apply.
+        ``overrides`` are stored limits, such as ``{"hosts": 8}``. If ``is_active`` is true, the
+        result has only the limits that climate enforces. Otherwise it has all limits, although
+        climate enforces none, to show operators what would apply.
         """
         limits = self.defaults[scope].overridden(overrides)
         if self.enabled or not self.is_active:
@@ -163,8 +163,8 @@ def excess_of_dates(
 ) -> Excess | None:
     """Return the first limit on dates that a request would exceed; None if it exceeds none.
 
-    ``after`` is the window of the lease after the request, ``before`` the stored one (None: a new
-    lease). ``started`` is whether the lease has started.
+    ``before`` is the stored window of the lease (None: a new lease). ``after`` is its window after
+    the request. ``started`` is whether the lease has started.
     """
     length = after.end - after.start
     spans = {}

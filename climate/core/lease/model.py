@@ -139,7 +139,7 @@ class Event:
     """A step of a lease, such as its start or a reminder, which a manager runs when it is due.
 
     ``owner`` is the manager process that has claimed the event. If a change of the lease moves an
-    event, it counts as a new event, and ``created_at`` is when it was moved.
+    event, the event counts as new: ``created_at`` is when it was moved.
     """
 
     id: str
@@ -269,8 +269,8 @@ class Lease:
     def due(self, event: Event, now: datetime) -> datetime:
         """Return the earliest time at which a manager could have run ``event``.
 
-        - If the start had to wait for its hosts, it could run when they were ready. If it still waits,
-          the result is ``now``.
+        - If the start had to wait for its hosts, it could run when they were ready. If it still
+          waits, the result is ``now``.
         - If the end had to wait for ``before_end_lease``, the end could run after that event.
         - Otherwise, an event could run from ``promised_at`` on.
         """

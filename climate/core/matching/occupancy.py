@@ -1,9 +1,9 @@
 """When a resource is occupied, in the form in which a calendar shows it. Pure.
 
-A calendar shows exact intervals, or buckets: spans of equal length, with how much of each is
-occupied. Times are whole seconds from the start of the calendar's window. If the viewer may not see
-a lease, its bookings are anonymous. Anonymous bookings that touch are merged, so that the viewer
-cannot see where one lease ends and the next begins.
+A calendar shows exact intervals, or buckets: spans of equal length, each with the part of it that
+is occupied. Times are whole seconds from the start of the calendar's window. If the viewer may not
+see a lease, its bookings are anonymous. Anonymous bookings that touch are merged, so that the
+viewer cannot see where one lease ends and the next begins.
 """
 
 from collections import defaultdict

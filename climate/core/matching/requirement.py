@@ -49,7 +49,7 @@ class Requirement:
         return not self.amounts
 
     def units(self, amounts: Mapping[str, int]) -> int:
-        """Return how many units an allocation of ``amounts`` has, such as 2 for ``{"VCPU": 8}``.
+        """Return how many units an allocation of ``amounts`` has: 2 if it has 8 VCPU and a unit 4 VCPU.
 
         The result is 1 if ``amounts`` is empty (a whole resource). Resource classes that this
         requirement does not have are ignored: the parameters of a lease may have changed after the

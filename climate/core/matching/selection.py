@@ -45,9 +45,9 @@ class Selection:
 class Preference:
     """In which order a request tries the resources that match.
 
-    The filters and weighers in ``selection`` decide. Without them, resources are tried in the order
-    of ids. The first id is at ``rotation`` (0 to 1), a position in the list of ids. It differs
-    between requests, so that simultaneous requests try different resources first.
+    The filters and weighers in ``selection`` decide first. Equally good resources are tried in the
+    order of ids, from the position ``rotation`` (0 to 1) on. ``rotation`` differs between requests,
+    so that simultaneous requests try different resources first.
     """
 
     rotation: float = 0.0
