@@ -89,10 +89,10 @@ def profile(times: Iterable[Sequence[float]], policy: Policy) -> Profile:
 
 
 def lead(times: Sequence[float], like: Profile, quantile: float, policy: Policy) -> Lead:
-    """Return the lead time that is enough for a host with the probability ``quantile``, such as 0.99.
+    """Return the lead time of a host that is long enough in most cases, such as 99 %.
 
-    ``times`` are the earlier durations of the host in seconds, the oldest first. ``like`` is the
-    profile of its hardware class.
+    ``quantile`` is the fraction of these cases, such as 0.99. ``times`` are the earlier durations
+    of the host in seconds, the oldest first. ``like`` is the profile of its hardware class.
     """
     own = [math.log(value) for value in times[-REMEMBERED:]]
     known = like.surprises[min(len(own), 2)]
