@@ -93,7 +93,7 @@ def _wrong_start(status: str, window: Window, starts: Sequence[Due]) -> str | No
 class Verdict:
     """The result, so far, of the checks of an invariant.
 
-    The whole database is checked part by part; this is one round. ``violations`` are those found in
+    A round of checks examines the whole database, part by part. ``violations`` are those found in
     the present round. ``broken_since`` is when a violation was first found (None: the invariant
     holds).
     """

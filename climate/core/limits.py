@@ -135,7 +135,7 @@ NO_RULES = Rules(defaults={scope: Limits() for scope in Scope})
 class Use:
     """The hosts and vcpus that a reservation uses from ``start`` to ``end``.
 
-    ``hosts`` counts only whole hosts. ``vcpus`` counts the vcpus of whole hosts and of parts.
+    ``hosts`` counts only whole hosts. ``vcpus`` counts vcpus of whole hosts and of parts of hosts.
     """
 
     start: datetime

@@ -2,7 +2,7 @@
 
 - ``end_lease``: always runs, because resources must be reclaimed.
 - ``start_lease``, ``update_lease``: run unless the lease is over.
-- ``before_end_lease``: runs if the lease is active or its end has not come. It takes snapshots.
+- ``before_end_lease`` (may take snapshots): runs if the lease is active or its end has not come.
 - ``before_start_lease``: is sent if the lease has not started. If several are late, only the last
   is sent.
 - a user's event: is always sent.

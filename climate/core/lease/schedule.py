@@ -85,7 +85,7 @@ def plan(window: Window, notices: Iterable[Notice], now: datetime) -> tuple[Plan
     """Return the events of a lease with this window and these notices, in the order of due times.
 
     Before the start of the lease, all overdue reminders of the start become one that is due at
-    ``now``. After the start, the plan has no reminders of it. No event is due after the end.
+    ``now``. Later, the plan has no reminders of the start. No event is due after the end.
     """
     planned = {Planned(START, window.start), Planned(END, window.end)}
     for notice in notices:

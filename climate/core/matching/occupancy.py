@@ -88,8 +88,9 @@ class Row:
 def intervals(row: Row) -> list[Interval]:
     """Return the intervals in which the resource is occupied, in the window, sorted by start.
 
-    OWN, CLEANING and SHARED intervals may overlap if bookings are for parts of the resource. Other
-    intervals do not overlap. NOT_BOOKABLE and PREPARING intervals fill only the gaps between them.
+    OWN, CLEANING and SHARED intervals may overlap if bookings are for parts of the resource.
+    Intervals of other kinds do not overlap. NOT_BOOKABLE and PREPARING intervals only fill the gaps
+    between bookings.
     """
     whole = [item for item in row.occupied if item.resource_class is None]
     shares = [item for item in row.occupied if item.resource_class is not None]

@@ -116,7 +116,7 @@ class _Search:
         """Return the shortest chain of moves that gives another resource to the demand ``index``.
 
         The chain is a list of pairs (demand that takes a resource, demand that loses it). In the
-        first pair, the resource is free, so the second number is None. The list is empty if there
+        first pair, the resource is free, so the second item is None. The list is empty if there
         is no such chain.
         """
         if index in self._closed:

@@ -1,12 +1,13 @@
 """Lead time: how long before a lease the preparation of a host must start. Pure.
 
-climate learns it from the durations (in seconds) of earlier preparations. It compares logarithms,
-because a slow host is slower by a factor, and a boot sometimes takes several times as long.
+climate learns the lead time from the durations (in seconds) of earlier preparations. It compares
+logarithms, because a slow host is slower by a factor, and a boot sometimes takes several times as
+long.
 
 The usual duration of a host is the weighted median of its recent durations. If the host has few
 durations, the median of its hardware class counts, too. A single host has too few durations to show
 a rare delay. So rare delays are measured over the whole class: each duration is divided by the
-duration that its predecessors predicted. The logarithm of this ratio is called the *surprise*.
+duration that was predicted from earlier ones. The logarithm of this ratio is called the *surprise*.
 """
 
 import math
@@ -47,9 +48,9 @@ class Policy:
 class Profile:
     """How long the preparation of hosts of a hardware class takes.
 
-    ``usual`` is the logarithm of the usual duration in seconds. ``surprises`` has three sorted
-    groups of the logarithms of (duration / predicted duration). Predictions in the first group used
-    no earlier duration of the same host, in the second one, in the third several.
+    ``usual`` is the logarithm of the usual duration in seconds. ``surprises`` are the logarithms of
+    (duration / predicted duration), sorted. They are in three groups: predicted from none, from
+    one, and from several earlier durations of the same host.
     """
 
     usual: float
@@ -89,10 +90,10 @@ def profile(times: Iterable[Sequence[float]], policy: Policy) -> Profile:
 
 
 def lead(times: Sequence[float], like: Profile, quantile: float, policy: Policy) -> Lead:
-    """Return the lead time of a host that is long enough in most cases, such as 99 %.
+    """Return the lead time of a host that is long enough with the given probability.
 
-    ``quantile`` is the fraction of these cases, such as 0.99. ``times`` are the earlier durations
-    of the host in seconds, the oldest first. ``like`` is the profile of its hardware class.
+    ``quantile`` is this probability, such as 0.99. ``times`` are the earlier durations of the host
+    in seconds, the oldest first. ``like`` is the profile of its hardware class.
     """
     own = [math.log(value) for value in times[-REMEMBERED:]]
     known = like.surprises[min(len(own), 2)]

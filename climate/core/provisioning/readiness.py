@@ -47,8 +47,8 @@ _SHORT_NOTICE = 0.9
 class Shown:
     """The readiness of a lease or a host, as the API shows it.
 
-    ``state`` is None if there is no preparation yet. ``early`` is how many seconds before the need
-    the host was ready (negative: late). For several hosts, the smallest value counts.
+    ``state`` is None if there is no preparation yet. ``early`` is how much earlier than needed a
+    host was ready, in seconds (negative: late). For several hosts, the smallest value counts.
     ``waiting_for`` names the hosts for which the start of the lease waits.
     """
 
@@ -94,7 +94,7 @@ class HostKnown:
 class Share:
     """How many leases and hosts needed preparation, and how many of them were ready.
 
-    The numbers are for one hardware class and one period, which begins at ``since``.
+    The numbers are for one hardware class and the period from ``since`` on (None: all time).
     ``short_notice`` is the number of leases that were not ready because they were created too late.
     ``early`` has, for each ready host, how many seconds it was ready before it was needed.
     """
