@@ -1,4 +1,4 @@
-"""Pauses between the attempts of an event: they double from 1 s, then stay at about a minute."""
+"""Pauses between the attempts to run an event: 1 s, then doubled each time, at last about 60 s."""
 
 import random
 
@@ -10,11 +10,10 @@ _JITTER = 0.1
 
 
 def pause_before(attempt: int, retries: int, rng: random.Random) -> float:
-    """Return how many seconds to wait between a failed attempt of an event and the next one.
+    """Return how many seconds to wait after a failed attempt to run an event.
 
-    ``attempt`` is the number of the failed attempt, from 1. Up to ``retries``, the pause doubles
-    with each attempt, to at most 60 s. After that, it is 60 s plus or minus a random part from
-    ``rng``.
+    ``attempt`` is the number of the failed attempt, from 1. For the first ``retries`` attempts, the
+    pause doubles each time, up to 60 s. For later attempts, the pause is random, close to 60 s.
     """
     if attempt > retries:
         return _LONGEST * rng.uniform(1 - _JITTER, 1 + _JITTER)

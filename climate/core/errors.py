@@ -134,15 +134,15 @@ class PreparationOver(Conflict, code="preparation_over"):
 
 
 class PreparationClaimed(Conflict, code="preparation_claimed"):
-    """Another provisioner has claimed the preparation, or the reporting one has no claim."""
+    """Another provisioner has claimed the preparation, or the caller has not claimed it."""
 
 
 class ShutdownOver(Conflict, code="shutdown_over"):
-    """The shutdown is over, because its host must have power."""
+    """The host of the shutdown must have power, so the shutdown is over."""
 
 
 class ShutdownClaimed(Conflict, code="shutdown_claimed"):
-    """Another provisioner has claimed the shutdown, or the reporting one has no claim."""
+    """Another provisioner has claimed the shutdown, or the caller has not claimed it."""
 
 
 class PreconditionFailed(ClimateError, code="precondition_failed", status=412):

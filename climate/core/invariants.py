@@ -57,7 +57,7 @@ def wrong_events(status: str, window: Window, events: Sequence[Due], now: dateti
     """Return what is wrong with the events of a lease, as a text; None if nothing is wrong.
 
     The events must fit the ``status`` and the ``window`` of the lease. For example, a lease that
-    has not started needs an open start event, but only until the end of its window.
+    has not started must have an unfinished start event until its window ends.
     """
     if status == LeaseStatus.CREATING.value:
         kinds = [event.kind for event in events]
@@ -91,20 +91,21 @@ def _wrong_start(status: str, window: Window, starts: Sequence[Due]) -> str | No
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of the checks of an invariant.
+    """The result, so far, of the checks of an invariant.
 
-    The invariant is broken since ``broken_since`` (None: it holds). The whole database is checked
-    in several parts, one after the other: this is a round. ``violations`` are those that the
-    present round has found so far.
+    A round of checks examines the whole database, part by part. ``violations`` are those found in
+    the present round. ``broken_since`` is when a violation was first found (None: the invariant
+    holds).
     """
 
     broken_since: datetime | None
     violations: tuple[str, ...]
 
     def after(self, violations: Sequence[str], now: datetime, *, is_round_over: bool) -> "Verdict":
-        """Return the verdict after a check of one more part of the database found ``violations``.
+        """Return the verdict after one more part of the database was checked.
 
-        If ``is_round_over``, and the whole round has found no violation, the invariant holds again.
+        ``violations`` are those in this part. ``is_round_over`` is whether the part was the last of
+        the round. If so, and the whole round has found no violation, the invariant holds again.
         """
         seen = tuple(dict.fromkeys((*self.violations, *violations)))
         since = self.broken_since or (now if seen else None)

@@ -1,13 +1,13 @@
 """Limits of projects and users, and whether a change of a lease exceeds them. Pure.
 
-A change is rejected only if it increases a use, such as the number of hosts, and this use then
-exceeds its limit. So a lease can be shortened or deleted even if the operator has set a limit below
-the present use.
+A change is rejected only if it increases a use, such as the number of hosts, to more than its
+limit. So a lease can be shortened or deleted even if the operator has set a limit below the present
+use.
 
-The use of hosts and vcpus is the maximum at one instant. Host-hours are summed over each window of
-the length ``period``, and the maximum counts. The sum is a piecewise linear function of the begin
-of the window. So it is highest in a window that begins or ends when a use begins or ends; only
-those windows are examined.
+For hosts and vcpus, the highest use at one instant counts. For host-hours, the highest sum in a
+window of the length ``period`` counts. The sum is a piecewise linear function of the window's
+begin. So it is highest in a window that begins or ends when a use begins or ends. Only those
+windows are examined.
 """
 
 from bisect import bisect_right
@@ -90,8 +90,8 @@ _UNITS = {"leases": "leases", "hosts": "hosts", "vcpus": "vcpus", "host_hours": 
 class Rules:
     """The operator's default limits, who is exempt from them, and the period for host-hours.
 
-    If ``enabled`` is false, only one limit is enforced: the number of leases of a project. This
-    needs a default for it; without the default, no limit is enforced, and ``is_active`` is false.
+    If ``enabled`` is false, only the number of leases of a project is limited, and only if this
+    limit has a default. ``is_active`` is false if no limit is enforced.
     """
 
     enabled: bool = False
@@ -110,8 +110,8 @@ class Rules:
         """Return the limits of a project or user: the defaults, changed by ``overrides``.
 
         ``overrides`` are stored limits, such as ``{"hosts": 8}``. If ``is_active`` is true, the
-        result has only the limits that climate enforces. Otherwise climate enforces none, and the
-        result has all of them, to show operators what would apply.
+        result has only the limits that climate enforces. Otherwise it has all limits, although
+        climate enforces none, to show operators what would apply.
         """
         limits = self.defaults[scope].overridden(overrides)
         if self.enabled or not self.is_active:
@@ -135,7 +135,7 @@ NO_RULES = Rules(defaults={scope: Limits() for scope in Scope})
 class Use:
     """The hosts and vcpus that a reservation uses from ``start`` to ``end``.
 
-    ``hosts`` counts whole hosts. ``vcpus`` counts those of whole hosts and of parts of hosts.
+    ``hosts`` counts only whole hosts. ``vcpus`` counts vcpus of whole hosts and of parts of hosts.
     """
 
     start: datetime
@@ -163,8 +163,8 @@ def excess_of_dates(
 ) -> Excess | None:
     """Return the first limit on dates that a request would exceed; None if it exceeds none.
 
-    ``after`` is the window of the lease after the request, ``before`` the stored one (None: a new
-    lease). ``started`` is whether the lease has started.
+    ``before`` is the stored window of the lease (None: a new lease). ``after`` is its window after
+    the request. ``started`` is whether the lease has started.
     """
     length = after.end - after.start
     spans = {}
@@ -220,11 +220,11 @@ def excess_of_use(
 def peak(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], amount: str
 ) -> tuple[float, float]:
-    """Return the highest total use at one time, and the part of the changed lease in this total.
+    """Return the highest total use at one time, and the changed lease's part of this total.
 
-    A change of the lease replaces its use ``before`` by its use ``after``; ``others`` is the use of
-    other leases. Only times at which the change adds use count. If there are none, both results are
-    0. ``amount`` is "hosts" or "vcpus".
+    ``before`` and ``after`` are the use of the lease before and after the change; ``others`` is the
+    use of other leases. ``amount`` is "hosts" or "vcpus". Only times at which the change adds use
+    count. If there are none, both results are 0.
     """
     total, own = _course([*others, *after], amount), _course(after, amount)
     levels = [
@@ -236,11 +236,11 @@ def peak(
 def host_hours(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], period: timedelta
 ) -> tuple[float, float]:
-    """Return the highest sum of host-hours in a window, and the part of the changed lease in it.
+    """Return the highest sum of host-hours in a window, and the changed lease's part of this sum.
 
-    Each window has the length ``period``. A change of the lease replaces its use ``before`` by its
-    use ``after``; ``others`` is the use of other leases. Only windows in which the change adds use
-    count. If there are none, both results are 0.
+    Each window has the length ``period``. ``before`` and ``after`` are the use of the lease before
+    and after the change; ``others`` is the use of other leases. Only windows in which the change
+    adds use count. If there are none, both results are 0.
     """
     length = period // _TICK
     growth = _growth([], before, after, "hosts")
@@ -269,10 +269,10 @@ def most_hours(uses: Sequence[Use], now: datetime, period: timedelta) -> float:
 def _growth(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], amount: str
 ) -> list[tuple[int, int]]:
-    """Return the spans (start, end) in which a change adds use of hosts or vcpus (``amount``).
+    """Return the spans (start, end) in which a change of a lease adds use, in microseconds.
 
-    The change replaces the use ``before`` by the use ``after``. The spans are split where the use
-    of any lease, also of ``others``, changes. Times are integers in microseconds.
+    ``before`` and ``after`` are the use of the lease before and after the change. ``amount`` is
+    "hosts" or "vcpus". The spans are split where the use of any lease, also of ``others``, changes.
     """
     old, new = _course(before, amount), _course(after, amount)
     edges = sorted({*old.edges, *new.edges, *_course(others, amount).edges})
@@ -280,7 +280,7 @@ def _growth(
 
 
 class _Course:
-    """The use of hosts or vcpus as a function of time; it is constant between two ``edges``.
+    """The use of hosts or vcpus at each time. It changes only at the times in ``edges``.
 
     Times are integers in microseconds.
     """

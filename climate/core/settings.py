@@ -36,8 +36,8 @@ class Settings:
     - ``before_start_leads``, ``poll_interval``, ``call_timeout``, ``shutdown_timeout``,
       ``search_timeout``, ``sync_interval`` and ``self_audit_interval`` are in seconds. If
       ``self_audit_interval`` is 0, there is no self-audit.
-    - ``healing_interval``: climate replaces failed resources of a lease this long before its start
-      (None: at any time before it).
+    - ``healing_interval``: climate replaces failed resources of running leases, and of leases that
+      start within this time (None: of all leases).
     - ``hold_timeout``: how long capacity is reserved for a new lease while an external service
       decides.
     - ``trust_interval``: how often managers check the Keystone trusts of leases that start within

@@ -64,7 +64,7 @@ def lease_body(lease: Lease) -> dict[str, Any]:
 def reservation_body(reservation: Reservation) -> dict[str, Any]:
     """Return a reservation as a dict, in the form of v1 answers.
 
-    It has some common keys, and the parameters and details of its resource type.
+    The dict has the keys common to all reservations, and this reservation's parameters and details.
     """
     return {
         **reservation.shown_params,

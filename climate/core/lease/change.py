@@ -18,8 +18,8 @@ from climate.core.window import Window, later, minute_of
 class Change:
     """New dates for a lease. A date that is None does not change.
 
-    ``duration`` is the time from the start to the new end, in place of ``end``. ``asked_at`` is
-    when the request arrived (None: now). It decides which dates count as past.
+    ``duration``, if set, replaces ``end``: it is the time from the start to the new end.
+    ``asked_at`` is when the request arrived (None: now). It decides which dates count as past.
     """
 
     start: datetime | None = None
@@ -108,7 +108,7 @@ def changed_notices(lease: Lease, change: Change, window: Window) -> tuple[Notic
 
 
 def changed_start(lease: Lease, when: StartWhen | None) -> Start:
-    """Return the start of the lease with the start condition ``when``; None: unchanged.
+    """Return the start of the lease, with ``when`` as its start condition (None: unchanged).
 
     Raises Conflict if the condition would change after the lease has started.
     """
@@ -120,9 +120,10 @@ def changed_start(lease: Lease, when: StartWhen | None) -> Start:
 
 
 def check_resource_type(present: str, wanted: str | None) -> None:
-    """Raise Conflict if ``wanted`` differs from ``present``, a reservation's resource type.
+    """Raise Conflict if a request would change the resource type of a reservation.
 
-    ``wanted`` is the type in a request to change the reservation (None: the request names no type).
+    ``present`` is the type of the reservation. ``wanted`` is the type in the request (None: the
+    request names no type).
     """
     if wanted is not None and wanted != present:
         raise Conflict(f"Cannot change the resource type of a reservation from {present}")

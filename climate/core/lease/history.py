@@ -15,7 +15,7 @@ class PastLease:
     """A removed lease in the history, with its planned and actual times and its last resources.
 
     ``status`` is DELETING if the lease was deleted before its end, else TERMINATED. ``started_at``
-    is None if climate never handed its resources over. ``reservations`` are JSON objects.
+    is when climate handed over the resources (None: never). ``reservations`` are JSON objects.
     """
 
     id: str
@@ -64,10 +64,10 @@ def past(lease: Lease, granted: Mapping[str, Sequence[Granted]], now: datetime) 
 
 
 def _shown(resource: Granted) -> dict[str, Any]:
-    """Return a resource as a JSON object.
+    """Return a resource as a JSON object with the keys ``id``, ``name`` and ``amounts``.
 
-    ``amounts`` is what the reservation had of it, such as ``{"VCPU": 4}``; empty: the whole
-    resource.
+    ``amounts`` is how much of the resource the reservation had, such as ``{"VCPU": 4}``; empty: the
+    whole resource.
     """
     id_, amounts = str(resource.id), dict(resource.amounts)
     return {"id": id_, "name": resource.external_id, "amounts": amounts}

@@ -10,10 +10,10 @@ from climate.core.provisioning.host_state import HostState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldResource:
-    """A resource that a reservation has, now or later, from ``start`` to ``busy_until``.
+    """A resource that a reservation has or will have, from ``start`` to ``busy_until``.
 
-    This time includes the cleaning after the lease. ``amounts`` is what the reservation has of the
-    resource, such as ``{"VCPU": 4}``; empty: the whole resource.
+    ``busy_until`` is the end of the cleaning after the lease. ``amounts`` is how much of the
+    resource the reservation has, such as ``{"VCPU": 4}``; empty: the whole resource.
     """
 
     reservation_id: str
@@ -47,7 +47,7 @@ class LeaseResource:
 
     @property
     def id(self) -> str:
-        """The id of the reservation; it orders resources that have the same name."""
+        """The id of the reservation. Resources with the same name are sorted by this id."""
         return self.held.reservation_id
 
 
@@ -73,5 +73,5 @@ class Booking:
 
     @property
     def id(self) -> str:
-        """The id of the reservation; it orders bookings that have the same start."""
+        """The id of the reservation. Bookings with the same start are sorted by this id."""
         return self.reservation_id

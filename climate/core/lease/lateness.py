@@ -2,9 +2,9 @@
 
 - ``end_lease``: always runs, because resources must be reclaimed.
 - ``start_lease``, ``update_lease``: run unless the lease is over.
-- ``before_end_lease``: runs if the lease is still active, or its end has not come, to take
-  snapshots.
-- ``before_start_lease``: is sent if the lease has not started; of several, only the last.
+- ``before_end_lease`` (may take snapshots): runs if the lease is active or its end has not come.
+- ``before_start_lease``: is sent if the lease has not started. If several are late, only the last
+  is sent.
 - a user's event: is always sent.
 
 Late events run in the order of their due times; a lease never runs two events at once.
@@ -47,7 +47,7 @@ class Late:
 def late_events(lease: Lease, now: datetime, after: timedelta) -> tuple[Late, ...]:
     """Return the events of ``lease`` that are late by more than ``after``, in order.
 
-    Only events that no manager has tried to run yet count.
+    Events that a manager has already tried to run are left out.
     """
     return tuple(
         Late(event, (now - lease.due(event, now)).total_seconds(), _still_runs(lease, event, now))

@@ -69,8 +69,8 @@ HIDDEN = frozenset({"template", "files", "parameters", "environment"})
 class Inventory:
     """How much a resource has of one resource class, such as VCPU; as in OpenStack Placement.
 
-    ``reserved`` is not for leases. ``allocation_ratio`` is the overcommit. One unit can have at
-    most ``max_unit`` (None: no limit).
+    ``reserved`` is the part that leases cannot have. ``allocation_ratio`` is the overcommit. An
+    instance can have at most ``max_unit`` (None: no limit).
     """
 
     total: int
@@ -107,7 +107,7 @@ class Resource:
 class Granted(Resource):
     """A resource that a reservation has, wholly or in part.
 
-    ``amounts`` is what the reservation has of it, such as ``{"VCPU": 4}``; empty: the whole
+    ``amounts`` is how much of it the reservation has, such as ``{"VCPU": 4}``; empty: the whole
     resource.
     """
 
@@ -139,7 +139,7 @@ class Event:
     """A step of a lease, such as its start or a reminder, which a manager runs when it is due.
 
     ``owner`` is the manager process that has claimed the event. If a change of the lease moves an
-    event, it counts as a new event, and ``created_at`` is when it was moved.
+    event, the event counts as new: ``created_at`` is when it was moved.
     """
 
     id: str
@@ -163,8 +163,8 @@ class Event:
     def is_untried(self) -> bool:
         """Whether no attempt to run the event has ended yet; one may be in progress.
 
-        ``attempt`` alone does not show this, because an attempt is not counted if it ended because
-        the cloud needed more time. But such an attempt changes ``updated_at``.
+        ``attempt`` does not count an attempt that ended because the cloud needed more time. Such an
+        attempt only changes ``updated_at``, so ``updated_at`` is examined, too.
         """
         is_noted = self.updated_at is not None and self.updated_at > self.promised_at
         return self.attempt <= 1 and not is_noted
@@ -222,9 +222,9 @@ class Lease:
     """A lease: a user has resources for a window of time.
 
     ``trust_id`` is the Keystone trust with which plug-ins act as the user; API answers never
-    contain it. ``trust_lost`` is the reason if the trust does not work now. ``caught_up_at`` is
-    when a manager last found that events of the lease were late. ``version`` grows with each change
-    of the lease, except when an event only makes progress.
+    contain it. ``trust_lost`` is why the trust does not work now (None: it works). ``caught_up_at``
+    is when a manager last found that events of the lease were late. ``version`` grows with each
+    change of the lease; the progress of an event is not a change.
     """
 
     id: str
@@ -258,7 +258,7 @@ class Lease:
         return not (self.status is LeaseStatus.PENDING and untouched)
 
     def waits_for_hosts(self, now: datetime) -> bool:
-        """Return whether the start is due, but may wait until all hosts are prepared."""
+        """Return whether the start is due, but may still wait for hosts to be prepared."""
         may_wait = self.start.when is StartWhen.READY and self.status is LeaseStatus.PENDING
         return may_wait and self.window.start <= now < self.window.end
 
@@ -269,9 +269,10 @@ class Lease:
     def due(self, event: Event, now: datetime) -> datetime:
         """Return the earliest time at which a manager could have run ``event``.
 
-        It is later than the due time of the event in two cases. A start may have had to wait for
-        its hosts; if it still waits, the result is ``now``. An end may have had to wait for
-        ``before_end_lease``.
+        - If the start had to wait for its hosts, it could run when they were ready. If it still
+          waits, the result is ``now``.
+        - If the end had to wait for ``before_end_lease``, the end could run after that event.
+        - Otherwise, an event could run from ``promised_at`` on.
         """
         due = event.promised_at
         if event.kind == END:
@@ -284,7 +285,7 @@ class Lease:
     def tried_since(self, event: Event, now: datetime) -> datetime:
         """Return when the first attempt to run ``event`` ended; ``now`` if none has ended yet.
 
-        After several attempts, the end of the first one is no longer stored. Then the result is the
+        Only the end of the latest attempt is stored. So after several attempts, the result is the
         earliest time at which a manager could run the event, or ``caught_up_at`` if that is later.
         """
         if event.is_untried:

@@ -38,7 +38,7 @@ class OverdueEvent:
     ``run_at`` is the earliest time of the next attempt. ``waits_for_hosts`` means that the event is
     a start that waits until provisioners have prepared the hosts. ``blocked_by`` is another lease
     that must end first. ``sibling`` is the kind of another event of the same lease that must run
-    first. ``lease_id`` is None if the lease is deleted already, and the event finishes its work.
+    first. ``lease_id`` is None if the lease is already deleted, and only this event is left.
     """
 
     id: str

@@ -84,8 +84,8 @@ def rank(kind: str) -> int:
 def plan(window: Window, notices: Iterable[Notice], now: datetime) -> tuple[Planned, ...]:
     """Return the events of a lease with this window and these notices, in the order of due times.
 
-    If several reminders before the start are overdue at ``now``, they become one that is due now.
-    After the start, there are no such reminders. No event is due after the end.
+    Before the start of the lease, all overdue reminders of the start become one that is due at
+    ``now``. Later, the plan has no reminders of the start. No event is due after the end.
     """
     planned = {Planned(START, window.start), Planned(END, window.end)}
     for notice in notices:

@@ -4,10 +4,10 @@ A lease of a given ``length`` can start at ``t`` if nothing is booked at any ins
 length)``. A booking during ``[x, y)`` rules out the starts in the open interval ``(x - length,
 y)``. So the possible starts form closed intervals.
 
-If leases share resources, the number of units that fit on a resource changes with its bookings. A
-*run* is a set of units that become free at the same time and become booked at the same time. So
-there are at most as many runs as bookings, however small a unit is. The number of units that can
-start at an instant is the sum of the units of the runs in which that instant is a possible start.
+If leases share resources, the number of units that fit on a resource changes with its bookings.
+Units that become free at the same time and booked at the same time form a *run*. So there are at
+most as many runs as bookings, however small a unit is. To find how many units can start at an
+instant, the units of all runs in which this start is possible are added.
 """
 
 import itertools
@@ -99,8 +99,8 @@ def both(left: Sequence[Starts], right: Sequence[Starts]) -> list[Starts]:
 def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Window) -> list[Step]:
     """Return how many units of the requirement are free during ``span``, in steps.
 
-    If all units must be on one resource (layout TOGETHER), the number is that of the resource with
-    the most free units.
+    If all units must be on one resource (layout TOGETHER), only the resource with the most free
+    units counts.
     """
     # By moment: the number of units that fit on a resource before and after it.
     changes: dict[datetime, list[tuple[int, int]]] = defaultdict(list)
@@ -131,10 +131,10 @@ def _is_together(requirement: Requirement) -> bool:
 
 
 def _units(requirement: Requirement, timeline: Timeline) -> Iterator[tuple[datetime, int]]:
-    """Yield pairs (time, number of units that fit on the resource from then on), in order.
+    """Yield pairs (time, number of units that fit on the resource from this time on), in order.
 
-    The first pair has the earliest possible datetime. At the time of each other pair, a booking
-    begins or ends, so the number may change.
+    The first pair has the earliest possible datetime. Each other pair has a time at which a booking
+    begins or ends.
     """
     taken: dict[str | None, int] = defaultdict(int)
     yield _DAWN, _room(requirement, timeline, taken)
@@ -180,8 +180,8 @@ class _Run:
 def _runs(requirement: Requirement, timelines: Iterable[Timeline]) -> Iterator[_Run]:
     """Yield the runs of all resources: units that are free from the same time to the same time.
 
-    If all units must be on one resource (layout TOGETHER), a run has one unit. It then means that
-    the minimum number of units fits on the resource.
+    If all units must be on one resource (layout TOGETHER), each run counts as one unit. Such a run
+    lasts while the minimum number of units fits on the resource.
     """
     for timeline in timelines:
         levels = _units(requirement, timeline)

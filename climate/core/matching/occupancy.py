@@ -1,9 +1,9 @@
 """When a resource is occupied, in the form in which a calendar shows it. Pure.
 
-A calendar shows exact intervals, or buckets: spans of equal length, with how much of each is
-occupied. Times are whole seconds from the start of the calendar's window. If the viewer may not see
-a lease, its bookings are anonymous. Anonymous bookings that touch are merged, so that the viewer
-cannot see where one lease ends and the next begins.
+A calendar shows exact intervals, or buckets: spans of equal length, each with the part of it that
+is occupied. Times are whole seconds from the start of the calendar's window. If the viewer may not
+see a lease, its bookings are anonymous. Anonymous bookings that touch are merged, so that the
+viewer cannot see where one lease ends and the next begins.
 """
 
 from collections import defaultdict
@@ -38,8 +38,8 @@ class Occupied:
     """A booking of a resource, from ``start`` to ``end``, including the cleaning time.
 
     If the viewer may see the lease, ``lease`` is its id, and the cleaning begins at ``lease_end``.
-    If not, ``kind`` is the kind of interval that the viewer sees. The booking is for an ``amount``
-    of ``resource_class``. If ``resource_class`` is None, it is for the whole resource.
+    Otherwise ``lease`` is None, and the viewer sees an interval of the kind ``kind``. The booking
+    is for an ``amount`` of ``resource_class`` (None: for the whole resource).
     """
 
     start: int
@@ -88,9 +88,9 @@ class Row:
 def intervals(row: Row) -> list[Interval]:
     """Return the intervals in which the resource is occupied, in the window, sorted by start.
 
-    SHARED intervals overlap the OWN and CLEANING intervals of bookings for a part of the resource.
-    No other intervals overlap. NOT_BOOKABLE and PREPARING intervals fill the time between the
-    others.
+    OWN, CLEANING and SHARED intervals may overlap if bookings are for parts of the resource.
+    Intervals of other kinds do not overlap. NOT_BOOKABLE and PREPARING intervals only fill the gaps
+    between bookings.
     """
     whole = [item for item in row.occupied if item.resource_class is None]
     shares = [item for item in row.occupied if item.resource_class is not None]
@@ -116,7 +116,7 @@ def intervals(row: Row) -> list[Interval]:
 def _merged(items: Iterable[Occupied]) -> Iterator[Interval]:
     """Yield anonymous bookings as intervals; bookings that touch or overlap become one interval.
 
-    If such bookings have different kinds, the interval is TAKEN.
+    An interval made of bookings of different kinds is TAKEN.
     """
     start, end, kind = 0, -1, Kind.TAKEN
     for item in sorted(items, key=lambda item: (item.start, item.end)):
@@ -210,10 +210,11 @@ def _cut(interval: Interval, length: int) -> Interval:
 
 @record(frozen=True, slots=True)
 class Bucket:
-    """How a running total, such as the number of booked hosts, changes in a span (bucket).
+    """The changes of a running total, such as the number of booked hosts, in a span (bucket).
 
-    ``total`` is the sum of the changes. ``highest`` is the highest running total after a change.
-    ``first`` is the time of the first change, in seconds from the start of the calendar's window.
+    ``number`` is the position of the bucket, from 0. ``total`` is the sum of the changes.
+    ``highest`` is the highest running total right after a change. ``first`` is the time of the
+    first change, in seconds from the start of the calendar's window.
     """
 
     number: int
@@ -252,7 +253,7 @@ class Sums:
     - ``resource_class``: ``""`` for bookings of whole resources, whose amount is 1.
     - ``number``: the position of the bucket, from 0.
     - ``delta``: the sum of the changes.
-    - ``area``: the sum of each change times the seconds that remain in the bucket.
+    - ``area``: the sum of (change times seconds from the change to the end of the bucket).
     - ``own``: the sum of the changes by the viewer's own bookings.
     - ``own_begins``: how many of the viewer's own bookings begin in the bucket.
     """
@@ -268,9 +269,9 @@ class Sums:
 
 @record(frozen=True, slots=True)
 class Filled:
-    """How many seconds of each bucket (a span of time) a resource is occupied.
+    """For how many seconds a resource is occupied in each bucket (a span of time).
 
-    ``own`` says for each bucket whether it has bookings of the viewer.
+    ``own`` is, for each bucket, whether the viewer has a booking in it.
     """
 
     seconds: Sequence[float]
@@ -280,9 +281,9 @@ class Filled:
 def filled(sums: Iterable[Sums], length: int, resolution: int) -> dict[str, Filled]:
     """Return, for each row of a calendar, how many seconds of each bucket are occupied.
 
-    The keys are names of rows. The seconds of bookings of whole resources and of bookings of parts
-    are added; for the parts, only the fullest resource class counts. For a single resource, the sum
-    is at most the length of the bucket.
+    The keys are names of rows. The seconds of whole resources and the seconds of parts of resources
+    are added. For parts, only the fullest resource class counts. If a row is a single resource, the
+    sum is at most the length of the bucket.
     """
     by_row: dict[str, dict[str, list[Sums]]] = defaultdict(lambda: defaultdict(list))
     for item in sums:

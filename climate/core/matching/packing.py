@@ -2,14 +2,14 @@
 
 ``assign`` assigns whole resources, and finds a solution if there is one. For example, a lease may
 request "any two hosts" and "one host with a GPU". A simple assignment could give the only host with
-a GPU to the first reservation. So ``assign`` uses augmenting paths (Kuhn, 1955). It moves all
-resources that can take the same path at once, so the work grows with the number of candidates, not
-with its square.
+a GPU to the first reservation. So ``assign`` uses augmenting paths (Kuhn, 1955). All resources that
+can move along the same path move at once. So the work grows with the number of candidates, not with
+its square.
 
-``choose`` also assigns parts (shares) of resources: largest request first, then in other orders.
-For one reservation, it finds a solution if there is one. For several reservations with different
-shares it may miss a solution, because this problem is bin packing. A result never conflicts with
-existing bookings.
+``choose`` also assigns parts (shares) of resources. It tries the largest request first, then other
+orders. For one reservation, ``choose`` finds a solution if there is one. For several reservations
+with different shares, it may miss a solution, because this problem is bin packing. A result never
+conflicts with existing bookings.
 """
 
 import itertools
@@ -34,8 +34,8 @@ class Demand:
 
     ``candidates`` are ids of resources, the preferred ones first. ``amounts`` is the size of a
     unit, such as ``{"VCPU": 4}``; empty: a unit is a whole resource. ``kept`` are units that the
-    reservation already has, as a dict from resource id to number. ``minimum`` and ``maximum`` do
-    not include them.
+    reservation already has, as a dict from resource id to number of units. ``minimum`` and
+    ``maximum`` count only further units.
     """
 
     minimum: int
@@ -94,11 +94,11 @@ class _Search:
         return got
 
     def _augment(self, index: int, wanted: int) -> int:
-        """Assign up to ``wanted`` more resources to a demand by moving resources of other demands.
+        """Assign up to ``wanted`` more resources to a demand by moving resources between demands.
 
-        Returns how many resources the demand got. The other demands get different resources
-        instead, along the path that ``_path`` finds: the first demand on the path takes free
-        resources, and each further demand takes resources from the demand before it.
+        Return how many resources the demand got. The resources move along the path that ``_path``
+        finds: the first demand on the path takes free resources, and each further demand takes
+        resources from the demand before it.
         """
         path = self._path(index)
         if not path:
@@ -113,11 +113,11 @@ class _Search:
         return count
 
     def _path(self, index: int) -> list[tuple[int, int | None]]:
-        """Return the shortest chain of moves by which a demand can get another resource.
+        """Return the shortest chain of moves that gives another resource to the demand ``index``.
 
-        ``index`` is the number of the demand. The chain is a list of pairs (demand that takes a
-        resource, demand that loses it). In the first pair, the resource is free, and the loser is
-        None. The list is empty if there is no such chain.
+        The chain is a list of pairs (demand that takes a resource, demand that loses it). In the
+        first pair, the resource is free, so the second item is None. The list is empty if there
+        is no such chain.
         """
         if index in self._closed:
             return []
@@ -163,10 +163,10 @@ def choose(demands: Sequence[Demand], free: Free) -> tuple[Units, ...] | None:
 def _attempts(
     demands: Sequence[Demand], free: Free, shares: Sequence[int]
 ) -> Iterator[tuple[Sequence[Demand], Sequence[int], bool]]:
-    """Yield the arguments for the calls of ``_pack`` to try, the most promising first.
+    """Yield arguments for ``_pack``, the most promising first.
 
-    Each item has the demands, the order in which to pack the demands for parts of resources (as
-    indexes), and whether whole resources are reserved first (``wholes_first``).
+    Each item has the demands, the indexes of the demands for parts of resources in the order of
+    packing, and ``wholes_first``: whether whole resources are reserved before the parts.
     """
     examined = sum(len(demands[index].candidates) for index in shares)
     orders = min(_ORDERS, max(1, _MOST_EXAMINED // max(1, examined)))
@@ -216,7 +216,7 @@ def room(free: Mapping[str, int], amounts: Mapping[str, int]) -> int:
 
 
 def first(units: Units, count: int) -> Units:
-    """Return the first ``count`` of the units, which are a dict from resource id to number."""
+    """Return the first ``count`` units. ``units`` is a dict from resource id to number of units."""
     kept: dict[int, int] = {}
     for id_, has in units.items():
         if count > 0:
@@ -226,10 +226,10 @@ def first(units: Units, count: int) -> Units:
 
 
 def laid_out(units: Units, layout: Layout) -> Units:
-    """Return as many of the units as the layout allows, as a dict from resource id to number.
+    """Return the units that the layout allows, as a dict from resource id to number of units.
 
-    With the layout APART, this is one unit of each resource. With TOGETHER, only the resource with
-    the most units remains.
+    With the layout APART, this is one unit of each resource. With TOGETHER, it is all units of the
+    resource that has the most.
     """
     if layout is Layout.APART:
         return dict.fromkeys(units, 1)
@@ -244,9 +244,9 @@ def _pack(
 ) -> tuple[Units, ...] | None:
     """Return the units of each demand (dict from resource id to number); None if they do not fit.
 
-    The demands for parts of resources are packed first, in ``order`` (indexes of demands). They
-    avoid the candidates of demands for whole resources, if possible. With ``wholes_first``, the
-    minimum of whole resources is reserved before that.
+    The demands for parts of resources are packed first, in ``order`` (indexes of demands). If
+    possible, they avoid the candidates of demands for whole resources. With ``wholes_first``, the
+    minimum of each demand for whole resources is reserved even earlier.
     """
     wholes = [index for index in range(len(demands)) if index not in order]
     packing = _Packing(free)
@@ -278,7 +278,7 @@ def _whole(
     spared: AbstractSet[int] = frozenset(),
     closed: AbstractSet[int] = frozenset(),
 ) -> tuple[Units, ...] | None:
-    """Assign whole resources to the demands number ``indexes``; None if there are too few.
+    """Return whole resources for the demands with these ``indexes``; None if there are too few.
 
     Resources in ``closed`` are never assigned. Resources in ``spared`` are assigned only if there
     are no others left.
@@ -340,8 +340,8 @@ class _Packing:
     def _order(self, demand: Demand, has: Units) -> Sequence[int]:
         """Return the ids of the resources on which to try to pack units of the demand, in order.
 
-        With the layout TOGETHER, this is only the resource that already has units of the demand, or
-        else the resource with the most free capacity.
+        With the layout TOGETHER, this is only the resource that already has units of the demand. If
+        there is none, it is the resource with the most free capacity.
         """
         if demand.layout is not Layout.TOGETHER:
             return demand.candidates

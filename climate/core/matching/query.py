@@ -1,7 +1,8 @@
 """Queries: which resources a reservation accepts, as a tree of conditions on properties.
 
-Users write them as expressions (``climate.core.matching.expression``). ``matches`` and the SQL of
-``climate.db.resources.properties`` give the same result for a query, on every database.
+Users write them as expressions (``climate.core.matching.expression``). ``matches`` evaluates a
+query in Python, and ``climate.db.resources.properties`` evaluates it in SQL. Both give the same
+result, on every database.
 """
 
 import difflib
@@ -58,11 +59,12 @@ class Everything:
 class Compare:
     """A condition that compares a property with a value, such as ``vcpus >= 16``.
 
-    ``at`` is the position in the user's expression, for error messages. With the kind "text",
-    values are compared as text, even if both are numbers. With the kind "number", ``value`` is a
-    number, and a property that is not a number does not match. With the kind "either", values are
-    compared as numbers if both are numbers, and the value ``null`` means that the property is
-    absent.
+    ``at`` is the position in the user's expression, for error messages. ``kind`` is how to compare:
+
+    - "text": as text, even if both values are numbers.
+    - "number": as numbers. ``value`` is a number. A property that is not a number does not match.
+    - "either": as numbers if both are numbers, otherwise as text. The value ``null`` means that the
+      property is absent.
     """
 
     op: Op
@@ -139,7 +141,7 @@ def names(query: Query) -> frozenset[str]:
 
 
 def size(query: Query) -> int:
-    """Return the number of conditions in the query; each value of ``in`` counts as one."""
+    """Return the number of conditions in the query; ``in`` counts once for each of its values."""
     return sum(len(leaf.values) if isinstance(leaf, In) else 1 for leaf in _leaves(query))
 
 

@@ -49,11 +49,11 @@ class Requirement:
         return not self.amounts
 
     def units(self, amounts: Mapping[str, int]) -> int:
-        """Return how many units an allocation of ``amounts`` has, such as 2 for ``{"VCPU": 8}``.
+        """Return how many units an allocation of ``amounts`` has.
 
-        The result is 1 if ``amounts`` is empty (a whole resource). Resource classes that this
-        requirement does not have are ignored: the parameters of a lease may have changed after the
-        allocation.
+        Example: 2, if ``amounts`` is ``{"VCPU": 8}`` and a unit is ``{"VCPU": 4}``. The result is 1
+        if ``amounts`` is empty (a whole resource). Resource classes that this requirement does not
+        have are ignored: the parameters of a lease may have changed after the allocation.
         """
         common = amounts.keys() & self.amounts.keys()
         return min((amounts[name] // self.amounts[name] for name in common), default=1)

@@ -16,8 +16,8 @@ from climate.core.matching.requirement import Requirement
 class Candidate:
     """A resource that matches a requirement, so that the reservation may get it.
 
-    ``free`` is what is free of it, such as ``{"VCPU": 8}``. It is empty if the reservation needs
-    the whole resource.
+    ``free`` is how much of the resource is free, such as ``{"VCPU": 8}``. It is empty if the
+    reservation needs the whole resource.
     """
 
     resource: Resource
@@ -43,12 +43,11 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """In which order a request tries the possible resources.
+    """In which order a request tries the resources that match.
 
-    Without filters and weighers, it tries them in the order of ids. The search begins at
-    ``rotation`` (0 to 1), a position in the list of ids that differs between requests, so that
-    simultaneous requests try different resources first. The filters and weighers in ``selection``
-    take precedence.
+    The filters and weighers in ``selection`` decide first. Equally good resources are tried in the
+    order of ids, from the position ``rotation`` (0 to 1) on. ``rotation`` differs between requests,
+    so that simultaneous requests try different resources first.
     """
 
     rotation: float = 0.0
@@ -63,10 +62,10 @@ def rank(
 ) -> list[Candidate]:
     """Return the candidates that pass all filters, the best first.
 
-    Equally good candidates keep their order. As in Nova's scheduler, the weights of each weigher
-    are scaled to the range from 0 (its worst candidate) to 1 (its best). So only the multiplier of
-    a weigher decides how much it counts. A negative multiplier reverses its order. Raises
-    ValueError if a weight is not finite.
+    Equally good candidates keep their order. As in Nova's scheduler, the weights from each weigher
+    are scaled: the worst candidate has 0, the best has 1. So only its multiplier decides how much a
+    weigher counts. A negative multiplier reverses the order. Raises ValueError if a weight is not
+    finite.
     """
     passing = [c for c in candidates if all(passes(c, requirement) for passes in filters)]
     scores = [0.0] * len(passing)

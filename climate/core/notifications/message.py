@@ -1,4 +1,4 @@
-"""Notifications, most of which are about a lease, and filters of notifications."""
+"""Notifications and filters of notifications. Most notifications are about a lease."""
 
 import re
 from collections.abc import Mapping

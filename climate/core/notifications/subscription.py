@@ -2,8 +2,9 @@
 
 climate delivers the notifications of a subscription one at a time, so its receiver gets them in
 order. It retries a failed delivery with growing pauses. When all attempts have failed, the
-notification becomes a dead letter, which is not delivered any more. After several dead letters in a
-row, climate suspends the subscription until its owner resumes it.
+notification becomes a dead letter: climate delivers it again only if the owner of the subscription
+asks for it. After several dead letters in a row, climate suspends the subscription until its owner
+resumes it.
 """
 
 import base64
@@ -49,7 +50,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 class SubscriptionStatus(Enum):
-    """Whether climate delivers notifications to the subscription, or it is suspended."""
+    """Whether climate delivers to a subscription (ACTIVE) or not (SUSPENDED)."""
 
     ACTIVE = "active"
     SUSPENDED = "suspended"
@@ -115,7 +116,8 @@ class Subscription:
 class DeadLetter:
     """A dead letter: a notification that climate could not deliver to a subscription.
 
-    ``wanted`` means that its owner requested another delivery, which is still to come.
+    ``wanted`` means that the owner of the subscription requested another delivery, which has not
+    happened yet.
     """
 
     subscription_id: str
@@ -146,7 +148,7 @@ class Outcome:
     """The result of an attempt to deliver a notification. It succeeded if ``reason`` is None.
 
     ``gone`` means that the receiver answered 410. ``retry_after`` is the pause in seconds that the
-    receiver requested. ``slow`` means that it answered slowly or not at all.
+    receiver requested. ``slow`` means that the receiver answered slowly or gave no answer.
     """
 
     reason: str | None = None

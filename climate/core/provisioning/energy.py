@@ -1,8 +1,8 @@
 """Power saving: which idle hosts to switch off, and how long they were off. Pure.
 
-climate switches off a host that no lease needs for a while, if it can be ready again in time for
-its next booking. In each hardware class, a few free hosts stay on, for leases that start at once:
-the spare hosts.
+climate switches off a host that no lease has needed for a while, if the host can be ready again in
+time for its next booking. In each hardware class, a few free hosts (spare hosts) stay on, for
+leases that start at once.
 """
 
 from collections import Counter
@@ -28,11 +28,11 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeHost:
-    """A host that works, is on, and has had no lease since ``idle_since``.
+    """A host that works and is on, and that nothing has used since ``idle_since``.
 
-    It also had no task of a provisioner (preparation or shutdown) since then. ``next_start`` is the
-    start of its next booking (None: there is none). ``lead`` is how many seconds a provisioner
-    needs to prepare it.
+    Since then, the host had no lease and no task of a provisioner (preparation or shutdown).
+    ``next_start`` is the start of its next booking (None: there is none). ``lead`` is how many
+    seconds a provisioner needs to prepare it.
     """
 
     id: int
@@ -64,10 +64,10 @@ def ahead(host: FreeHost, policy: Policy) -> timedelta:
 
 
 def to_switch_off(hosts: Iterable[FreeHost], policy: Policy, now: datetime) -> list[FreeHost]:
-    """Return which of ``hosts`` to switch off. ``hosts`` are all free hosts that are on.
+    """Return which of the free hosts to switch off. ``hosts`` are all free hosts that are on.
 
-    Hosts without a next booking come first, then those with the latest next booking, then those
-    that have been idle the longest. Spare hosts stay on. A host whose next booking begins soon
+    Spare hosts stay on. Hosts without a next booking are chosen first, then hosts with the latest
+    next booking, then hosts that have been idle the longest. A host whose next booking begins soon
     (within ``ahead``) is neither switched off nor counted as a spare.
     """
     by_class: dict[str, list[FreeHost]] = {}
@@ -86,8 +86,8 @@ def to_wake(
 ) -> list[Shutdown]:
     """Return the shutdowns whose hosts must be switched on again, so that there are enough spares.
 
-    ``resting`` are the shutdowns to choose from; those whose host is off the longest are chosen
-    first. ``hosts`` are the free hosts that are on. ``coming`` has one hardware class for each host
+    ``resting`` are the shutdowns to choose from. Hosts that have been off the longest are chosen
+    first. ``hosts`` are the free hosts that are on. ``coming`` has the hardware class of each host
     that is booting.
     """
     warm = Counter(coming)
@@ -120,8 +120,8 @@ def saved(
 ) -> list[Saved]:
     """Return how many host-hours hosts were off from ``since`` to ``until``.
 
-    The result has one item per hardware class and period. A shutdown counts in the period in which
-    the host was switched off. Its hours count in each period during which the host was off.
+    The result has one item per hardware class and period. An item counts the shutdowns whose host
+    went off in its period, and the hours in its period during which hosts were off.
     """
     shares: dict[tuple[str, datetime | None], Saved] = {}
     for task in sorted(shutdowns, key=lambda task: (task.hardware, task.off_at or until)):

@@ -9,10 +9,10 @@ from climate.core.provisioning.shutdown import ShutdownState
 
 
 class HostState(StrEnum):
-    """The state of a resource, which tells what a booking of it can expect now.
+    """The state of a resource. It tells what a booking of the resource can expect now.
 
     - ``ready``: the resource can be booked.
-    - ``off``: it can be booked; the host gets power before its next lease.
+    - ``off``: the resource can be booked; the host gets power before its next lease.
     - ``preparing``: a provisioner gets the host ready, or will do so soon.
     - ``set_aside``: the host is in quarantine.
     - ``failing``: the resource does not work or is out of service in the cloud, or its preparation
@@ -31,9 +31,9 @@ class HostFacts:
     """The facts that decide the state of a resource.
 
     ``preparation`` is the state of the host's earliest unfinished preparation. ``shutdown`` is the
-    state of its unfinished shutdown. ``up`` is what the cloud reported last (None: nothing yet). If
-    provisioning is disabled, only ``reservable`` and ``is_quarantined`` are set. A resource that is
-    not a host has only ``reservable``.
+    state of the host's unfinished shutdown. ``up`` is whether the host was up in the last report of
+    the cloud (None: no report yet). If provisioning is disabled, only ``reservable`` and
+    ``is_quarantined`` are set. For a resource that is not a host, only ``reservable`` is set.
     """
 
     reservable: bool
@@ -45,11 +45,12 @@ class HostFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostReport:
-    """The facts that decide the state of a host, with the times at which they became known.
+    """The facts that decide the state of a host, and their times.
 
-    ``needed_at`` and ``ready_at`` are times of the preparation. ``seen_at`` is when the cloud
-    reported ``facts.up``. ``off_at`` is when the host went off. ``set_aside`` is the reason of its
-    quarantine. For a resource that is not a host, only ``facts`` is set.
+    The preparation must be finished at ``needed_at``, and was finished at ``ready_at``.
+    ``seen_at`` is when the cloud reported ``facts.up``. ``off_at`` is when the host went off.
+    ``set_aside`` is the reason for the quarantine of the host. For a resource that is not a host,
+    only ``facts`` is set.
     """
 
     facts: HostFacts
@@ -62,7 +63,7 @@ class HostReport:
 
     @property
     def state(self) -> HostState:
-        """The state of the resource that follows from the facts."""
+        """The state of the resource, decided by ``facts``."""
         return host_state(self.facts)
 
 
@@ -73,7 +74,7 @@ IS_OFF = (ShutdownState.ACCEPTED, ShutdownState.OFF)
 def host_state(facts: HostFacts) -> HostState:
     """Return the state of a resource with these facts.
 
-    An unfinished preparation counts more than whether the host is on.
+    The first of these that applies decides: quarantine, failure, preparation, power.
     """
     if facts.is_quarantined:
         return HostState.SET_ASIDE

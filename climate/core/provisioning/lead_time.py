@@ -1,12 +1,13 @@
 """Lead time: how long before a lease the preparation of a host must start. Pure.
 
-climate learns it from the durations (in seconds) of earlier preparations. It compares logarithms,
-because a slow host is slower by a factor, and a boot sometimes takes several times as long.
+climate learns the lead time from the durations (in seconds) of earlier preparations. It compares
+logarithms, because a slow host is slower by a factor, and a boot sometimes takes several times as
+long.
 
-The usual duration of a host is the weighted median of its recent durations. If there are only a few
-of them, the median of its hardware class counts, too. A single host has too few durations to show a
-rare delay. So the spread is measured over the whole class: each duration is divided by the duration
-that was predicted at that time. The logarithm of this ratio is called the *surprise*.
+The usual duration of a host is the weighted median of its recent durations. If the host has few
+durations, the median of its hardware class counts, too. A single host has too few durations to show
+a rare delay. So rare delays are measured over the whole class: each duration is divided by the
+duration that was predicted from earlier ones. The logarithm of this ratio is called the *surprise*.
 """
 
 import math
@@ -48,8 +49,8 @@ class Profile:
     """How long the preparation of hosts of a hardware class takes.
 
     ``usual`` is the logarithm of the usual duration in seconds. ``surprises`` are the logarithms of
-    (duration / predicted duration), in three sorted groups: the prediction used 0, 1, or more
-    earlier durations of the same host.
+    (duration / predicted duration), sorted. They are in three groups: predicted from none, from
+    one, and from several earlier durations of the same host.
     """
 
     usual: float
@@ -60,9 +61,9 @@ class Profile:
 class Lead:
     """The lead time of a host in seconds, and how it was computed.
 
-    ``usual`` is the usual duration of a preparation in seconds. It is multiplied by ``allowance``,
-    for slow cases. ``own_times`` and ``class_times`` are how many durations of the host and of its
-    hardware class are known.
+    ``usual`` is the usual duration of a preparation in seconds. ``allowance`` is the factor by
+    which ``usual`` is multiplied for slow cases. ``own_times`` and ``class_times`` are how many
+    durations of the host and of its hardware class are known.
     """
 
     seconds: float
@@ -89,10 +90,10 @@ def profile(times: Iterable[Sequence[float]], policy: Policy) -> Profile:
 
 
 def lead(times: Sequence[float], like: Profile, quantile: float, policy: Policy) -> Lead:
-    """Return the lead time that is long enough in the fraction ``quantile`` of cases, such as 0.99.
+    """Return the lead time of a host that is long enough with the given probability.
 
-    ``times`` are the earlier durations of the host in seconds, the oldest first. ``like`` is the
-    profile of its hardware class.
+    ``quantile`` is this probability, such as 0.99. ``times`` are the earlier durations of the host
+    in seconds, the oldest first. ``like`` is the profile of its hardware class.
     """
     own = [math.log(value) for value in times[-REMEMBERED:]]
     known = like.surprises[min(len(own), 2)]
@@ -110,19 +111,19 @@ def lead(times: Sequence[float], like: Profile, quantile: float, policy: Policy)
 
 
 def of_all(share: float, hosts: int) -> float:
-    """Return the probability with which each host must be ready, so that a whole lease is ready.
+    """Return the probability with which each single host of a lease must be ready.
 
-    ``share`` is the wanted probability that all hosts are ready; ``hosts`` is their number.
+    ``share`` is the wanted probability that all ``hosts`` hosts of the lease are ready.
     """
     return float(share ** (1 / max(hosts, 1)))
 
 
 def surprise(known: Sequence[float], quantile: float) -> float:
-    """Return the value below which the fraction ``quantile``, such as 0.99, of the surprises lies.
+    """Return the value below which the fraction ``quantile``, such as 0.99, of all surprises lies.
 
     A surprise is the logarithm of (duration / predicted duration). ``known`` has the known
-    surprises, sorted. If it has too few values, the function assumes a Pareto tail with Hill's
-    estimator of the exponent, and extrapolates it with Weissman's estimator (1978).
+    surprises, sorted. If there are too few of them, the function extrapolates: it assumes a Pareto
+    tail, with the exponent from Hill's estimator and the quantile from Weissman's (1978).
     """
     count = len(known)
     if count * (1 - quantile) >= _NEEDED:
@@ -135,10 +136,10 @@ def surprise(known: Sequence[float], quantile: float) -> float:
 
 
 def _usual(own: Sequence[float], in_class: float) -> float:
-    """Return the usual duration of a host, as a logarithm.
+    """Return the usual duration of a host. All durations here are logarithms.
 
-    It is the weighted median of the host's durations ``own`` and the median ``in_class`` of its
-    hardware class, all as logarithms. Recent durations weigh more.
+    It is the weighted median of the host's durations ``own``, the oldest first, and of the value
+    ``in_class``, the median of its hardware class. Recent durations weigh more.
     """
     newest = len(own) - 1
     weighted = [(value, 0.5 ** ((newest - age) / _HALF_LIFE)) for age, value in enumerate(own)]

@@ -66,9 +66,10 @@ class Preparation(Task[PreparationState]):
 
 
 def accept(task: Preparation, owner: str, now: datetime, until: datetime) -> Preparation:
-    """Claim the task for the provisioner ``owner`` until ``until``, or extend its claim.
+    """Return the task, claimed by the provisioner ``owner`` up to the time ``until``.
 
-    Raises the errors of ``check_claimable``, for instance if another provisioner has a claim.
+    If ``owner`` has a claim already, the claim is extended. Raises the errors of
+    ``check_claimable``, for instance if another provisioner has a claim.
     """
     task.check_claimable(owner, now)
     return replace(

@@ -47,9 +47,9 @@ _SHORT_NOTICE = 0.9
 class Shown:
     """The readiness of a lease or a host, as the API shows it.
 
-    ``state`` is None if there is no preparation yet. ``early`` is how many seconds a host was ready
-    before it was needed (negative: late); for several hosts, the smallest value. ``waiting_for``
-    names the hosts for which the start of the lease waits.
+    ``state`` is None if there is no preparation yet. ``early`` is how much earlier than needed a
+    host was ready, in seconds (negative: late). For several hosts, the smallest value counts.
+    ``waiting_for`` names the hosts for which the start of the lease waits.
     """
 
     state: Readiness | None
@@ -92,8 +92,9 @@ class HostKnown:
 
 @dataclass(slots=True, kw_only=True)
 class Share:
-    """How many leases and hosts of a hardware class needed preparation in a period, and were ready.
+    """How many leases and hosts needed preparation, and how many of them were ready.
 
+    The numbers are for one hardware class and the period from ``since`` on (None: all time).
     ``short_notice`` is the number of leases that were not ready because they were created too late.
     ``early`` has, for each ready host, how many seconds it was ready before it was needed.
     """
@@ -154,8 +155,8 @@ def _state(tasks: Sequence[Preparation], now: datetime) -> Readiness | None:
 def summary(preparations: Iterable[Preparation], period: Period) -> list[Share]:
     """Return how many leases had ready hosts, as a ``Share`` per hardware class and period.
 
-    The time ``needed_at`` of all ``preparations`` must have passed. If a lease needs hosts of
-    several hardware classes, or at several times, it counts once for each class and time.
+    For all ``preparations``, the time ``needed_at`` must have passed. A lease that needs hosts of
+    two hardware classes, or at two times, counts twice.
     """
     starts: dict[tuple[str, datetime, str], list[Preparation]] = {}
     for task in preparations:

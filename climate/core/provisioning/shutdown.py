@@ -1,10 +1,10 @@
 """Shutdowns: tasks for provisioners to switch off a host while no lease needs it. Pure.
 
-climate can cancel a shutdown until a provisioner claims it. From then on, climate must assume that
-the host is being switched off, even if the provisioner has died. So another provisioner must finish
+climate can cancel a shutdown until a provisioner claims it. After the claim, climate must assume
+that the host is being switched off, even if the provisioner has died. So a provisioner must finish
 the task, and climate prepares the host again only when the shutdown is over. This ensures that no
-process switches a host on while another one switches it off. Each function returns the changed
-task.
+process switches a host on while another one switches it off. Functions that change a task return a
+changed copy.
 """
 
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ class Shutdown(Task[ShutdownState]):
 
     The task must not begin if a booking of the host begins in less than ``ahead`` seconds.
     ``off_at`` is when the host went off (None: not yet). In the state ``waking``, the host must be
-    switched on again as a spare, a free host for leases that start at once. In the state ``kept``,
+    switched on again, as a spare: a free host for leases that start at once. In the state ``kept``,
     climate or the provisioner gave the task up; ``reason`` says why.
     """
 
@@ -58,7 +58,7 @@ class Shutdown(Task[ShutdownState]):
 
 
 def is_waking(task: Shutdown) -> bool:
-    """Return whether the task is now to switch the host on again."""
+    """Return whether the provisioner must now switch the host on again."""
     return task.progress is ShutdownState.WAKING
 
 
@@ -68,9 +68,10 @@ def is_held(task: Shutdown, owner: str, now: datetime) -> bool:
 
 
 def accept(task: Shutdown, owner: str, now: datetime, until: datetime) -> Shutdown:
-    """Claim the task for the provisioner ``owner`` until ``until``, or extend its claim.
+    """Return the task, claimed by the provisioner ``owner`` up to the time ``until``.
 
-    Raises the errors of ``check_claimable``, for instance if another provisioner has a claim.
+    If ``owner`` has a claim already, the claim is extended. Raises the errors of
+    ``check_claimable``, for instance if another provisioner has a claim.
     """
     task.check_claimable(owner, now)
     return replace(
@@ -116,8 +117,8 @@ def on(task: Shutdown, owner: str, now: datetime) -> Shutdown:
 def kept(task: Shutdown, owner: str, reason: str) -> Shutdown:
     """Return the task as given up by the provisioner ``owner``, with the ``reason``.
 
-    A host that was to be switched off stays in use. A host that was to be switched on again cannot
-    be used, whether it is on or off. Raises the errors of ``check_owner``.
+    If the host was to be switched off, it stays in use. If the host was to be switched on again, it
+    may be on or off, and cannot be used. Raises the errors of ``check_owner``.
     """
     task.check_owner(owner)
     is_begun = task.progress in {ShutdownState.ACCEPTED, ShutdownState.WAKING}

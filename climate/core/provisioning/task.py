@@ -38,8 +38,8 @@ class Report(Generic[S]):
 class Task(Generic[S]):
     """A task for a provisioner on one host.
 
-    From ``over_at`` on, the task is over: nothing is left to do. ``progress`` is the last state
-    before that.
+    ``over_at`` is when the task was over, so that nothing was left to do (None: not yet).
+    ``progress`` is the last state before the task was over.
     """
 
     noun: ClassVar[str]
