@@ -114,10 +114,10 @@ class KeystoneDirectory:
         return self._outcome(token, session.root, now)
 
     def projects(self, session: Session) -> Sequence[Project]:
-        """Return the projects in which the user has a role, from a cache of at most a minute.
+        """Return the projects in which the user has a role, cached for up to a minute.
 
-        Returns an empty list for an application credential, whose session cannot change its
-        project.
+        If the user signed in with an application credential, return an empty sequence: such a
+        session cannot change its project.
         """
         if session.root is None:
             return ()

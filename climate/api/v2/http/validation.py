@@ -47,7 +47,7 @@ def json_body(call: Call) -> dict[str, Any]:
 def anonymous_body() -> dict[str, Any]:
     """Return the JSON object in the body of a request whose caller is not identified.
 
-    The header Content-Type must say JSON, because a form on another site cannot send this header.
+    The header Content-Type must name JSON: a form on another site cannot send that type.
     Raises UnsupportedMediaType. Raises InvalidInput if the body is invalid or there is a query.
     """
     no_query()
@@ -137,11 +137,11 @@ def placed(error: InvalidInput, place: Place) -> InvalidInput:
 
 
 def check(schema: Schema, data: Mapping[str, Any], at: Place) -> tuple[list[Finding], Any]:
-    """Load ``data`` with ``schema``.
+    """Load ``data`` with ``schema``; return a list of errors, and the loaded data.
 
-    Return a list of errors, and the result (None if there are errors). ``at`` is the place of
-    ``data`` in the body, such as ``("reservations", 0)``. If a field of a plug-in raises
-    InvalidInput, raise this error with the place.
+    If there are errors, the loaded data is None. ``at`` is the place of ``data`` in the body, such
+    as ``("reservations", 0)``. If a field of a plug-in's schema raises InvalidInput, raise a copy
+    of this error that names ``at``.
     """
     try:
         return [], schema.load(data)
