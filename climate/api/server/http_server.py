@@ -68,9 +68,10 @@ def bound(conf: ConfigOpts, app: Flask) -> Iterator[Server]:
 
 
 def deletion_waits(conf: ConfigOpts) -> int:
-    """Return how many requests to this process may wait at the same time for a lease to be deleted.
+    """Return how many requests to this process may wait for deletions of leases at the same time.
 
-    The number is a quarter of the worker threads, so that such requests cannot occupy all of them.
+    The number is a quarter of ``[api] threads``. The server has as many additional threads, so
+    waiting requests never block others.
     """
     threads: int = conf.api.threads
     return max(1, threads // 4)

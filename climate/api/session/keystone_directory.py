@@ -156,10 +156,12 @@ class KeystoneDirectory:
     def _in_project(self, root: Token, project_id: str | None, now: datetime) -> Outcome:
         """Return a session in the project ``project_id``, with a token made from ``root``.
 
-        ``root`` is the user's token without a project. If ``project_id`` is None, use the only
-        project in which the user has a role. If the user has roles in several projects, return a
-        session without a project, in which the user must first choose one. Raises Forbidden if the
-        user has no role in any project.
+        ``root`` is the user's token without a project. If ``project_id`` is None, the number of
+        projects in which the user has a role determines the result:
+
+        - One project: return a session in this project.
+        - Several projects: return a session without a project; the user must first choose one.
+        - No project: raise Forbidden.
         """
         if project_id is None:
             projects = self._keystone.projects(root.text)

@@ -51,7 +51,7 @@ def index(call: Call) -> Answer:
 
 
 def changes(call: Call) -> Answer:
-    """Show which windows of the calendar changed after a version; the request can wait for one."""
+    """List what changed in the calendar after a version; the request can wait for a change."""
     query = validation.query(schemas.CHANGES_QUERY)
     after = _version(query["after"]) if "after" in query else None
     wanted = query.get("resource_type")

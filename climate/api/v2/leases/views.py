@@ -221,7 +221,7 @@ def _preview(call: Call, body: Mapping[str, Any]) -> Answer:
 
 
 def _search(call: Call, data: Mapping[str, Any]) -> tuple[LeaseRequest, timedelta]:
-    """Return the LeaseRequest of a lease that starts as soon as possible, and its duration.
+    """Return the LeaseRequest of a lease that starts as soon as possible, and the duration.
 
     The window of the LeaseRequest is from now to ``end_by``: the lease must lie within this window.
     """
@@ -246,7 +246,7 @@ def _request(call: Call, data: Mapping[str, Any]) -> LeaseRequest:
 def _reservation_changes(
     call: Call, lease: Lease, bodies: list[dict[str, Any]]
 ) -> tuple[ReservationChange, ...]:
-    """Validate and return ``bodies``, changes of the reservations of ``lease``.
+    """Validate ``bodies``, changes of the reservations of ``lease``; return them as objects.
 
     Each change is validated together with the stored values of the parameters that it omits. Raises
     InvalidInput.

@@ -40,7 +40,7 @@ def change_host(call: Call, resource_id: str) -> Answer:
 
 
 def summary(call: Call) -> Answer:
-    """Show statistics of how many leases had all their hosts ready at their start."""
+    """Show statistics: how many leases had all hosts ready when they started."""
     shares = readiness.summary(call.runtime, *_period())
     return schemas.SUMMARY.dump({"readiness": shares}), 200
 
