@@ -48,7 +48,7 @@ class Strict(Schema):
 
 
 class Moment(fields.Field[Any]):
-    """A schema field for a time to the second, with a time zone: ISO 8601, rendered in UTC.
+    """A schema field for a time in ISO 8601, to the second, with a time zone; rendered in UTC.
 
     The field also accepts the texts in ``words``, such as ``now``, and loads them unchanged.
     """

@@ -1,7 +1,8 @@
 """Sends notifications as Server-Sent Events. A client that reconnects misses no notification.
 
-A stream occupies a thread, and counts as a waiting request. It ends at its time limit, when the
-token expires, when the process stops, or when a heartbeat finds that the client has disconnected.
+A stream occupies a thread, so it counts as a waiting request; their number is limited. A stream
+ends at its time limit, when the token expires, when the process stops, or when a heartbeat finds
+that the client has disconnected.
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 

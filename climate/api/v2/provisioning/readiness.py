@@ -1,6 +1,6 @@
 """Views of readiness: whether hosts are prepared for leases, by lease, by host, and as statistics.
 
-They also quarantine hosts. Readiness is not in the body of a lease, because readiness changes even
+One view quarantines hosts. Readiness is not in the body of a lease, because readiness changes even
 if the lease does not. If it were in the body, each such change would change the ETag of the lease.
 """
 

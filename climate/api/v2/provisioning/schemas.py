@@ -190,7 +190,7 @@ class LeaseReadiness(Schema):
 class Lead(Schema):
     """The lead time of a host: how long before a lease its preparation starts.
 
-    It is the lead time for a lease with this host alone; leases with more hosts have a longer one.
+    It applies to leases of this host alone. Leases of more hosts have a longer lead time.
     """
 
     seconds = fields.Float()
