@@ -1,4 +1,4 @@
-"""The WSGI application: registers all routes, with the checks that they have in common."""
+"""The WSGI application: registers all routes, with the checks that run before their views."""
 
 import logging
 import time
@@ -90,9 +90,9 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
 def list_rules() -> list[RuleDefault]:
     """Return the policy rules, each with the routes that require it.
 
-    oslopolicy-sample-generator calls this function. Some rules, such as ``leases:get_all``, have no
-    route of their own: they extend another rule, here ``leases:get``. They are listed with the
-    routes of the rule that they extend.
+    oslopolicy-sample-generator calls this function. A rule without a route of its own, such as
+    ``leases:get_all``, extends another rule, here ``leases:get``. The result has such a rule with
+    the routes of the extended rule.
     """
     routes: dict[str, list[Operation]] = {}
     for route in ROUTES:
@@ -173,7 +173,10 @@ def _response(body: Any, status: int, headers: Mapping[str, str] | None = None) 
 
 
 def _with_arrival_time(wsgi_app: Any, clock: Clock) -> Callable[..., Any]:  # noqa: ANN401 - WSGI
-    """Wrap the WSGI application to store when each request arrives, before its token is checked."""
+    """Wrap the WSGI application, and store the arrival time of each request.
+
+    The time is taken before the token is checked.
+    """
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:  # noqa: ANN401
         environ[ARRIVED_AT], environ[_STARTED] = clock.now(), time.monotonic()
@@ -183,10 +186,11 @@ def _with_arrival_time(wsgi_app: Any, clock: Clock) -> Callable[..., Any]:  # no
 
 
 def _check_request() -> None:
-    """Assign a request id; reject a request with text that the database cannot store.
+    """Assign an id to the current request, and raise an error if the request is not acceptable.
 
-    If the built-in HTTP server has already rejected the request, for instance because it is too
-    large, answer with that error.
+    If the built-in HTTP server has rejected the request, for instance as too large, raise the
+    server's error. If the path or the query has text that the database cannot store, raise NotFound
+    or InvalidInput.
     """
     request.environ["climate.request_id"] = request_id = f"req-{uuid.uuid4()}"
     log_context.begin_request(request_id, request.headers.get("X-OpenStack-Request-ID"))

@@ -1,9 +1,9 @@
 """Authentication: identify the caller of a request.
 
 With ``[api] auth_strategy = keystone``, keystonemiddleware removes the identity headers that the
-client sent, validates the token with Keystone and sets the headers again. climate sends the error
-responses itself: discovery needs no token, errors have the format of the API version, and an
-unreachable Keystone is not reported as an invalid token.
+client sent, validates the token with Keystone, and sets the headers from the token. climate itself
+sends the error responses, in the format of the API version. It does not report an unreachable
+Keystone as an invalid token.
 
 Without authentication, climate trusts the text of the token: ``user:project[:role,...]``.
 """
@@ -106,10 +106,11 @@ def _check_origin(request: Request) -> None:
 def by_token_text_on_loopback(bind_host: str, request: Request) -> Caller:
     """Return the caller as ``by_token_text`` does, but only for requests from this machine.
 
-    Raises Forbidden if the request comes from another machine, which is possible if another WSGI
-    server than climate's own serves the application. Raises ForeignOrigin if the header ``Host`` is
-    neither a loopback name or address nor ``bind_host``. Otherwise a web page whose name resolves
-    to this machine (DNS rebinding) could read the response.
+    Raises Forbidden if the request comes from another machine. This is possible if the application
+    runs in a WSGI server other than climate's own.
+
+    Raises ForeignOrigin if the header ``Host`` names neither loopback nor ``bind_host``. Without
+    this check, a web page whose name resolves to this machine (DNS rebinding) could read responses.
     """
     check_local(bind_host, request)
     return by_token_text(request)
@@ -119,7 +120,7 @@ def check_local(bind_host: str, request: Request) -> None:
     """Check that the request comes from this machine; used if there is no authentication.
 
     Raises Forbidden if the sender is another machine. Raises ForeignOrigin if the header ``Host``
-    is neither a loopback name or address nor ``bind_host``.
+    names neither loopback nor ``bind_host``.
     """
     if request.remote_addr and not is_loopback(request.remote_addr):
         raise Forbidden(
@@ -278,8 +279,8 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
     def process_request(self, request: Any) -> None:  # noqa: ANN401 - a WebOb request
         """Validate the token of the request; store the error, or None, in the WSGI environment.
 
-        On a path that needs no identity, the token is validated only if it is from a session
-        cookie. So a slow Keystone does not delay health checks.
+        If the path needs no identity, only a token from a session cookie is validated. So a slow
+        Keystone does not delay health checks.
         """
         environ = request.environ
         environ[_IS_OPEN] = self._open_path.fullmatch(environ["PATH_INFO"]) is not None

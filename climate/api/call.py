@@ -107,8 +107,8 @@ class Call:
     def body(self, *, unique_keys: bool = False) -> dict[str, Any]:
         """Return the JSON object in the request body; raise InvalidInput if there is none.
 
-        If a key occurs twice in an object, the last value counts. With ``unique_keys``, such a body
-        raises InvalidInput instead.
+        If a key occurs twice in an object, use its last value. With ``unique_keys``, raise
+        InvalidInput instead.
         """
         return json_object(unique_keys=unique_keys)
 

@@ -1,8 +1,10 @@
 """Renders errors as HTTP responses.
 
 v1 uses Blazar's two body formats: one for Blazar's own errors, another for errors of its web
-framework, such as an unknown URL. v2 uses RFC 9457. The stable error code of climate is in the body
-in v2. In v1 it is in a header, because v1 clients expect exactly the fields of Blazar's body.
+framework, such as an unknown URL. v2 uses problem documents (RFC 9457).
+
+In v2, the body has climate's error code. In v1, only a header has the error code, because v1
+clients expect exactly the fields of Blazar's body.
 """
 
 import logging

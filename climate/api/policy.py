@@ -104,7 +104,10 @@ class Policy:
     """The policy in effect: climate's default rules, with the changes in the policy file."""
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Read the policy file that ``conf`` names, if it exists. Raises Misconfigured."""
+        """Read the policy file that ``conf`` names, if it exists.
+
+        Raises Misconfigured if the file is malformed or unreadable.
+        """
         self._enforcer = policy.Enforcer(conf)
         self._enforcer.register_defaults(RULES)
         try:

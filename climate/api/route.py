@@ -37,9 +37,9 @@ class Route(NamedTuple):
     """A row of a route table: method, path, the view that answers, and the required policy rule.
 
     If the rule is None, the route needs no token, and the view gets an ``Api`` instead of a
-    ``Call``. The other fields describe routes of v2 in the OpenAPI document: schemas of query and
-    body, and names of headers. ``answers`` maps each status to the body of the answer (None: an
-    empty body).
+    ``Call``. The other fields are for the OpenAPI document of v2: schemas of query and body, names
+    of headers, answers and errors. ``answers`` maps each status to the type of the answer's body
+    (None: an empty body).
     """
 
     method: str
@@ -67,8 +67,8 @@ class Route(NamedTuple):
     def errors(self) -> tuple[type[ClimateError], ...]:
         """The error classes with which the route can answer, for the OpenAPI document.
 
-        The errors that follow from other fields of the row come first. For example, a route with a
-        parameter in its path can answer NotFound. The errors in ``own_errors`` come last.
+        Errors that other fields of the row imply come first. For example, a parameter in the path
+        implies NotFound. The errors in the field ``own_errors`` come last.
         """
         is_write = self.rule is not None and not self.rule.endswith(":get")
         return (

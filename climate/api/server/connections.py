@@ -1,10 +1,10 @@
 """Connections of the built-in server: waitress, with limits for slow and hostile clients.
 
 - The server closes a connection whose client neither sends nor reads for too long.
-- At the limit of connections, it closes the one that is idle for the longest time, to accept a new
-  one.
-- It rejects a malformed or too large request before the body arrives. The Flask application then
-  renders the error response.
+- When the number of connections reaches its limit, the server closes the connection that has been
+  idle longest.
+- The server rejects a malformed or too large request before the body arrives. The Flask application
+  then renders the error response.
 - ``/healthz`` has a thread of its own, so it answers even if all other threads are busy.
 """
 
@@ -34,7 +34,7 @@ _LINGER = 5.0
 class _Request(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
     """Parser of a request that is arriving.
 
-    If the request is rejected, the parser discards the headers of the request.
+    If the request is malformed or too large, the parser discards its headers.
     """
 
     def __init__(self, adj: Adjustments) -> None:

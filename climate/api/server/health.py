@@ -60,9 +60,10 @@ def _check_schema(api: Api, checks: dict[str, str]) -> None:
 
 
 def metrics(api: Api) -> Answer:
-    """Return the metrics of this process, including a manager in it, as text for Prometheus.
+    """Return the metrics of this process as text for Prometheus.
 
-    Raises NotFound unless ``[api] metrics`` is set.
+    If a manager runs in this process, the text includes its metrics. Raises NotFound unless ``[api]
+    metrics`` is set.
     """
     if not api.conf.api.metrics:
         raise NotFound("There are no metrics here: see [api] metrics")

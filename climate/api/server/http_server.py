@@ -39,8 +39,8 @@ def url(host: str, port: int) -> str:
 def check_address(conf: ConfigOpts) -> None:
     """Raise Misconfigured if the API would serve other machines without authentication.
 
-    This is the case if ``conf.host`` is not a loopback address. An operator can permit it with the
-    option ``[api] serve_unauthenticated_to_the_network``.
+    Without authentication, ``conf.host`` must be a loopback address. The option ``[api]
+    serve_unauthenticated_to_the_network`` lifts this restriction.
     """
     open_to_all = conf.api.serve_unauthenticated_to_the_network
     if conf.api.auth_strategy == "noauth" and not open_to_all and not is_loopback(conf.host):
@@ -68,9 +68,10 @@ def bound(conf: ConfigOpts, app: Flask) -> Iterator[Server]:
 
 
 def deletion_waits(conf: ConfigOpts) -> int:
-    """Return how many requests to this process may wait at the same time for a lease to be deleted.
+    """Return how many requests to this process may wait for deletions of leases at the same time.
 
-    The number is a quarter of the worker threads, so that such requests cannot occupy all of them.
+    The number is a quarter of ``[api] threads``. The server has as many additional threads, so
+    waiting requests never block others.
     """
     threads: int = conf.api.threads
     return max(1, threads // 4)
@@ -96,9 +97,9 @@ def _adjustments(conf: ConfigOpts) -> Adjustments:
 def _possible_connections(limit: int) -> int:
     """Return how many connections the process can have open, at most ``limit``.
 
-    If the process's limit of open files is too low for ``limit`` connections, this function first
-    raises that limit as far as the system allows. A server that has no free file descriptor accepts
-    no connection, and uses a whole processor.
+    Each connection needs open files. If the process may open too few of them for ``limit``
+    connections, this function first raises the number as far as the system allows. A server without
+    a free file descriptor would accept no connection, and use a whole processor.
     """
     needed = limit * _FILES_PER_CONNECTION + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -54,9 +54,9 @@ class StaticFiles:
     def answer(self, name: str, version: str | None = None) -> tuple[bytes, int, Mapping[str, str]]:
         """Return the body, the status and the headers of the response for the file ``name``.
 
-        ``version`` is the version in the requested URL. If it equals the version of the present
-        files, browsers may cache the file forever. Otherwise they must revalidate it before each
-        use. Raises NotFound if there is no such file.
+        ``version`` is the version in the requested URL. If it equals ``self.version``, browsers may
+        cache the file forever. Otherwise they must revalidate the file before each use. Raises
+        NotFound if there is no such file.
         """
         if name not in self._places:
             raise NotFound("The requested URL was not found on the server.")

@@ -36,10 +36,9 @@ class Attempts:
     def attempt(self, address: str, user: str, now: float) -> Iterator[None]:
         """Context manager around one sign-in by ``user`` from ``address``; counts a failed sign-in.
 
-        A sign-in fails if the block raises SignInFailed. Until the block ends, the sign-in also
-        counts as failed, so that simultaneous requests cannot exceed a limit. ``now`` is in
-        monotonic seconds. Raises TooManySignIns if too many sign-ins have failed or are in
-        progress.
+        A sign-in fails if the block raises SignInFailed. While the block runs, its sign-in counts
+        as failed, so that simultaneous requests cannot exceed a limit. ``now`` is in monotonic
+        seconds. Raises TooManySignIns if too many sign-ins have failed or are in progress.
         """
         if not self._places.acquire(blocking=False):
             raise TooManySignIns("Too many sign-ins are under way", {"retry_after": 1})
@@ -72,7 +71,11 @@ class Attempts:
                 self._failures.popitem(last=False)
 
     def _wait(self, key: _Key, limit: int, now: float) -> float:
-        """Return the seconds until another attempt is allowed; 0 if it is allowed now."""
+        """Return the seconds until ``key`` allows another sign-in; 0 if it allows one now.
+
+        ``key`` is an address and a user, either of which can be empty (any). ``limit`` is how many
+        failures of ``key`` are allowed.
+        """
         failures = self._failures.get(key, deque())
         while failures and failures[0] <= now - PERIOD:
             failures.popleft()

@@ -30,11 +30,12 @@ class UnreadableCookie(Exception):
 class Session:
     """A signed-in user's session, as the cookie stores it. It ends at ``expires_at`` (UTC).
 
-    ``csrf`` is a secret that each request that changes something must repeat in a header. With
-    Keystone, ``token`` is the user's token for the chosen project; it identifies the caller.
-    ``root`` is the token without a project from which ``token`` was made. When the user changes to
-    another project, Keystone makes a new token from ``root``. Without authentication, ``user``,
-    ``project`` and ``roles`` identify the caller.
+    ``csrf`` is a secret. Requests other than GET and HEAD must repeat it in a header.
+
+    With Keystone, ``token`` is the user's token for the chosen project, and identifies the caller.
+    ``root`` is the user's token without a project. When the user changes to another project,
+    Keystone makes a new ``token`` from ``root``. Without authentication, ``user``, ``project`` and
+    ``roles`` identify the caller.
     """
 
     csrf: str = field(repr=False)

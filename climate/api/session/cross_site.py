@@ -1,7 +1,7 @@
 """Decides whether a request may come from a page of another site (CSRF).
 
 Browsers send the header ``Origin`` with each request except GET and HEAD, and a page cannot forge
-it. A page can also not add a header to a request to another site without that site's permission.
+it. Nor can a page add other headers to a request to another site, unless that site permits it.
 https://cheatsheetseries.owasp.org/cheatsheets/Cross-Site_Request_Forgery_Prevention_Cheat_Sheet.html
 """
 

@@ -113,7 +113,7 @@ class KeyFile:
 
 
 class CreatedKeyFile(KeyFile):
-    """A session key file that a process creates with a random key if it does not exist yet."""
+    """A session key file. If the file does not exist, a process creates it with a random key."""
 
     def load(self) -> MultiFernet:
         """Return the keys in the file, as ``KeyFile.load`` does.

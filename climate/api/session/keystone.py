@@ -89,11 +89,11 @@ class Keystone:
         )
 
     def by_token(self, token: str, project_id: str) -> Token:
-        """Return a token for the project ``project_id``, made from ``token``, which has no project.
+        """Return a new token for the project ``project_id``.
 
-        Recent releases of Keystone make new tokens only from a token without a project. The new
-        token expires together with ``token``; to revoke one of them revokes both. Raises
-        SignInFailed, IdentityUnavailable.
+        ``token`` must be a token without a project: recent releases of Keystone make new tokens
+        only from such tokens. Both tokens expire together, and revoking one of them revokes both.
+        Raises SignInFailed, IdentityUnavailable.
         """
         return self._token(v3.Token(self._url, token, project_id=project_id))
 

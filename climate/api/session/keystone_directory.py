@@ -114,10 +114,10 @@ class KeystoneDirectory:
         return self._outcome(token, session.root, now)
 
     def projects(self, session: Session) -> Sequence[Project]:
-        """Return the projects in which the user has a role, from a cache of at most a minute.
+        """Return the projects in which the user has a role, cached for up to a minute.
 
-        Returns an empty list for an application credential, whose session cannot change its
-        project.
+        If the user signed in with an application credential, return an empty sequence: such a
+        session cannot change its project.
         """
         if session.root is None:
             return ()
@@ -156,10 +156,12 @@ class KeystoneDirectory:
     def _in_project(self, root: Token, project_id: str | None, now: datetime) -> Outcome:
         """Return a session in the project ``project_id``, with a token made from ``root``.
 
-        ``root`` is the user's token without a project. If ``project_id`` is None, use the only
-        project in which the user has a role. If the user has roles in several projects, return a
-        session without a project, in which the user must first choose one. Raises Forbidden if the
-        user has no role in any project.
+        ``root`` is the user's token without a project. If ``project_id`` is None, the number of
+        projects in which the user has a role determines the result:
+
+        - One project: return a session in this project.
+        - Several projects: return a session without a project; the user must first choose one.
+        - No project: raise Forbidden.
         """
         if project_id is None:
             projects = self._keystone.projects(root.text)

@@ -1,7 +1,8 @@
-"""WSGI middleware: reads the session cookie before the token is checked and the request is routed.
+"""WSGI middleware: reads the session cookie of each request, before the token is checked.
 
-It ignores the cookie if the request has a token header, or if the route needs no identity. So the
-cookie does not affect clients that send tokens.
+It ignores the cookie if the request has a token header, so the cookie does not affect clients that
+send tokens. It also ignores the cookie on routes that need no identity, except
+``/console/session``.
 """
 
 import re
@@ -128,7 +129,7 @@ def _by_session_or(identify: Identify) -> Identify:
 
 
 class _Middleware:
-    """Stores the session of a request in the WSGI environment, or the error in its cookie."""
+    """Reads the cookie of a request; stores the session, or an error, in the WSGI environment."""
 
     def __init__(
         self, app: Callable[..., Any], sessions: Sessions, open_path: re.Pattern[str]

@@ -98,8 +98,8 @@ def delete(_api: Api) -> Answer:
 def _for_change() -> Sessions:
     """Check that the current request may change a session; return the shared ``Sessions``.
 
-    Raises CrossSiteRequest if another site's page sent the request. Without authentication, raises
-    ForeignOrigin or Forbidden if another machine sent it.
+    Raises CrossSiteRequest if a page of another site sent the request. Without authentication, also
+    raises Forbidden or ForeignOrigin if the request does not come from this machine.
     """
     sessions = current_sessions()
     cross_site.check_origin(request.environ)

@@ -1,1 +1,4 @@
-"""The v1 API, wire-compatible with Blazar: a module for each noun, and the request schemas."""
+"""The v1 API, wire-compatible with Blazar.
+
+Each kind of object, such as leases, has a module. ``schemas`` validates requests.
+"""

@@ -47,9 +47,9 @@ def show(call: Call, host_id: str) -> tuple[Any, int]:
 
 
 def update(call: Call, host_id: str) -> tuple[Any, int]:
-    """Add or change properties of a host that an operator sets (extra capabilities).
+    """Add or change extra capabilities of a host.
 
-    Example of a body: ``{"rack": "r2"}``.
+    Extra capabilities are properties that an operator sets. Example of a body: ``{"rack": "r2"}``.
     """
     data = call.body()
     if not data:
@@ -85,9 +85,8 @@ def allocation(call: Call, host_id: str) -> tuple[Any, int]:
 def properties(call: Call) -> tuple[Any, int]:
     """List the extra capabilities of hosts: properties that operators have set, such as a rack.
 
-    An operator can make an extra capability private, which hides it from this list. A private one
-    is listed only if the query has the parameter ``all`` and the caller may make capabilities
-    private.
+    The list has private extra capabilities only if the query has the parameter ``all``, and the
+    caller may make extra capabilities private.
     """
     extra, values = hosts.find_properties(call.runtime)
     with_private = _flag("all") and call.may("oshosts:update_resource_properties")

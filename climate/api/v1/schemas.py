@@ -65,8 +65,8 @@ class _Lenient(Schema):
 def check_event_kind(kind: str) -> None:
     """Raise ValidationError if ``kind``, the type of a custom event of a lease, is not allowed.
 
-    It must have up to 64 characters, such as ``backup.start``. It must not be a type whose events
-    only climate itself creates, such as ``start_lease``.
+    An allowed type has up to 64 characters, such as ``backup.start``. Types of events that climate
+    itself creates, such as ``start_lease``, are not allowed.
     """
     if not _KIND.fullmatch(kind):
         raise ValidationError(
@@ -126,7 +126,7 @@ class _Limit(_Lenient):
 class PageQuery(_Limit):
     """The query parameters for a page of a list.
 
-    The page has at most ``limit`` items, those after the item with the id ``marker``.
+    They request at most ``limit`` items, which follow the item with the id ``marker``.
     """
 
     marker = fields.String(load_default=None)
@@ -159,7 +159,10 @@ class FloatingipCreate(_Lenient):
 
 
 class NetworkCreate(_Lenient):
-    """The network segment that an operator makes reservable. Other keys are extra capabilities."""
+    """The network segment that an operator makes reservable.
+
+    Keys of the request that are not in this schema are extra capabilities of the segment.
+    """
 
     network_type = fields.String(required=True, validate=_SEGMENT)
     physical_network = fields.String(load_default="", allow_none=True, validate=_SEGMENT)

@@ -1,4 +1,5 @@
-"""The v2 API. ``routes`` has the table of all routes; each noun has a folder of views and schemas.
+"""The v2 API. ``routes`` has the table of all routes.
 
-A schema validates requests or renders responses, and describes them in the OpenAPI document.
+Each kind of object, such as leases, has a folder of views and schemas. A schema validates requests
+or renders responses, and describes them in the OpenAPI document.
 """

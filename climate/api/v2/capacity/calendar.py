@@ -51,7 +51,7 @@ def index(call: Call) -> Answer:
 
 
 def changes(call: Call) -> Answer:
-    """Show which windows of the calendar changed since a version of it, or wait for a change."""
+    """List what changed in the calendar after a version; the request can wait for a change."""
     query = validation.query(schemas.CHANGES_QUERY)
     after = _version(query["after"]) if "after" in query else None
     wanted = query.get("resource_type")
@@ -84,7 +84,7 @@ def _check_resolution(resolution: int, limit: int) -> None:
 
 
 def _filter(call: Call, query: Mapping[str, Any]) -> RowFilter:
-    """Return the filter of the resources that the calendar shows as rows. Raises InvalidInput."""
+    """Return the filter that selects the calendar's rows (resources). Raises InvalidInput."""
     try:
         resource_type = call.runtime.plugin(query["resource_type"]).type_of_resources
     except UnsupportedResourceType as error:

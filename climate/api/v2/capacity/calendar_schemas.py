@@ -68,8 +68,9 @@ class CalendarRow(Schema):
     """A row of the calendar: a resource, and when it is occupied.
 
     If the query has no resolution, ``x`` lists the exact intervals. Otherwise time is divided into
-    buckets of equal length, and ``b`` and ``own`` have one digit for each bucket. ``b`` is how much
-    of the bucket is occupied, ``own`` whether a lease of the caller's project has a part of it.
+    buckets of equal length, and ``b`` and ``own`` have one digit for each bucket. The digit in
+    ``b`` is the occupied part of the bucket, from 0 (none) to 9 (all). The digit in ``own`` is 1 if
+    a lease of the caller's project has the resource in the bucket, else 0.
     """
 
     id = fields.String()

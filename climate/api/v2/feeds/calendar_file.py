@@ -18,7 +18,7 @@ def render(name: str, entries: Iterable[Entry], console_url: str | None) -> str:
     """Return the iCalendar file of a calendar with the name ``name`` and these entries.
 
     ``console_url`` is the absolute URL of the web console, without a slash at the end. The entry of
-    a lease links to the page of the lease there. If ``console_url`` is None, entries have no links.
+    a lease links to the lease in the console. If ``console_url`` is None, entries have no links.
     """
     calendar = Calendar()
     calendar.add("prodid", "-//climate//leases//EN")

@@ -48,7 +48,7 @@ class Strict(Schema):
 
 
 class Moment(fields.Field[Any]):
-    """A schema field for a time to the second, with a time zone: ISO 8601, rendered in UTC.
+    """A schema field for a time in ISO 8601, to the second, with a time zone; rendered in UTC.
 
     The field also accepts the texts in ``words``, such as ``now``, and loads them unchanged.
     """
@@ -122,6 +122,6 @@ def flag(**kwargs: Any) -> fields.Boolean:
 def nullable_params(schema: Schema) -> set[str]:
     """Return the names of the fields in ``schema`` that are required but may be null.
 
-    A v2 client may omit such a field. climate then uses null.
+    Only v1 clients must send such a field. If a v2 client omits it, climate uses null.
     """
     return {name for name, field in schema.fields.items() if field.required and field.allow_none}

@@ -21,9 +21,9 @@ def of_params(schema: type[Schema]) -> dict[str, Any]:
     """Return a JSON Schema, without references, of the parameters of a resource type.
 
     ``schema`` is the marshmallow schema of the plug-in. Required parameters come before optional
-    ones. In both groups, the parameters that the class inherits from its base class come last. If a
-    schema contains itself, the inner schema is replaced by a plain object. The result is cached, so
-    callers must not change it.
+    ones. In both groups, the parameters that ``schema`` inherits come last. If a schema contains
+    itself, the inner schema is replaced by a plain object. The result is cached, so callers must
+    not change it.
     """
     spec = APISpec("", "2", openapi_version="3.1.0", plugins=[MarshmallowPlugin()])
     strict = schema(unknown=RAISE, partial=nullable_params(schema()))

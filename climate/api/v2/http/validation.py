@@ -47,7 +47,7 @@ def json_body(call: Call) -> dict[str, Any]:
 def anonymous_body() -> dict[str, Any]:
     """Return the JSON object in the body of a request whose caller is not identified.
 
-    The header Content-Type must say JSON, because a form on another site cannot send this header.
+    The header Content-Type must name JSON: a form on another site cannot send that type.
     Raises UnsupportedMediaType. Raises InvalidInput if the body is invalid or there is a query.
     """
     no_query()
@@ -137,11 +137,11 @@ def placed(error: InvalidInput, place: Place) -> InvalidInput:
 
 
 def check(schema: Schema, data: Mapping[str, Any], at: Place) -> tuple[list[Finding], Any]:
-    """Load ``data`` with ``schema``.
+    """Load ``data`` with ``schema``; return a list of errors, and the loaded data.
 
-    Return a list of errors, and the result (None if there are errors). ``at`` is the place of
-    ``data`` in the body, such as ``("reservations", 0)``. If a field of a plug-in raises
-    InvalidInput, raise this error with the place.
+    If there are errors, the loaded data is None. ``at`` is the place of ``data`` in the body, such
+    as ``("reservations", 0)``. If a field of a plug-in's schema raises InvalidInput, raise a copy
+    of this error that names ``at``.
     """
     try:
         return [], schema.load(data)
@@ -158,7 +158,8 @@ def _findings(
 ) -> Iterator[Finding]:
     """Yield the place and text of each error in marshmallow's ``messages``.
 
-    ``schema`` is the schema of the object at ``at``; None if it is unknown, as for a list.
+    ``messages`` are about the object or list at the place ``at``. ``schema`` is the schema of this
+    object; None if the schema is unknown.
     """
     for key, value in messages.items():
         place = at if key == "_schema" else (*at, key)
@@ -170,9 +171,10 @@ def _findings(
 
 
 def _schema_of(schema: Schema | None, key: Any) -> Any:  # noqa: ANN401 - a Schema or a field
-    """Return the schema of the value at ``key``, or None if it is unknown.
+    """Return the schema of the value at ``key`` in an object, or None if it is unknown.
 
-    If the value is a list, return the marshmallow field of the list instead.
+    ``schema`` is the schema of the object. In place of an object and its schema, there can be a
+    list and its marshmallow field.
     """
     if isinstance(schema, fields.List):
         return getattr(schema.inner, "schema", None)
@@ -193,10 +195,10 @@ def _in_body(place: Place, text: str) -> dict[str, str]:
 
 
 def _error(errors: list[dict[str, str]], findings: Sequence[Finding]) -> InvalidInput:
-    """Return one error that reports all ``findings``, which are invalid values of a request.
+    """Return one error that reports all ``findings``, the invalid values of a request.
 
-    If all findings are of one error class, such as InvalidDate, the result is of that class.
-    Otherwise it is an InvalidInput.
+    ``errors`` has the findings as the answer shows them. If all findings have the same error class,
+    such as InvalidDate, the result has that class. Otherwise it is an InvalidInput.
     """
     kinds = {_kind(text) for _, text in findings}
     kind = kinds.pop() if len(kinds) == 1 else InvalidInput

@@ -1,4 +1,4 @@
-"""The route of ``/v2/past-leases``: leases that had started, and are over or deleted."""
+"""The route of ``/v2/past-leases``: leases that started, and then ended or were deleted."""
 
 from marshmallow import Schema, fields
 
@@ -33,9 +33,9 @@ class PastReservation(Schema):
 
 
 class PastLease(Schema):
-    """A past lease, which had started, and was then ended or deleted.
+    """A past lease: it started, and then ended or was deleted.
 
-    It is not in the list of ``/v2/leases`` any more.
+    ``/v2/leases`` does not list past leases.
     """
 
     id = fields.String()
@@ -79,7 +79,7 @@ _QUERY, _PAGE = PastLeaseQuery(), PastLeasePage()
 
 
 def index(call: Call) -> Answer:
-    """List removed leases of your project, or of all projects."""
+    """List past leases of your project, or of all projects."""
     query = validation.query(_QUERY)
     page = paging.page(query)
     if query["all_projects"]:

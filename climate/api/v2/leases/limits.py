@@ -109,7 +109,7 @@ LIMITS, LIMITS_WITH_LEASES, QUERY = Limits(), LimitsWithLeases(), LimitsQuery()
 
 
 def show_limits(call: Call) -> Answer:
-    """Show the limits on leases of your project and of you, and how much of them is used."""
+    """Show the limits of your project and of your user, and how much of them is used."""
     query, caller = validation.query(QUERY), call.caller
     settings, store = call.runtime.settings.limits, call.runtime.store
     project_id, user_id, roles = caller.project_id, caller.user_id, caller.roles

@@ -145,9 +145,10 @@ class Event(Schema):
 
 
 class Reservation(Schema):
-    """A reservation: ``params`` as requested, and ``details`` that users need to use the resources.
+    """A reservation of a lease.
 
-    Example of details: the ids of the hosts or of the flavor.
+    ``params`` are the requested parameters. ``details`` has what users need to use the resources,
+    such as the id of the flavor.
     """
 
     id = fields.String()

@@ -155,16 +155,16 @@ def _fingerprint(text: str) -> str:
 
 
 def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
-    """Call ``change``, but only if the header ``If-Match`` has the present ETag of the lease.
+    """Call ``change`` if the header ``If-Match`` permits it, and return the result.
 
-    If the header is absent or ``*``, call ``change(None)``. If the header has another ETag, raise
-    PreconditionFailed.
+    - If the header is absent or ``*``, call ``change(None)``.
+    - If the header has the ETag of ``lease``, call ``change(lease)``.
+    - Otherwise raise PreconditionFailed.
 
-    ``lease`` was read before the call, so that no lease is rendered while it is locked.
-    ``change(lease)`` locks the stored lease, and raises LeaseChanged if it differs from ``lease``.
-    Some differences, such as which manager runs an event, do not change the ETag. Therefore this
-    function then checks the ETag of the stored lease, and calls ``change`` with it. After ten
-    attempts, raise Contention.
+    ``lease`` was read without a lock. ``change(lease)`` locks the stored lease, and raises
+    LeaseChanged if the stored lease differs from ``lease``. The ETag can still be the same, for
+    instance if only the manager of an event differs. So this function then tries again with the
+    stored lease. After ten attempts, it raises Contention.
     """
     if "If-Match" not in request.headers or request.if_match.star_tag:
         return change(None)
@@ -221,9 +221,9 @@ def _preview(call: Call, body: Mapping[str, Any]) -> Answer:
 
 
 def _search(call: Call, data: Mapping[str, Any]) -> tuple[LeaseRequest, timedelta]:
-    """Return a request for a lease that starts as soon as possible, and the duration of the lease.
+    """Return the LeaseRequest of a lease that starts as soon as possible, and the duration.
 
-    The request itself spans the time from now to ``end_by``, in which the lease must lie.
+    The window of the LeaseRequest is from now to ``end_by``: the lease must lie within this window.
     """
     request = _request(call, {**data, "start": NOW, "end": data["end_by"]})
     return request, timedelta(seconds=data["duration"])
@@ -246,9 +246,9 @@ def _request(call: Call, data: Mapping[str, Any]) -> LeaseRequest:
 def _reservation_changes(
     call: Call, lease: Lease, bodies: list[dict[str, Any]]
 ) -> tuple[ReservationChange, ...]:
-    """Validate the changes of a lease's reservations in the request body, and return them.
+    """Validate ``bodies``, changes of the reservations of ``lease``; return them as objects.
 
-    If a change omits parameters, their stored values are validated in their place. Raises
+    Each change is validated together with the stored values of the parameters that it omits. Raises
     InvalidInput.
     """
     stored = {reservation.id: reservation for reservation in lease.reservations}

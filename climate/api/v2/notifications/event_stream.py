@@ -1,7 +1,8 @@
 """Sends notifications as Server-Sent Events. A client that reconnects misses no notification.
 
-A stream occupies a thread, and counts as a waiting request. It ends at its time limit, when the
-token expires, when the process stops, or when a heartbeat finds that the client has disconnected.
+A stream occupies a thread, so it counts as a waiting request; their number is limited. A stream
+ends at its time limit, when the token expires, when the process stops, or when a heartbeat finds
+that the client has disconnected.
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
@@ -36,8 +37,8 @@ class Stream(Iterator[bytes]):
     """An iterator of the bytes of an event stream, until ``ends_at``.
 
     The stream sends the notifications that match ``wanted`` and have a number above ``after``.
-    ``project_id`` is the caller's project: the number of waiting requests of a project is limited.
-    The code that reads the stream must call ``close`` at the end.
+    ``project_id`` is the caller's project. The code that reads the stream must call ``close`` at
+    the end.
     """
 
     runtime: Runtime
@@ -47,9 +48,9 @@ class Stream(Iterator[bytes]):
     ends_at: datetime
 
     def __post_init__(self) -> None:
-        """Count the stream as a waiting request until ``close`` is called.
+        """Count the stream as a waiting request of the project until ``close`` is called.
 
-        Raises TooManyFollowers if too many requests of the project wait already.
+        Raises TooManyFollowers if too many requests are waiting already.
         """
         self._parts = self._generate()
         self.close = self.runtime.latest.place(self.project_id).close

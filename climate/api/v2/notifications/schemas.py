@@ -208,7 +208,8 @@ class FilterQuery(Strict):
 class NotificationQuery(FilterQuery):
     """The query parameters of a page of notifications.
 
-    They filter the notifications, and set the size of the page and how long to wait for the first.
+    They filter the notifications, and set the size of the page. They also set how long the request
+    waits if there is no notification yet.
     """
 
     limit = Count(minimum=0, maximum=1000, load_default=100)

@@ -12,7 +12,7 @@ from climate.manager.audit import operations
 
 
 class BlockingLease(Schema):
-    """A lease that must end before another lease's event can run, because it has ``resource``."""
+    """A lease that has ``resource``, and must end before an event of another lease can run."""
 
     lease_id = fields.String()
     lease_name = fields.String()

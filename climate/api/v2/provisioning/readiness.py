@@ -1,6 +1,6 @@
 """Views of readiness: whether hosts are prepared for leases, by lease, by host, and as statistics.
 
-They also quarantine hosts. Readiness is not in the body of a lease, because readiness changes even
+One view quarantines hosts. Readiness is not in the body of a lease, because readiness changes even
 if the lease does not. If it were in the body, each such change would change the ETag of the lease.
 """
 
@@ -40,7 +40,7 @@ def change_host(call: Call, resource_id: str) -> Answer:
 
 
 def summary(call: Call) -> Answer:
-    """Show statistics of how many leases had all their hosts ready at their start."""
+    """Show statistics: how many leases had all hosts ready when they started."""
     shares = readiness.summary(call.runtime, *_period())
     return schemas.SUMMARY.dump({"readiness": shares}), 200
 

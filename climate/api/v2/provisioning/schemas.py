@@ -45,7 +45,7 @@ class _TaskQuery(PageQuery):
 class PreparationQuery(_TaskQuery):
     """The query parameters of the list of preparations.
 
-    They filter and order the preparations, and set how long to wait for the first.
+    They filter and order the preparations, and set how long the request waits if there is none yet.
     """
 
     sort = sorted_by(PREPARATION_SORTS, "needed")
@@ -190,7 +190,7 @@ class LeaseReadiness(Schema):
 class Lead(Schema):
     """The lead time of a host: how long before a lease its preparation starts.
 
-    It is the lead time for a lease with this host alone; leases with more hosts have a longer one.
+    It applies to leases of this host alone. Leases of more hosts have a longer lead time.
     """
 
     seconds = fields.Float()
@@ -207,9 +207,10 @@ class Lead(Schema):
 class HostReadiness(Schema):
     """Whether a host is ready for its next lease, and what climate knows about preparing it.
 
-    ``state``, ``ready_at`` and ``early`` are about the next lease; ``early`` is how many seconds
-    before the host was needed it was ready. ``set_aside`` is the reason of a quarantine. ``times``
-    are the durations of the last preparations in seconds.
+    ``state``, ``ready_at`` and ``early`` are about the next lease. ``early`` is the number of
+    seconds between ``ready_at`` and the time when the host was needed (negative: late).
+    ``set_aside`` is the reason of a quarantine. ``times`` are the durations of the last
+    preparations in seconds.
     """
 
     resource_id = fields.String(attribute="host.id")
@@ -237,8 +238,8 @@ class HostReadiness(Schema):
 class Share(Schema):
     """How many leases had all hosts ready at their start, for a hardware class and a period.
 
-    ``ready_share`` is the fraction, from 0 to 1, of leases with all hosts ready. It leaves out the
-    leases that were created too late to prepare their hosts.
+    ``ready_share`` is the fraction, from 0 to 1, of leases with all hosts ready. Leases that were
+    not ready because they were created too late do not count in the fraction.
     """
 
     hardware = fields.String()
@@ -297,7 +298,7 @@ ShutdownPage = page_of("shutdowns", Shutdown)
 
 
 class Saved(Schema):
-    """How many host-hours the hosts of a hardware class were switched off in a period."""
+    """For how many host-hours hosts were switched off, for a hardware class and a period."""
 
     hardware = fields.String()
     since = Moment(allow_none=True)
@@ -306,7 +307,7 @@ class Saved(Schema):
 
 
 class Energy(Schema):
-    """How many host-hours hosts were switched off, by hardware class and period."""
+    """For how many host-hours hosts were switched off, by hardware class and period."""
 
     saved = fields.List(fields.Nested(Saved))
 

@@ -24,7 +24,7 @@ S = TypeVar("S", PreparationState, ShutdownState)
 def list_preparations(call: Call) -> Answer:
     """List preparations: hosts that must be ready at a certain time.
 
-    The request can wait for one.
+    If there is none, the request can wait until there is one.
     """
     query = validation.query(schemas.PREPARATION_QUERY)
     page = paging.page(query)
@@ -34,7 +34,7 @@ def list_preparations(call: Call) -> Answer:
 
 
 def list_shutdowns(call: Call) -> Answer:
-    """List shutdowns: hosts to switch off, or switched off."""
+    """List shutdowns: hosts that provisioners must switch off, or have switched off."""
     query = validation.query(schemas.SHUTDOWN_QUERY)
     page = paging.page(query)
     part = shutdowns.find(call.runtime, _filter(call, query), page)
@@ -75,7 +75,10 @@ def _filter(call: Call, query: Mapping[str, Any]) -> TaskFilter:
 
 
 def _report(call: Call, schema: Schema, state: type[S]) -> Report[S]:
-    """Return the progress report of a provisioner in the request body. Raises InvalidInput."""
+    """Return the report in the request body: the progress of a provisioner's task.
+
+    ``state`` is the enum of the states of the task. Raises InvalidInput.
+    """
     data = validation.load(schema, validation.body(call))
     claim = timedelta(seconds=data.pop("claim_seconds"))
     return Report(**{**data, "state": state(data["state"]), "claim": claim})

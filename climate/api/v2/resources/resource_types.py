@@ -99,9 +99,9 @@ def _described(name: str, plugin: ResourcePlugin) -> dict[str, Any]:
 
 
 def _booked_type(plugin: ResourcePlugin) -> str:
-    """Return the type of the resources that reservations with this plug-in book.
+    """Return the type of the resources that reservations of the plug-in's type occupy.
 
-    Reservations of instances book hosts, for example. Return an empty text if a reservation books
-    no resource itself: a stack only contains other reservations.
+    For example, reservations of instances occupy hosts. For stacks, return an empty text: a stack
+    only contains other reservations.
     """
     return plugin.resource_type if plugin.booked_type is None else plugin.booked_type

@@ -111,10 +111,10 @@ def _described(call: Call, resource: Resource) -> Any:  # noqa: ANN401 - a JSON 
 
 
 def _require(call: Call, resource_type: str, verb: str) -> None:
-    """Raise Forbidden unless the v1 policy rule of a resource type allows the caller an action.
+    """Raise Forbidden unless the policy allows the caller the same action in v1.
 
-    ``verb`` names the action, such as ``post``; the rule for hosts is then ``oshosts:post``.
-    Resource types without routes in v1 have no such rule, and are not checked.
+    ``verb`` names the action. For example, ``post`` for hosts requires the v1 rule
+    ``oshosts:post``. Resource types without routes in v1 have no such rule, and are not checked.
     """
     if noun := _V1_NOUNS.get(resource_type):
         call.require(f"{noun}:{verb}")
