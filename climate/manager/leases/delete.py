@@ -70,8 +70,8 @@ def remove(session: Session, lease: Lease, now: datetime, settings: Settings) ->
     """Delete the rows of a lease that the caller has locked, and write a notification.
 
     If the lease has begun (a manager has tried to start it), its resources stay blocked for the
-    cleaning time, which begins ``now``. If the lease has begun, and the start succeeded or the start
-    date has passed, the history gets a record of the lease.
+    cleaning time, which begins at ``now``. If the lease has begun, and its start succeeded or its
+    start date has passed, the history gets a record of the lease.
     """
     ids = [reservation.id for reservation in lease.reservations]
     took_place = lease.has_begun and bool(lease.start.started_at or lease.window.start <= now)

@@ -154,8 +154,8 @@ def change_reservations(
     """Change, add and remove reservations of a lease, and store this.
 
     The caller has locked the lease. Returns the remaining reservations, and whether a manager must
-    take back resources of removed reservations. Raises InvalidInput, Conflict, LeaseBusy, and ValidationError of
-    marshmallow.
+    take back resources of removed reservations. Raises InvalidInput, Conflict, LeaseBusy, and
+    ValidationError of marshmallow.
     """
     catalog = runtime.catalog
     changed = _apply_changes(catalog, lease, change.reservations)

@@ -52,7 +52,7 @@ class Plugins(dict[str, ResourcePlugin]):
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The plug-ins of the resource types, and the operator's filters and weighers."""
+    """The plug-ins by resource type, and the operator's rules for choosing resources."""
 
     plugins: Plugins
     selection: Selection

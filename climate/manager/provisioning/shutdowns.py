@@ -98,8 +98,8 @@ def _accepted(
     """Return ``before`` with the claim of the reporting provisioner added or extended.
 
     Raises ShutdownClaimed if another provisioner has a claim. Raises ShutdownOver if a lease needs
-    the host and no provisioner has ever claimed the shutdown. Once it was claimed, a provisioner
-    must finish it, even if a lease needs the host.
+    the host and no provisioner has claimed the shutdown before. After the first claim, a
+    provisioner must finish the shutdown, even if a lease needs the host.
     """
     after = shutdown.accept(before, report.owner, now, now + report.claim)
     if before.progress is ShutdownState.WANTED and shutdowns.is_needed(session, before, now):
