@@ -291,12 +291,12 @@ def discard(runtime: Runtime, claim: Claim, call: Call) -> None:
 def _is_reported(lease: Lease, claim: Claim, failed: Mapping[str, str], retries: int) -> bool:
     """Return whether a notification has already reported that the action fails.
 
-    It has if both conditions are met:
+    Returns True if both conditions are met:
 
     - The first attempt and ``retries`` retries failed before this attempt.
     - A failed reservation has the status ERROR already.
 
-    The status alone is no proof for an end, because a failed start may have set the status.
+    For an end, the status alone is no proof, because a failed start may have set the status.
     """
     return claim.attempt > retries + 1 and any(
         reservation.id in failed and reservation.status is ReservationStatus.ERROR

@@ -211,7 +211,7 @@ def _explained(runtime: Runtime, lease: Lease, gates: Sequence[Gate]) -> Iterato
 def _gates(
     runtime: Runtime, owner: Owner, lease: Lease, idempotent: IdempotentRequest | None
 ) -> list[Gate]:
-    """Return the gates of this request: one object per optional feature, in their order.
+    """Return the gates of this request, one per optional feature, in the order of their calls.
 
     A gate can check or reject the lease. Limits and idempotency keys are such features.
     """

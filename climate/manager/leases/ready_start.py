@@ -80,7 +80,7 @@ class ReadyStartGate(Gate):
 
 
 def if_ready(settings: Settings, session: Session, seen: Seen, now: datetime) -> Seen | None:
-    """Return ``seen`` if all hosts of its lease are ready; otherwise delay the start, return None.
+    """Return the start ``seen`` if all its hosts are ready; otherwise delay it and return None.
 
     ``seen`` is the start event that this manager has claimed, with its lease. If a delayed start
     can run now, the function stores that the hosts are ready. To delay a start, the function

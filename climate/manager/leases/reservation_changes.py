@@ -98,9 +98,9 @@ class LookedUp:
 def complete(
     catalog: Catalog, lease: Lease, changes: Sequence[ReservationChange], requester: Requester
 ) -> tuple[ReservationChange, ...]:
-    """Return ``changes``, with data that plug-ins read from the cloud in the field ``planned``.
+    """Return ``changes``, with the data that plug-ins read from the cloud added.
 
-    Only some plug-ins need such data. No transaction may be open.
+    The data is in the field ``planned``. Only some plug-ins need it. No transaction may be open.
     Raises InvalidInput, Conflict, Forbidden, BackendUnavailable, and ValidationError of
     marshmallow.
     """
@@ -252,7 +252,7 @@ def _adapt_parts(
     changes: Iterable[ReservationChange],
     now: datetime,
 ) -> tuple[tuple[Reservation, ...], tuple[Reservation, ...], list[str]]:
-    """Adapt the reservations for parts of changed stacks, as read from the cloud by plug-ins.
+    """Adapt the reservations for parts of stacks; plug-ins have read the new parts from the cloud.
 
     Returns three values: ``reservations`` with their new parameters, new reservations for added
     parts, and the ids of the reservations for removed parts.

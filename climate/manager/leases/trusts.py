@@ -50,10 +50,10 @@ def make(runtime: Runtime, requester: Requester) -> str:
 
 
 def check_possible(runtime: Runtime, requester: Requester) -> str:
-    """Raise Conflict if climate cannot create a Keystone trust; otherwise return "none" as its id.
+    """Raise Conflict if climate cannot create a Keystone trust; otherwise return the text "none".
 
-    A dry run calls this function instead of ``make``, because it does not call Keystone. The dry
-    run stores the id "none" in its transaction, which is always rolled back.
+    A dry run calls this function instead of ``make``, because this function does not call Keystone.
+    In place of a trust id, the dry run stores "none" in its transaction, which is rolled back.
     """
     if requester.token is None:
         raise Conflict(

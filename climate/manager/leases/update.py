@@ -249,7 +249,7 @@ def _change(runtime: Runtime, session: Session, request: _Request, now: datetime
 
 
 def _gates(runtime: Runtime, request: _Request) -> list[Gate]:
-    """Return the gates of this change: one object per optional feature, in their order.
+    """Return the gates of this change, one per optional feature, in the order of their calls.
 
     A gate can check or reject the change. Limits are such a feature.
     """

@@ -79,7 +79,7 @@ def report(runtime: Runtime, id_: str, report: Report[PreparationState]) -> Prep
 
     Raises NotFound, PreparationClaimed, InvalidTransition. Raises PreparationOver if the
     preparation is over. If the host became ready too late, the function stores this before it
-    raises.
+    raises the error.
     """
     after = runtime.database.write(partial(_report, runtime, id_, report))
     after.check_not_over()
@@ -143,10 +143,11 @@ def _accepted(
 def _apply_when_over(
     _session: Session, over: Preparation, report: Report[PreparationState], now: datetime
 ) -> Preparation:
-    """Return the preparation ``over``, which is over, with the changes of a late report.
+    """Return a preparation that is over, as changed by a late report.
 
-    Only the first report READY changes the preparation, and only if its sender has claimed the
-    preparation last. The result then has ``now`` as ``ready_at``, and the reported durations.
+    ``over`` is this preparation. Only one report changes it: the first report READY from the
+    provisioner that claimed it last. The result then has ``now`` as ``ready_at``, and the reported
+    durations.
     """
     is_ready = report.state is PreparationState.READY and report.owner == over.owner
     if not is_ready or over.ready_at is not None:

@@ -44,7 +44,7 @@ def report(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> Shutdow
 
 
 def _reserve_host(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> None:
-    """Disable the service of a host in the cloud before a provisioner claims its shutdown.
+    """Disable a host's service in the cloud before a provisioner claims the shutdown of the host.
 
     Does nothing if the host is to be switched on again, or if the provisioner only extends its
     claim. If the cloud refuses, cancel the shutdown and raise ShutdownOver.
