@@ -81,8 +81,9 @@ def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
 def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Session) -> None:
     """Replace failed resources of one lease by free ones, and store the new flags of the lease.
 
-    ``lost`` has the ids of resources that have stopped running. The docstring of the module lists
-    which resources count as failed, and the flags. Does nothing if the lease is over or deleted.
+    ``lost`` has the ids of resources that have stopped running. The module's docstring explains
+    which resources count as failed, and what the flags mean. Does nothing if the lease is over or
+    deleted.
     """
     now = runtime.clock.now()
     try:
@@ -178,7 +179,7 @@ def _flag(
 
     ``missing`` has the ids of the reservations with a failed resource that was not replaced: only
     these get the flag ``missing_resources``. ``gained`` has the number of replaced resources by
-    reservation id. The docstring of the module lists when a lease is ``degraded``. If the lease
+    reservation id. The module's docstring explains when a lease is ``degraded``. If the lease
     changed, the function writes a ``lease.update`` notification.
     """
     running = lease.status is LeaseStatus.ACTIVE

@@ -45,7 +45,7 @@ class HostReadiness:
 
 
 def of_lease(runtime: Runtime, lease: Lease) -> Shown:
-    """Return how ready the hosts of a lease are as a group, and for which of them its start waits."""
+    """Return how ready all hosts of a lease are together, and for which hosts the start waits."""
     now = runtime.clock.now()
     with runtime.database.read() as session:
         shown = pure.shown(preparations.going_on(session, lease_id=lease.id), now)
