@@ -51,10 +51,10 @@ class Decision(Enum):
 
     - EXECUTE: run the action; this calls plug-ins.
     - NOTIFY: send a notification.
-    - RELEASE: release a held lease, which was not confirmed in time, and free its resources.
-    - DEFER: requeue the event, because another action of its lease is claimed.
-    - TOO_LATE: store that a start failed, because its lease is over or no longer waits for a start.
-    - SKIP: store an action that the lease no longer needs as done.
+    - RELEASE: free the resources of a new lease that was not confirmed in time.
+    - DEFER: requeue the action, because another action of the same lease is claimed.
+    - TOO_LATE: store the start as failed, because the lease is over or no longer waits to start.
+    - SKIP: store the action as done, because the lease no longer needs it.
     """
 
     EXECUTE = auto()
@@ -236,11 +236,11 @@ def events_with_done(events: Iterable[Event], event: Event, now: datetime) -> tu
 def _notify_if_late(
     late_after: timedelta, session: Session, seen: Sequence[Seen], now: datetime
 ) -> None:
-    """Write a catch-up notification for each lease that has late events.
+    """Write one catch-up notification for each lease that has late events.
 
-    An event is late if it runs more than ``late_after`` after the time at which it could run. The
-    first late event of a lease sends the notification, which lists all late events of the lease.
-    The other events in this list send no notification.
+    An event is late if it is delayed by more than ``late_after``. The first late event of a lease
+    sends the notification. The notification lists all late events of the lease, and the other
+    events in this list send none.
     """
     late: dict[str, tuple[Lease, tuple[Late, ...]]] = {}
     for _, lease, event in seen:

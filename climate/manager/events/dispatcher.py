@@ -1,9 +1,11 @@
 """Dispatcher: claims due events, and runs them in a limited number of worker threads.
 
-The dispatcher queries the database for due events on four occasions: when a timer signals the due
-time of the next event; when a process has written an event and sent a hint (a wake-up message);
-when a worker has finished, as this may unblock other events; and after each poll interval, in case
-a hint was lost.
+The dispatcher queries the database for due events on four occasions:
+
+- A timer signals that the next event is due.
+- A process has written an event, and has sent a hint (a wake-up message).
+- A worker has finished, which may unblock other events.
+- A poll interval is over, in case a hint was lost.
 
 Several managers may use one database. Each manager claims an event before it runs the event, so
 only one manager runs it.
@@ -199,13 +201,13 @@ class Dispatcher:
 class WorkerPool:
     """Runs batches of claimed events in threads, and limits the effect of slow plug-in calls.
 
-    If a call takes longer than a second, another thread relieves the worker, that is, takes the
-    worker's other events: it requeues the events for which no plug-in was called, and stores the
-    results of the others. If a call takes longer than ``call_timeout``, the pool abandons it: the
-    attempt counts as failed, although the call may still run.
+    If a call takes longer than a second, another thread *relieves* the worker: it requeues the
+    events of the batch for which no plug-in was called yet, and stores the results of finished
+    events. If a call takes longer than ``call_timeout``, the pool abandons the call: the attempt
+    counts as failed, although the call may still run.
 
-    Each claim has a fencing token, the permission of its calls to change the cloud. The pool
-    revokes the token of a call that it abandons.
+    Each claim has a fencing token, which permits calls to change the cloud. The pool revokes the
+    token of an abandoned call.
     """
 
     def __init__(self, runtime: Runtime, sizes: BatchSizeEstimator) -> None:
@@ -223,7 +225,7 @@ class WorkerPool:
 
     @property
     def abandoned(self) -> list[Batch]:
-        """The batches whose plug-in call the pool has abandoned, but whose call still runs."""
+        """The batches with an abandoned plug-in call that still runs."""
         with self._changed:
             return list(self._abandoned)
 
@@ -282,10 +284,10 @@ class WorkerPool:
             self._runtime.wakeup.hint()
 
     def _relieve(self, oldest: float) -> list[threading.Thread]:
-        """Relieve workers whose plug-in call began before ``oldest``; return the threads that help.
+        """Relieve workers whose plug-in call began before ``oldest``; return the new threads.
 
-        ``oldest`` is in seconds of the monotonic clock ``clock.elapsed``. A new thread takes the
-        tasks and results that wait for the slow call, requeues the tasks, and stores the results.
+        ``oldest`` is in seconds of the monotonic clock ``clock.elapsed``. A new thread per worker
+        requeues the tasks, and stores the results, that wait for the slow call.
         """
         slow = [batch for batch in self.running if batch.call_since_before(oldest)]
         moved = [(tasks, done) for tasks, done in map(Batch.relieve, slow) if tasks or done]

@@ -66,9 +66,9 @@ _LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}
 class Success(NamedTuple):
     """A task whose action succeeded, and the results of its plug-in calls.
 
-    ``details`` has the plug-ins' details by reservation id. ``abandoned`` has the stacks (groups of
-    other reservations) that climate gave up ending, so that they remain in the cloud: the reason by
-    reservation id. Mostly, ``abandoned`` is empty.
+    ``details`` has the plug-ins' details by reservation id. A stack is a group of reservations. If
+    climate gives up ending a stack, the stack remains in the cloud, and ``abandoned`` has the
+    reason, by the reservation id of the stack.
     """
 
     task: Task
@@ -81,10 +81,10 @@ def commit_success(
 ) -> list[Success]:
     """Store the outcomes of several successful actions in one transaction.
 
-    If another transaction has locked the lease of a success, the function does not store the
-    success, but returns it. The caller passes each returned success again, alone: for a single
-    success, the function waits for the lock. If the claim of a success is lost, or the lease is
-    deleted, nothing is stored for the success.
+    If another transaction has locked the lease of a success, the function returns this success
+    instead of storing it. The caller passes each returned success again, alone; for a single
+    success, the function waits for the lock. A success is left out if its claim is lost, or its
+    lease is deleted.
     """
     now, settings = runtime.clock.now(), runtime.settings
     by_event = {success.task.claim.event_id: success for success in successes}
@@ -128,8 +128,8 @@ class _Completed:
 def _needless(lease: Lease, now: datetime) -> list[str]:
     """Return the ids of the UNDONE events that a lease no longer needs after its end.
 
-    These are climate's own events (retries, snapshots, reminders), and events that are not due yet.
-    The user's own events stay if they are due.
+    These are climate's own events, and all events that are not due yet. Events that the user
+    defined stay if they are due.
     """
     return [
         event.id
@@ -152,7 +152,7 @@ def _detach(
 ) -> None:
     """Let the resources of removed reservations become free after the cleaning time.
 
-    If limits are enabled, also record how long the reservations have used their resources.
+    If limits are enabled, also record what these reservations have used until now.
     """
     if reservation_ids:
         if settings.limits.enabled:
@@ -205,16 +205,17 @@ def _handed_over(
 ) -> dict[str, Any]:
     """Return the new values of a reservation's fields ``details`` and ``missing_resources``.
 
-    ``details`` is what the plug-in returned. Field ``missing_resources`` states whether a resource
-    of the reservation failed without a replacement.
+    ``details`` is what the plug-in returned. If the action gave resources to the user (start or
+    update), the result has:
 
-    After a start or update, the new details also list the resources that the user has now. A
-    resource that the user had before stays in the list even if it is not reservable now. After
-    another action, or if the action took the resources from the user, the result has only
-    ``details``.
+    - ``details``, with the list of the resources that the user has now. A resource that the user
+      had before stays in this list, even if it is not reservable now.
+    - ``missing_resources``: whether a resource failed and has no replacement.
 
-    The key LEAVING in the details marks a reservation that a user removed while the action ran. The
-    new details keep it, so that a later event takes the resources from the user.
+    Otherwise the result has only ``details``, unchanged.
+
+    If a user removed the reservation while the action ran, its old details have the mark LEAVING.
+    The new details keep this mark, so that a later event takes back the resources.
     """
     if work.event.kind not in {START, UPDATE} or work.is_leaving(reservation.id):
         return {"details": dict(details)}
@@ -290,9 +291,12 @@ def discard(runtime: Runtime, claim: Claim, call: Call) -> None:
 def _is_reported(lease: Lease, claim: Claim, failed: Mapping[str, str], retries: int) -> bool:
     """Return whether a notification has already reported that the action fails.
 
-    Two conditions must be met: the first attempt and ``retries`` retries had already failed before
-    this attempt, and a failed reservation has the status ERROR. The status alone does not prove
-    that a failed end was reported, because a failed start may have set the status.
+    Returns True if both conditions are met:
+
+    - The first attempt and ``retries`` retries failed before this attempt.
+    - A failed reservation has the status ERROR already.
+
+    For an end, the status alone is no proof, because a failed start may have set the status.
     """
     return claim.attempt > retries + 1 and any(
         reservation.id in failed and reservation.status is ReservationStatus.ERROR

@@ -1,4 +1,4 @@
-"""The queue of one manager: the due events as of the last query, and fair share among them.
+"""The queue of one manager: which events are due, and which of them run next.
 
 If very many events are due, the query for all of them is slow (PostgreSQL: 1.3 s for 100,000). So
 ``QueueView`` reuses its result for many claims. Until the next full query, quick queries add events
@@ -13,8 +13,8 @@ These rules prevent one project, or hung calls, from occupying all workers:
 - A project never occupies all workers, unless there is only one worker.
 - The project that occupies the fewest workers is served first. Among equals, ``FairShare`` chooses
   the project and resource types that it served least recently.
-- If calls on a combination of resource types are quick, a worker runs a batch of such events, from
-  all projects. At most two workers run batches of the same combination.
+- If plug-in calls for a combination of resource types are quick, a batch has many events of this
+  combination, from all projects. At most two workers run such batches of the same combination.
 - If a resource type has as many hung calls as there are workers, no event of this type starts.
 
 A finalizer is a task that outlives its lease; it belongs to no project.
@@ -71,7 +71,7 @@ _DECAY = 0.8
 
 
 class QueueView:
-    """The due events that this manager may claim and run, as of its last queries.
+    """The due events that this manager may claim and run, as found by the last queries.
 
     The events are grouped by project and combination of resource types. Each group is in the order
     in which to run its events.
@@ -93,7 +93,7 @@ class QueueView:
 
     @property
     def pending(self) -> Mapping[Group, Collection[PendingEvent]]:
-        """The events that this manager has not removed yet, by project and resource types."""
+        """The events in this view, by project and combination of resource types."""
         return {group: events.values() for group, events in self._pending.items()}
 
     def refresh(self, skip: int) -> bool:
@@ -114,9 +114,9 @@ class QueueView:
     def add_newly_due(self) -> None:
         """Add the events that became due since the last query, and events that were written late.
 
-        A late event was written after its due time. To find such events, the query also covers the
-        minute before the last query. If a query for this minute is slow, the next ones skip it for
-        a while.
+        Written late means after the due time. To find such events, the query also covers the minute
+        before the last query. If such a query is slow, the next queries leave out this minute for a
+        while.
         """
         began, now = self._store.clock.elapsed(), self._store.clock.now()
         is_whole_minute = began >= self._requery_minute_at
@@ -168,10 +168,9 @@ class QueueView:
             self._reset(_rotated(remaining, self._rng))
 
     def _reusable_until(self, began: float) -> float:
-        """Return until when to reuse the result of a query that has just ended.
+        """Return the time until which to reuse the result of a query that has just ended.
 
-        The returned time and ``began``, the start of the query, are in seconds of the monotonic
-        clock.
+        ``began`` is when the query began. Both times are in seconds of the monotonic clock.
         """
         now = self._store.clock.elapsed()
         took = now - began
@@ -190,7 +189,7 @@ class QueueView:
 
 
 def _rotated(events: Sequence[PendingEvent], rng: random.Random) -> Sequence[PendingEvent]:
-    """Return the events from a random position to the end, followed by the events before it."""
+    """Return the events from a random position to the end, then the events before this position."""
     first = rng.randrange(len(events)) if events else 0
     return [*events[first:], *events[:first]]
 
@@ -275,9 +274,9 @@ class FairShare:
     ) -> Iterator[Iterator[list[PendingEvent]]]:
         """Yield queues of events, the most urgent queue first.
 
-        Each item of a queue is a list of events for one worker. Each project and combination of
-        resource types has its own queue. If calls on a combination are quick, one queue serves all
-        projects.
+        Each item of a queue is a list of events for one worker. Each project has a queue for each
+        combination of resource types. But if plug-in calls for a combination are quick, all
+        projects share one queue for this combination.
         """
         quick: dict[frozenset[str], dict[str, Iterable[PendingEvent]]] = {}
         for group in self._order(pending, usage):
@@ -335,12 +334,13 @@ class FairShare:
 
 
 class _Usage:
-    """Counts of the busy workers.
+    """Counts of busy workers and of abandoned plug-in calls.
 
-    ``workers`` counts all of them, ``types`` by resource type, and ``projects`` by project.
-    ``batches`` counts those that run several events, by combination of resource types.
-    ``abandoned`` counts, by resource type, the plug-in calls that the worker pool no longer waits
-    for.
+    - ``workers``: all busy workers.
+    - ``types``: busy workers by resource type.
+    - ``projects``: busy workers by project.
+    - ``batches``: workers that run several events, by combination of resource types.
+    - ``abandoned``: calls that the worker pool no longer waits for, by resource type.
     """
 
     def __init__(self, running: Collection[Batch], abandoned: Collection[Batch]) -> None:

@@ -1,11 +1,11 @@
 """Create a lease: plan it, admit it and store it.
 
-One transaction writes the lease, its reservations, allocations and events, and the notification. If
-the transaction fails, it stores nothing. If the lease must wait for another service (it is *held*,
-module ``holds``), a second transaction writes its events and the notification.
+One transaction writes the lease, its reservations, allocations and events, and the notification. A
+lease that must wait for another service is *held* (module ``holds``). A second transaction then
+writes its events and the notification.
 
-Each optional feature is a gate, a set of hooks in the transaction. The features are idempotency
-keys, limits, starts that wait until hosts are ready, and holds.
+An optional feature takes part through a gate, a set of hooks in the transaction. Such features are
+idempotency keys, limits, starts that wait until hosts are ready, and holds.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -81,7 +81,7 @@ class Owner:
 
     @property
     def requester(self) -> Requester:
-        """The requester in the form that plug-ins expect, which has no roles."""
+        """The user in the form that plug-ins expect, without roles."""
         return Requester(self.project_id, self.user_id, self.token)
 
 
@@ -92,9 +92,8 @@ class LeaseRequest:
     ``before_end`` is when to remind the user of the end (None: the configured default).
     ``user_events`` are (kind, moment) pairs of further events. If one of them is a reminder, the
     configured reminders of the same kind are not added. ``asked_at`` is when the request arrived
-    (None: now). The start date must not be earlier than the minute of ``asked_at``, but may be
-    earlier than now, because climate may have looked up data in the cloud since the request
-    arrived.
+    (None: now). The start date must not be before the minute of ``asked_at``. It may be before
+    now, because climate may have read data from the cloud since the request arrived.
     """
 
     name: str
@@ -162,7 +161,7 @@ def preview_lease(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Prev
 
 
 def _not_checked(runtime: Runtime, owner: Owner, lease: Lease) -> list[str]:
-    """Return the names of the services that a dry run does not call, but a real request would.
+    """Return the names of the services that only a real request calls, and a dry run does not.
 
     Raises Conflict if the lease requires a trust and the requester cannot create one.
     """
@@ -182,7 +181,7 @@ def _store(
 ) -> None:
     """Book resources for a new lease and store it, in this transaction.
 
-    Before and after, call the gates: the checks of optional features such as limits.
+    Call the gates (checks of optional features, such as limits) both before and after this.
     """
     now = lease.created_at
     stored = lease
@@ -197,7 +196,7 @@ def _store(
 
 @contextmanager
 def _explained(runtime: Runtime, lease: Lease, gates: Sequence[Gate]) -> Iterator[None]:
-    """Return a context that adds an explanation if a lease is rejected for lack of resources.
+    """Return a context that explains the error if resources for the lease are missing.
 
     The caller runs the transaction in the context. The explanation is computed after the
     transaction.
@@ -212,7 +211,7 @@ def _explained(runtime: Runtime, lease: Lease, gates: Sequence[Gate]) -> Iterato
 def _gates(
     runtime: Runtime, owner: Owner, lease: Lease, idempotent: IdempotentRequest | None
 ) -> list[Gate]:
-    """Return the gates of this request: one object per optional feature, in their order.
+    """Return the gates of this request, one per optional feature, in the order of their calls.
 
     A gate can check or reject the lease. Limits and idempotency keys are such features.
     """
@@ -236,8 +235,8 @@ def _admit(
 ) -> None:
     """Choose and lock resources for the lease; store the lease with its bookings.
 
-    Also write the notification ``lease.create``. If the lease has the status CREATING, because
-    another service must allow it first, the notification is written later.
+    Also write the notification ``lease.create``, unless the lease has the status CREATING: another
+    service must allow it first.
     """
     demands = [
         Demand(reservation_id=reservation.id, requirement=requirement)
@@ -288,10 +287,9 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
 
 
 def _notices(request: LeaseRequest, window: Window, settings: Settings) -> tuple[Notice, ...]:
-    """Return when to notify the user of a new lease: reminders, and events that the user defined.
+    """Return the notices of a new lease: its reminders, and the events that the user defined.
 
-    These are the reminders and events in the request. For each kind of reminder that the request
-    does not name, the configured reminders are added.
+    For each kind of reminder that is not in the request, the configured reminders are added.
     """
     notices = [_user_notice(kind, moment, window) for kind, moment in request.user_events]
     if request.before_end is not None:

@@ -69,9 +69,9 @@ def delete_lease(
 def remove(session: Session, lease: Lease, now: datetime, settings: Settings) -> None:
     """Delete the rows of a lease that the caller has locked, and write a notification.
 
-    If a manager has tried to start the lease, nobody can book its resources until the cleaning time
-    after ``now`` is over. If, in addition, the start succeeded or the start date has passed, the
-    function adds a record of the lease to the history.
+    If the lease has begun (a manager has tried to start it), its resources stay blocked for the
+    cleaning time, which begins at ``now``. If the lease has begun, and its start succeeded or its
+    start date has passed, the history gets a record of the lease.
     """
     ids = [reservation.id for reservation in lease.reservations]
     took_place = lease.has_begun and bool(lease.start.started_at or lease.window.start <= now)
@@ -95,8 +95,8 @@ def remove_ended(store: Store, settings: Settings) -> None:
     """Remove leases that ended long ago, and old records of deleted leases.
 
     The option ``ended_leases_kept`` sets how long to keep ended leases, ``history_kept`` how long
-    to keep records. A call removes at most ``_BATCHES`` batches of leases and as many of records.
-    The next call removes more.
+    to keep records. A call removes at most ``_BATCHES`` batches of leases and ``_BATCHES`` batches
+    of records. The next call removes more.
     """
     now = store.clock.now()
     if settings.ended_leases_kept is not None:

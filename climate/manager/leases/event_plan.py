@@ -60,10 +60,10 @@ def _move(
 ) -> None:
     """Give the start, end or before-end event of a lease its new due time.
 
-    ``present`` is the stored event of this kind, of which a lease has only one; None if it has
-    none. ``planned`` is the event with its new due time. If there is no stored event, the function
-    stores ``planned``. If the before-end event already ran and ``planned`` is due in the future,
-    ``planned`` replaces it, so that the event runs again.
+    ``planned`` is the event with its new due time. ``present`` is the stored event of the same
+    kind. If ``present`` is None, the function stores ``planned``. If ``present`` is a before-end
+    event that already ran, and ``planned`` is due in the future, the function replaces ``present``
+    by ``planned``, so that the event runs again.
     """
     if present is None:
         _insert(session, lease, [planned], now)

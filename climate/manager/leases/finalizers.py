@@ -33,7 +33,7 @@ _PAUSE_WHEN_BUSY = timedelta(seconds=5)
 def schedule_finalizers(
     enforcer: Enforcer | None, session: Session, lease: Lease, now: datetime
 ) -> None:
-    """Store the events that complete a lease that is over: revoke its trust, report its end.
+    """Store the events to run when a lease is over: revoke its trust, report its end.
 
     The trust lets climate act as the user. The report goes to the operator's enforcement service,
     if there is one. The caller has locked the lease.

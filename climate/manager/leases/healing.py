@@ -61,9 +61,9 @@ _HEALABLE = frozenset({LeaseStatus.PENDING, LeaseStatus.ACTIVE})
 def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
     """Replace failed resources in all leases that run now or start soon.
 
-    Soon means within ``healing_interval`` (None: at any time). ``lost`` are the ids of resources
-    that have stopped running. If one lease cannot be healed, the function logs this and continues
-    with the other leases.
+    Soon means within ``healing_interval``; if that is None, all pending leases count. ``lost`` has
+    the ids of resources that have stopped running. If one lease cannot be healed, the function logs
+    this and continues with the other leases.
     """
     now, ahead = runtime.clock.now(), runtime.settings.healing_interval
     with runtime.database.read() as session:
@@ -79,12 +79,11 @@ def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
 
 
 def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Session) -> None:
-    """Replace failed resources of one lease by free ones, and store which of them have failed.
+    """Replace failed resources of one lease by free ones, and store the new flags of the lease.
 
-    For a pending lease, resources that are not reservable count as failed; for a running lease,
-    those in ``lost``, the ids of resources that have stopped running. The lease is marked
-    ``degraded``, and its reservation ``missing_resources``, while a failed resource has no
-    replacement. Does nothing if the lease is over or deleted.
+    ``lost`` has the ids of resources that have stopped running. The module's docstring explains
+    which resources count as failed, and what the flags mean. Does nothing if the lease is over or
+    deleted.
     """
     now = runtime.clock.now()
     try:
@@ -124,7 +123,7 @@ def _replace(
     failing: Sequence[int],
     occupied: Window,
 ) -> int:
-    """Replace the ``failing`` resources of a reservation by free ones; return how many.
+    """Replace the ``failing`` resources of a reservation by free ones; return how many it replaced.
 
     ``held`` has the present bookings of the reservation by resource id. A resource may hold several
     units of the reservation. It is replaced only if free resources can take all of these units.
@@ -155,11 +154,11 @@ def _replace(
 def _by_requirement(
     session: Session, parts: Sequence[Requirement], ids: Sequence[int]
 ) -> list[tuple[Requirement, list[int]]]:
-    """Divide the resources ``ids`` of one reservation among the requirements of this reservation.
+    """Group resources of a reservation by the requirement that they match.
 
-    Returns pairs of a requirement from ``parts`` and the ids of the resources that match it. A
-    resource that no longer matches any requirement is listed with the last one. Requirements
-    without any resource are left out.
+    ``parts`` has the requirements, ``ids`` the ids of the resources. Returns pairs: a requirement,
+    and the ids of its resources. A resource that matches no requirement any more is listed with the
+    last one. Requirements without resources are left out.
     """
     records = resources.find_some(session, ids)
     shares: dict[int, list[int]] = {}
@@ -176,13 +175,12 @@ def _flag(
     gained: Mapping[str, int],
     now: datetime,
 ) -> None:
-    """Store which reservations of a lease lack a working resource, after replacements.
+    """Set or clear the flags of a lease and its reservations after its resources were replaced.
 
-    ``missing`` has the ids of reservations of which a resource has failed and was not replaced.
-    They get the flag ``missing_resources``; all others lose it. ``gained`` has the number of
-    replaced resources by reservation id. The lease becomes ``degraded`` if ``missing`` is not
-    empty, or if resources still have to be given to the users or taken back; otherwise it ceases to
-    be ``degraded``. If the lease changed, write a ``lease.update`` notification.
+    ``missing`` has the ids of the reservations with a failed resource that was not replaced: only
+    these get the flag ``missing_resources``. ``gained`` has the number of replaced resources by
+    reservation id. The module's docstring explains when a lease is ``degraded``. If the lease
+    changed, the function writes a ``lease.update`` notification.
     """
     running = lease.status is LeaseStatus.ACTIVE
     live = [reservation for reservation in lease.reservations if reservation.stays]
@@ -223,11 +221,11 @@ def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
 
 
 def _is_handed_over(reservation: Reservation, resource_id: int, held: Mapping[int, Held]) -> bool:
-    """Return whether users already have access to a resource with its present amounts.
+    """Return whether users have access to a resource, in the amounts that are booked now.
 
-    The amounts (for example 4 VCPU) are those that the reservation books now. The details of a
-    reservation list the resources to which users have access. If a started reservation has no such
-    list, because an older release of climate started it, users have access to all its resources.
+    An amount is, for example, 4 VCPU. The details of a reservation list the resources to which
+    users have access. A reservation that an older release of climate started has no such list: its
+    users have access to all its resources.
     """
     amounts = dict(held[resource_id].amounts)
     shares = reservation.details.get(SHARES, {}).get(str(resource_id), amounts)

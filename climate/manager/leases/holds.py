@@ -8,9 +8,8 @@
    *releases* it (frees its resources and deletes it).
 
 If the process dies before step 3, a manager runs the ``RELEASE`` event. If a plug-in fails in step
-2, a manager removes from the cloud what was prepared, because managers retry this until it
-succeeds. If a manager has released the lease before step 3, the process also removes what it
-prepared, but tries this only once.
+2, a manager undoes the preparations in the cloud, and retries until that succeeds. If a manager has
+released the lease before step 3, the process also undoes its preparations, but tries only once.
 """
 
 import logging
@@ -245,7 +244,7 @@ def begin_release(session: Session, lease: Lease, event: Event) -> Work:
     """Free the resources of a lease that was not confirmed within ``hold_timeout``.
 
     This is the first step of the lease's ``RELEASE`` event, which this manager has claimed. Returns
-    the remaining work of the event, which the function ``expire`` does.
+    the second step, which the function ``expire`` runs.
     """
     allocations.release(session, [reservation.id for reservation in lease.reservations])
     return Work(event, lease, {})

@@ -3,7 +3,7 @@
 The client sends the same key with each repetition. A repetition receives the first answer byte for
 byte, even if the lease has changed since. The transaction that stores (or confirms) the lease also
 stores the answer, so a crash after the commit cannot lose it. The answer is computed from the
-planned lease before that transaction begins. The statements of this feature are in ``db/leases``.
+planned lease before that transaction begins. The SQL statements are in ``db/leases``.
 """
 
 from collections.abc import Callable, Mapping

@@ -57,8 +57,8 @@ def check_expected(lease: Lease, expected: Lease | None) -> None:
 
     The caller has locked ``lease``. If ``expected`` is None, nothing is checked. The function
     compares all fields, because ``Lease.version`` is not sufficient: the progress of events, which
-    the API shows, does not increment the version. Releases before schema 0019 do not increment the
-    version at all. The comparison executes no statement.
+    the API shows, does not increment the version. Releases of climate before schema 0019 never
+    increment the version. The comparison does not access the database.
     """
     if expected is not None and lease != expected:
         raise LeaseChanged(lease)

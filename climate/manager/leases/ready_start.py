@@ -80,12 +80,12 @@ class ReadyStartGate(Gate):
 
 
 def if_ready(settings: Settings, session: Session, seen: Seen, now: datetime) -> Seen | None:
-    """Check whether a lease can start now, or must wait until its hosts are ready.
+    """Return the start ``seen`` if all its hosts are ready; otherwise delay it and return None.
 
-    ``seen`` is the start event that this manager has claimed, with its lease. If the lease can
-    start, return ``seen``; if it waited before, store that it is ready now. If it must wait, put
-    the event back into the queue for a minute and return None. The first time, also store that the
-    start is delayed, and write a notification.
+    ``seen`` is the start event that this manager has claimed, with its lease. If a delayed start
+    can run now, the function stores that the hosts are ready. To delay a start, the function
+    requeues the event for a minute. The first time, it also stores that the start is delayed, and
+    writes a notification.
     """
     claim, lease, _ = seen
     unready_hosts = unready(settings, session, lease.id)
@@ -102,7 +102,7 @@ def if_ready(settings: Settings, session: Session, seen: Seen, now: datetime) ->
 
 
 def unready(settings: Settings, session: Session, lease_id: str) -> list[Resource]:
-    """Return the hosts of a lease that are not ready yet, ordered by id; its start waits for them.
+    """Return the hosts for which the start of a lease must wait, ordered by id.
 
     Only hosts that provisioners prepare can be in the result.
     """
@@ -131,7 +131,7 @@ def note_start(runtime: Runtime, session: Session, lease: Lease) -> None:
 
 
 def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
-    """If a lease ends although its delayed start never ran, write ``lease.not_started``.
+    """Write the notification ``lease.not_started`` if a lease ends before its delayed start ran.
 
     Also count in the metrics that its hosts were never ready.
     """

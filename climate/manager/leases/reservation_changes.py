@@ -87,9 +87,8 @@ class LeaseChange:
 class LookedUp:
     """What a plug-in read from the cloud for a change of a reservation.
 
-    ``before`` are the stored parameters of the reservation at the time of this reading. ``request``
-    is the complete reservation after the change. If it is for a stack, ``request.children`` are the
-    parts of the stack.
+    ``before`` has the stored parameters of the reservation when the plug-in read. ``request`` is
+    the complete reservation after the change. For a stack, ``request.children`` are its parts.
     """
 
     before: Mapping[str, Any]
@@ -99,9 +98,9 @@ class LookedUp:
 def complete(
     catalog: Catalog, lease: Lease, changes: Sequence[ReservationChange], requester: Requester
 ) -> tuple[ReservationChange, ...]:
-    """Return the changes of reservations with the data that plug-ins read from the cloud for them.
+    """Return ``changes``, with the data that plug-ins read from the cloud added.
 
-    Only some plug-ins need such data; it is in the field ``planned``. No transaction may be open.
+    The data is in the field ``planned``. Only some plug-ins need it. No transaction may be open.
     Raises InvalidInput, Conflict, Forbidden, BackendUnavailable, and ValidationError of
     marshmallow.
     """
@@ -136,7 +135,7 @@ def _looked_up(
 def requested(
     catalog: Catalog, lease: Lease, changes: Sequence[ReservationChange]
 ) -> Iterator[ReservationRequest]:
-    """Yield each changed reservation as a request with its old parameters, updated by the new ones.
+    """Yield a request for each changed reservation, with all its parameters after the change.
 
     Changes of unknown reservations, or with invalid parameters, are left out.
     """
@@ -152,11 +151,11 @@ def requested(
 def change_reservations(
     runtime: Runtime, session: Session, lease: Lease, change: LeaseChange, now: datetime
 ) -> tuple[tuple[Reservation, ...], bool]:
-    """Store the changes of the reservations of a lease that the caller has locked.
+    """Change, add and remove reservations of a lease, and store this.
 
-    Returns the remaining reservations of the lease, and whether a manager must take back the
-    resources of removed ones. Raises InvalidInput, Conflict, LeaseBusy, and ValidationError of
-    marshmallow.
+    The caller has locked the lease. Returns the remaining reservations, and whether a manager must
+    take back resources of removed reservations. Raises InvalidInput, Conflict, LeaseBusy, and
+    ValidationError of marshmallow.
     """
     catalog = runtime.catalog
     changed = _apply_changes(catalog, lease, change.reservations)
@@ -176,7 +175,7 @@ def _apply_changes(
 ) -> tuple[Reservation, ...]:
     """Return all reservations of the lease, the changed ones with their new parameters.
 
-    The plug-ins have validated the new parameters.
+    The new parameters are validated.
     """
     present = {reservation.id: reservation for reservation in lease.reservations}
     for change in changes:
@@ -253,10 +252,10 @@ def _adapt_parts(
     changes: Iterable[ReservationChange],
     now: datetime,
 ) -> tuple[tuple[Reservation, ...], tuple[Reservation, ...], list[str]]:
-    """Adapt the reservations for parts of stacks to what plug-ins read from the cloud.
+    """Adapt the reservations for parts of stacks; plug-ins have read the new parts from the cloud.
 
-    Returns all reservations with their new parameters, the new reservations for added parts, and
-    the ids of reservations whose part no longer exists in the stack.
+    Returns three values: ``reservations`` with their new parameters, new reservations for added
+    parts, and the ids of the reservations for removed parts.
     """
     params: dict[str, Mapping[str, Any]] = {}
     new: list[Reservation] = []
@@ -321,7 +320,8 @@ def _new_reservations(
 def _new_id(rng: random.Random) -> str:
     """Return a new random id, taken from ``rng``.
 
-    ``rng`` has a fixed seed, so that a rehearsed change and the real one choose the same ids.
+    If the enforcement service decides about a change, climate first rehearses the change. Both
+    times, ``rng`` has the same seed, so the real change chooses the same ids.
     """
     return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 

@@ -50,10 +50,10 @@ def make(runtime: Runtime, requester: Requester) -> str:
 
 
 def check_possible(runtime: Runtime, requester: Requester) -> str:
-    """Raise Conflict if climate could not create a Keystone trust; does not call Keystone.
+    """Raise Conflict if climate cannot create a Keystone trust; otherwise return the text "none".
 
-    A dry run calls this function instead of ``make``. The function returns the text "none" as the
-    id of the trust. The dry run stores this id in its transaction, which is always rolled back.
+    A dry run calls this function instead of ``make``, because this function does not call Keystone.
+    In place of a trust id, the dry run stores "none" in its transaction, which is rolled back.
     """
     if requester.token is None:
         raise Conflict(
@@ -88,8 +88,8 @@ def replace_trust(session: Session, lease: Lease, trust_id: str, now: datetime) 
     """Store the id of a new Keystone trust of a lease, and return the changed lease.
 
     The caller has locked the lease. If the lease had an old trust, the function stores an event
-    that revokes the old one. If the old trust no longer worked, and the start or end of the lease
-    failed, managers retry this action now.
+    that revokes the old trust. If the old trust was lost (no longer worked), managers retry a
+    failed start or end of the lease now.
     """
     if lease.trust_id is not None:
         schedule_revocation(session, lease.trust_id, now)
@@ -131,8 +131,8 @@ def schedule_revocation(session: Session, trust_id: str, now: datetime) -> None:
 def orphans(runtime: Runtime) -> Iterator[Drift]:
     """Yield a Drift for each Keystone trust of climate that no lease or request needs.
 
-    A Drift is a difference between leases and the cloud. Its repair revokes the trust. If an event
-    will revoke the trust anyway, the Drift has no repair.
+    A Drift is a difference between leases and the cloud. The repair of this Drift is to revoke the
+    trust. There is no repair if an event will revoke the trust anyway.
     """
     if runtime.trusts is None:
         return

@@ -79,7 +79,7 @@ class _Outcome:
 
 
 class _OutcomeChanged(Exception):
-    """Raised if a change would have another result than the enforcement service has allowed."""
+    """Raised if the result of a change is not the result that the enforcement service allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def preview_change(
 def _completed(
     runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owner | None
 ) -> LeaseChange:
-    """Return the change with the data that plug-ins read from the cloud for its reservations.
+    """Return ``change``, with data that plug-ins read from the cloud for changed reservations.
 
     If ``owner`` is None, or no reservation changes, nothing is read.
     """
@@ -249,7 +249,7 @@ def _change(runtime: Runtime, session: Session, request: _Request, now: datetime
 
 
 def _gates(runtime: Runtime, request: _Request) -> list[Gate]:
-    """Return the gates of this change: one object per optional feature, in their order.
+    """Return the gates of this change, one per optional feature, in the order of their calls.
 
     A gate can check or reject the change. Limits are such a feature.
     """
@@ -305,8 +305,8 @@ def _check_queries(
 ) -> None:
     """Raise InvalidQuery if the property expression of a changed reservation is not allowed.
 
-    An expression must not name unknown properties, or private ones unless the user may see them.
-    The lease's present expressions stay allowed, even if their properties have become private.
+    An expression must not name unknown properties. It may name private properties only if the user
+    may see them. The present expressions of the lease stay allowed in any case.
     """
     before, after = (
         [part for r in each if r.stays for part in requirements_of(catalog, r)]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class DeletionWaits:
-    """The set of leases for which a request in this process waits until they are deleted.
+    """Limits the requests of this process that wait until a lease is deleted.
 
     Thread-safe.
     """
@@ -24,9 +24,9 @@ class DeletionWaits:
     def place(self, lease_id: str) -> Iterator[bool]:
         """Return a context in which a request may wait for the deletion of the lease.
 
-        The context yields True if the request may wait. It yields False if as many requests as
-        allowed are waiting already, or if another request waits for the same lease. Then the
-        request must not wait. The request counts as waiting until the context ends.
+        The context yields True if the request may wait. The request then counts as waiting until
+        the context ends. The context yields False if too many requests are waiting already, or if
+        another request waits for the same lease. The request must then not wait.
         """
         with self._lock:
             may_wait = len(self._leases) < self._places and lease_id not in self._leases

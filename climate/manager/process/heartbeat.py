@@ -1,9 +1,9 @@
 """Heartbeats of managers in the database, and trial writes to the database.
 
 Each manager stores a heartbeat every five seconds: the present time, and how long ago each of its
-loops last succeeded. The heartbeats show every process which managers are alive and which loops
-have stalled. If there is no recent heartbeat, a process makes a trial write: it inserts and deletes
-a row, to find out whether the database accepts writes.
+loops last succeeded. Any process can read from the heartbeats which managers are alive, and which
+loops have stalled. If there is no recent heartbeat, a process makes a trial write: it inserts and
+deletes a row, to find out whether the database accepts writes.
 """
 
 import logging
@@ -35,7 +35,7 @@ class ManagerHeartbeat:
     def __init__(
         self, store: Store, owner: str, progress: Callable[[], Iterable[Progress]]
     ) -> None:
-        """Prepare; ``progress`` returns the progress of the loops of the manager ``owner``."""
+        """Prepare; ``owner`` names the manager, and ``progress`` returns how its loops progress."""
         self._store, self._owner, self._all_progress = store, owner, progress
         self._task = PeriodicTask("heartbeat", self.beat, interval=_INTERVAL)
 
@@ -106,12 +106,11 @@ class WriteTrials:
         self._next = float("-inf")
 
     def error(self, beats: Beats) -> Exception | None:
-        """Return the error if the database rejects writes, for example on a full disk, else None.
+        """Return the error if the database rejects writes (for example: full disk), else None.
 
-        If heartbeats are recent and the last write of this process succeeded, there is no error.
-        Otherwise the method makes a trial write, and returns its error. If the trial write does not
-        end within two seconds, the method returns the error of the process's last completed write,
-        if any.
+        If heartbeats are recent and the last write of this process succeeded, the method returns
+        None. Otherwise it makes a trial write, waits up to two seconds, and returns the error of
+        the last completed write of this process, or None.
         """
         database = self._store.database
         is_late = beats.last is None or beats.now - beats.last > _LATE

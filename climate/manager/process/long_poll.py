@@ -27,7 +27,7 @@ class LongPoll:
     """The requests of this process that wait for new notifications. Thread-safe."""
 
     def __init__(self, database: Database, news: Wakeup, poll_interval: float, places: int) -> None:
-        """Allow ``places`` waiting requests; the thread starts with the first call of ``wait``.
+        """Allow at most ``places`` waiting requests; the first call of ``wait`` starts the thread.
 
         ``news`` sends the hints. ``poll_interval`` is in seconds.
         """

@@ -57,8 +57,8 @@ class PeriodicTask:
     """A thread that calls the functions ``steps`` at an interval, and after each call of ``wake``.
 
     The interval begins at the end of the last run. A step may return the number of items that it
-    handled, or False if it failed. An error of a step is logged. The error prevents neither the
-    next step nor the next run of this step.
+    handled, or False if it failed. If a step raises an error, the thread logs the error and
+    continues with the next step.
     """
 
     def __init__(

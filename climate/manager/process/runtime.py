@@ -52,7 +52,7 @@ class Plugins(dict[str, ResourcePlugin]):
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The plug-ins of the resource types, and the operator's filters and weighers."""
+    """The plug-ins by resource type, and the operator's rules for choosing resources."""
 
     plugins: Plugins
     selection: Selection
@@ -113,10 +113,9 @@ class Runtime:
 
 
 def reading(query: Callable[Concatenate[Session, P], T]) -> Callable[Concatenate[Runtime, P], T]:
-    """Return a use case that runs ``query`` in its own read transaction.
+    """Return a use case: a function that runs ``query`` in its own read transaction.
 
-    The use case takes the runtime instead of the session. Its other parameters are those of
-    ``query``.
+    The use case has the parameters of ``query``, but takes a runtime instead of the session.
     """
 
     def use_case(runtime: Runtime, /, *args: P.args, **kwargs: P.kwargs) -> T:

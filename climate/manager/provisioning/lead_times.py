@@ -46,10 +46,11 @@ class LeadTimes:
             self._read_at = now  # last: after a failed query, the next call queries again
 
     def lead(self, host: Resource, hosts: int) -> Lead:
-        """Return the lead time of ``host`` for a lease of ``hosts`` hosts, and how it was computed.
+        """Return the lead time of ``host`` for a lease, and how it was computed.
 
-        Field ``seconds`` of the result is the lead time. It grows with ``hosts``, because all hosts
-        of the lease must be ready in time. Call ``refresh`` before.
+        ``hosts`` is the number of hosts in the lease. The lead time, field ``seconds`` of the
+        result, grows with this number, because all hosts must be ready in time. Call ``refresh``
+        before.
         """
         policy = self._settings.policy
         profile = self._profiles.get(hardware(host)) or lead_time.profile((), policy)

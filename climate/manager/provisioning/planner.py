@@ -9,7 +9,7 @@ handles leases whose dates or hosts changed.
 
 Every manager has a planner, and all steps are idempotent. Two planners cannot create the same
 preparation, because preparations have a unique key, and a planner locks the lease. (An advisory
-lock is no alternative: a process holds only one advisory lock at a time, which a plug-in may need.)
+lock would not do: a process can hold only one at a time, and a plug-in may need this one.)
 """
 
 import logging
@@ -76,10 +76,9 @@ def plan(runtime: Runtime, settings: Provisioning, lead_times: LeadTimes) -> int
 def _due(
     session: Session, settings: Provisioning, lead_times: LeadTimes, now: datetime
 ) -> Mapping[str, Mapping[int, Lead]]:
-    """Return the hosts whose preparation is due, each with its lead time, grouped by lease id.
+    """Return the lead times of the hosts whose preparation is due, by lease id and resource id.
 
-    The inner mapping is by resource id. A lead time is how long before the lease the preparation
-    must begin.
+    A lead time is how long before the lease the preparation must begin.
     """
     until = now + timedelta(seconds=settings.policy.longest)
     bookings = preparations.unprepared(session, now, until)
@@ -152,8 +151,8 @@ def payload(task: Preparation) -> dict[str, str]:
 def _replace(runtime: Runtime, task: Preparation) -> None:
     """Quarantine the late host of a preparation, and move its lease to another host.
 
-    A host in quarantine gets no new bookings. If the preparation has not failed but is only slow,
-    and no other host is free, the lease keeps the host, which is then not quarantined.
+    A host in quarantine gets no new bookings. If the preparation is only slow (it has not failed),
+    and no other host is free, the lease keeps the host, and there is no quarantine.
 
     This function needs two transactions, because locks on leases must be acquired before locks on
     hosts. If the manager stops after the first transaction, the next inventory sync replaces the
@@ -172,10 +171,10 @@ def _replace(runtime: Runtime, task: Preparation) -> None:
 
 
 def _is_replaced(runtime: Runtime, task: Preparation, session: Session) -> bool:
-    """Return whether another host would replace a late host in its lease.
+    """Return whether the lease of a preparation can get another host instead of the late one.
 
-    To find out, the function quarantines the host and replaces it in the lease. The caller must
-    roll back this transaction.
+    To find out, the function quarantines the late host and replaces it in the lease. The caller
+    must roll back this transaction.
     """
     quarantine(runtime.clock.now(), task.resource_id, _SLOW, session)
     healing.heal(runtime, {task.resource_id}, task.lease_id, session)

@@ -6,10 +6,11 @@ spare hosts each hardware class has.
 Each run compares the free hosts with the bookings. Every manager does this, and all steps are
 idempotent.
 
-A shutdown is the task to switch a host off; it lasts while the host is off. Provisioners, programs
-that power hosts on and off, carry out shutdowns. A preparation is their task to make a host ready
-for a lease. A shutdown ends only when the host has a preparation, has power, or is in quarantine
-because it could not be switched on. So no lease starts with a host that is off.
+Provisioners are programs that power hosts on and off. A shutdown is a task for a provisioner to
+switch a host off. A preparation is a task for a provisioner to make a host ready for a lease.
+
+A shutdown lasts while the host is off. It ends only when the host has a preparation, has power, or
+is in quarantine because it could not be switched on. So no lease starts with a host that is off.
 """
 
 import logging
@@ -81,11 +82,14 @@ class PowerSaver:
 
 
 def advance(runtime: Runtime, objection: str | None = None) -> None:
-    """Cancel unclaimed shutdowns of hosts that leases need, and end shutdowns that are finished.
+    """Cancel shutdowns that are unclaimed and no longer wanted; mark finished shutdowns as over.
 
-    A shutdown is unclaimed until a provisioner has claimed it. If ``objection`` is set, all
-    unclaimed shutdowns are cancelled, with this text as the reason. Before a shutdown ends, climate
-    enables the host's service in the cloud. If that fails, the next run tries again.
+    Unclaimed means that no provisioner has claimed the shutdown yet. If ``objection`` is set, the
+    function cancels all unclaimed shutdowns, and stores this text as the reason. Otherwise, it
+    cancels those whose host a lease needs.
+
+    Before a shutdown is marked as over, climate enables the host's service in the cloud. If that
+    fails, the next run tries again.
     """
     with runtime.database.read() as session:
         now = runtime.clock.now()
@@ -228,12 +232,12 @@ def _request(
     seen: Collection[int],
     session: Session,
 ) -> list[Shutdown]:
-    """Lock the hosts ``seen``; store and return shutdowns for those that are still to be off.
+    """Lock the hosts ``seen``, choose again among them, and store shutdowns of the chosen hosts.
 
-    ``seen`` has the ids of the hosts that the caller chose to switch off, and the smallest id of
-    all free hosts. The locks on the chosen hosts block bookings. All managers lock the host with
-    the smallest id, so only one manager at a time switches hosts off. Otherwise two managers might
-    each switch off the hosts that the other one keeps as spare hosts.
+    Returns these shutdowns. ``seen`` has the ids of the hosts that the caller chose to switch off,
+    and the smallest id of all free hosts. The locks block bookings of the hosts. All managers lock
+    the host with the smallest id, so only one manager at a time switches hosts off. Otherwise two
+    managers might each switch off the hosts that the other manager keeps as spare hosts.
     """
     now = clock.now()
     allocations.lock(session, seen, wait=True)

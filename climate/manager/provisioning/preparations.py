@@ -60,12 +60,12 @@ def find(runtime: Runtime, wanted: TaskFilter, page: Page, wait: float = 0.0) ->
 
 
 def _until_expiry(database: Database, seen_at: datetime | None) -> float:
-    """Return how many seconds after ``seen_at`` the next claim of a preparation expires.
+    """Return in how many seconds the next claim of a preparation expires.
 
-    A waiting request for claimable preparations must query again when a claim expires, because the
-    expiry writes no notification. ``seen_at`` is when the request queried last; None for a request
-    that does not ask for claimable preparations. Returns infinity if there is no claim, or if
-    ``seen_at`` is None.
+    A waiting request for claimable preparations must then query again, because the expiry writes no
+    notification. The seconds count from ``seen_at``, the time of the request's last query. Returns
+    infinity if no claim expires, or if ``seen_at`` is None: the request is not for claimable
+    preparations.
     """
     if seen_at is None:
         return math.inf
@@ -78,8 +78,8 @@ def report(runtime: Runtime, id_: str, report: Report[PreparationState]) -> Prep
     """Store a provisioner's report, and return the changed preparation.
 
     Raises NotFound, PreparationClaimed, InvalidTransition. Raises PreparationOver if the
-    preparation is over. If the late report is that the host is ready, the function stores the
-    report before it raises this error.
+    preparation is over. If the host became ready too late, the function stores this before it
+    raises the error.
     """
     after = runtime.database.write(partial(_report, runtime, id_, report))
     after.check_not_over()
@@ -143,10 +143,11 @@ def _accepted(
 def _apply_when_over(
     _session: Session, over: Preparation, report: Report[PreparationState], now: datetime
 ) -> Preparation:
-    """Return ``over``, a preparation that is over, as changed by a report that came late.
+    """Return a preparation that is over, as changed by a late report.
 
-    Only the first report READY by the owner changes it: it sets ``ready_at`` to ``now``, and stores
-    the reported durations.
+    ``over`` is this preparation. Only one report changes it: the first report READY from the
+    provisioner that claimed it last. The result then has ``now`` as ``ready_at``, and the reported
+    durations.
     """
     is_ready = report.state is PreparationState.READY and report.owner == over.owner
     if not is_ready or over.ready_at is not None:
@@ -157,9 +158,9 @@ def _apply_when_over(
 def _learn(
     session: Session, task: Preparation, report: Report[PreparationState], now: datetime
 ) -> None:
-    """Learn from the report that a host is ready: store the duration, and end a quarantine.
+    """Store the duration of a successful preparation, and end a quarantine of the host.
 
-    The duration of the preparation is stored only if the host was off before it. A quarantine ends
+    The duration is stored only if the host was off before the preparation. A quarantine ends
     because the host works.
     """
     total = sum(report.seconds.values())

@@ -33,8 +33,8 @@ _SETTLING = timedelta(minutes=2)
 class HostReadiness:
     """How ready a host is for its next lease, and what is known about its preparations.
 
-    ``lead`` is the lead time of the host: how long before a lease of this single host its
-    preparation must begin. ``lead`` is None if provisioning is disabled.
+    ``lead`` is the lead time: how long before a lease its preparation must begin, if the lease has
+    no other host. ``lead`` is None if provisioning is disabled.
     """
 
     host: Resource
@@ -45,7 +45,7 @@ class HostReadiness:
 
 
 def of_lease(runtime: Runtime, lease: Lease) -> Shown:
-    """Return how ready the hosts of a lease are together, and for which hosts its start waits."""
+    """Return how ready all hosts of a lease are together, and for which hosts the start waits."""
     now = runtime.clock.now()
     with runtime.database.read() as session:
         shown = pure.shown(preparations.going_on(session, lease_id=lease.id), now)
@@ -98,9 +98,10 @@ def set_aside(runtime: Runtime, resource_id: int, reason: str | None) -> HostRea
 
 
 def summary(runtime: Runtime, since: datetime, until: datetime, period: Period) -> list[Share]:
-    """Return how many leases and hosts were ready at their start, by hardware class and period.
+    """Return how many leases had ready hosts, and how many hosts were ready in time.
 
-    Only hosts that were needed between ``since`` and ``until`` count.
+    The result has one entry per hardware class and period. Only hosts that were needed between
+    ``since`` and ``until`` count.
     """
     with runtime.database.read() as session:
         tasks = preparations.needed_between(session, since, min(until, runtime.clock.now()))
@@ -110,11 +111,11 @@ def summary(runtime: Runtime, since: datetime, until: datetime, period: Period) 
 def host_status(
     session: Session, settings: Provisioning | None, registered: Sequence[Resource], now: datetime
 ) -> tuple[Collection[int], Collection[int]]:
-    """Return the ids of the hosts in quarantine, and of other hosts that may be off.
+    """Return the ids of the hosts in quarantine, and the ids of other hosts that are perhaps off.
 
-    ``registered`` are the resources to check. A host may be off if provisioners prepare it on
-    demand and no lease needs it now. If provisioning is disabled (``settings`` is None), no host
-    may be off, but an operator's quarantine still counts.
+    A host is perhaps off if it is in ``registered``, provisioners prepare it on demand, and no
+    lease needs it now. If provisioning is disabled (``settings`` is None), the second collection is
+    empty.
     """
     hosts = [resource for resource in registered if resource.type == HOST]
     if not hosts:

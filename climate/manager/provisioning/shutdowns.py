@@ -44,7 +44,7 @@ def report(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> Shutdow
 
 
 def _reserve_host(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> None:
-    """Disable the service of a host in the cloud before a provisioner claims its shutdown.
+    """Disable a host's service in the cloud before a provisioner claims the shutdown of the host.
 
     Does nothing if the host is to be switched on again, or if the provisioner only extends its
     claim. If the cloud refuses, cancel the shutdown and raise ShutdownOver.
@@ -98,8 +98,8 @@ def _accepted(
     """Return ``before`` with the claim of the reporting provisioner added or extended.
 
     Raises ShutdownClaimed if another provisioner has a claim. Raises ShutdownOver if a lease needs
-    the host and no provisioner has ever claimed the shutdown. Once it was claimed, a provisioner
-    must finish it, even if a lease needs the host.
+    the host and no provisioner has claimed the shutdown before. After the first claim, a
+    provisioner must finish the shutdown, even if a lease needs the host.
     """
     after = shutdown.accept(before, report.owner, now, now + report.claim)
     if before.progress is ShutdownState.WANTED and shutdowns.is_needed(session, before, now):
