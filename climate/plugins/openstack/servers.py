@@ -1,8 +1,8 @@
 """Lists and deletes the servers on a host, and creates images of servers.
 
-After the scheduler has chosen a host, some time passes before Nova lists the server on it. The
-allocation of the server in Placement exists from that choice on. Therefore ``HostServers.on`` reads
-both.
+When the scheduler chooses a host for a new server, it allocates capacity of the host in Placement.
+Nova lists the server on the host only some time later. Therefore ``HostServers.on`` reads Nova's
+list and the allocations.
 """
 
 import time
