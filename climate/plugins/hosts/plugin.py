@@ -1,9 +1,9 @@
 """The plug-in for ``physical:host``: whole hosts, reserved for the project of a lease.
 
-Each running reservation has a pool in the cloud, which contains the reserved hosts. The pool has the
-reservation's id as its name. Free registered hosts are in the free pool, which is closed to all projects. The plug-in decides which
-steps happen in which order. A HostCloud (of Nova, or simulated) carries out the steps. Every step
-checks the cloud first, so an interrupted call can be repeated.
+A pool is a set of hosts in the cloud. Each running reservation has a pool of its own, named by the
+reservation's id. Free registered hosts are in the free pool, which is closed to all projects. The
+plug-in decides which steps happen in which order. A HostCloud (of Nova, or simulated) carries out
+the steps. Every step checks the cloud first, so an interrupted call can be repeated.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -73,7 +73,7 @@ class HostCloud(AuditedCloud, Protocol):
         """Enable the service of a host, if climate has disabled it."""
 
     def ensure_pool(self, pool: str, project_id: str) -> None:
-        """Create a pool if it is missing; only this project will be able to use the pool's hosts."""
+        """Create a pool if it is missing; only the project ``project_id`` can use its hosts."""
 
     def close_pool(self, pool: str) -> None:
         """Prevent new servers on the hosts in the pool; succeed if the pool is gone."""

@@ -129,7 +129,7 @@ def marks(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields ``reservation_id`` and ``is_marked`` of an Occupant for a Neutron object.
 
     An Occupant is an object in the cloud that uses a reserved address or network segment.
-    ``reservation_id`` is the id in the object's tags, otherwise the id in its description, otherwise
+    ``reservation_id`` comes from the object's tags, otherwise from its description, otherwise it is
     None. ``is_marked`` is true if the object has both climate's tag and a tag with a reservation
     id.
     """

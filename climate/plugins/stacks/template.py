@@ -81,8 +81,8 @@ class Source:
 def edited(source: Source, edit: Edit) -> Source:
     """Return a copy of the source in which ``edit`` has changed every resource.
 
-    Resources in the templates among the source's files are changed, too. Raises InvalidTemplate if
-    such a file exceeds the limits of the module ``document``.
+    Templates among the source's files are edited, too. Raises InvalidTemplate if such a file
+    exceeds the limits of the module ``document``.
     """
     template = copy.deepcopy(dict(source.template))
     called = aliases(source.environment)
