@@ -5,9 +5,9 @@ on it. One request returns the generations of all providers, but traits and inve
 or two requests per provider. Therefore climate reads only providers whose generation has changed,
 up to a limit per call; later calls read the others.
 
-A node has a tree of providers. The data of the node are the sum over this tree. A host with several
-nodes gets no inventories, which would allow reservations of instances: an instance cannot run on
-two nodes.
+A node has a tree of providers. The data of the node are the sum over this tree. Only hosts with a
+single node get inventories, which allow reservations of instances: an instance cannot run on two
+nodes.
 """
 
 import logging

@@ -2,10 +2,13 @@
 
 A slot is reserved capacity on a host for one instance. A host with slots stays in the free pool,
 which is closed to all projects. In addition, each reservation has a host aggregate, which contains
-the hosts with its slots. How Nova's scheduler admits instances to these hosts depends on ``[nova]
-isolation``. BlazarFilter admits only flavors with the extra spec ``aggregate_instance_extra_specs:reservation``.
-AggregateMultiTenancyIsolation admits all flavors of the project; therefore
-AggregateTypeAffinityFilter must reject the project's other flavors.
+the hosts with its slots. The filter that ``[nova] isolation`` selects decides which flavors may use
+these hosts:
+
+- BlazarFilter admits only flavors with the extra spec
+  ``aggregate_instance_extra_specs:reservation``.
+- AggregateMultiTenancyIsolation admits all flavors of the project. Therefore
+  AggregateTypeAffinityFilter must reject the project's other flavors.
 
 Affinity requires no server groups: climate puts the slots on one host or on different hosts. A
 reservation's aggregate is created first and deleted last, so that an audit finds leftovers.

@@ -114,11 +114,9 @@ class FloatingipPlugin(EndpointPlugin):
     ) -> DiscoveredResource:
         """Return the address with this name, which is ``address`` or ``network_id/address``.
 
-        Raises
-
-        - Conflict if a floating IP has the address,
-        - InvalidInput if the address cannot be reserved,
-        - NotFound if the address does not exist, or InvalidInput if ``name`` includes a network.
+        Raises Conflict if a floating IP has the address, and InvalidInput if the address cannot be
+        reserved. If the address does not exist, raises NotFound, or InvalidInput if ``name``
+        includes a network.
         """
         if not name:
             raise NotFound(f"Floating IP {external_number} not found.")
