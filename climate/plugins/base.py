@@ -90,8 +90,8 @@ class Drift:
 
     - If ``lease_id`` is set, a manager calls ``start`` again for the reservations of this running
       lease.
-    - Otherwise, if ``repair`` is set, climate calls ``repair``. Exception: climate does not call
-      it while an unfinished lease has the reservation ``reservation_id``.
+    - Otherwise, if ``repair`` is set, climate calls ``repair``. But climate does not call it if an
+      unfinished lease has the reservation ``reservation_id``.
     - If neither is set, there is no automatic repair, and an operator must decide.
     """
 
@@ -354,10 +354,9 @@ class ResourcePlugin(abc.ABC):
     ) -> DiscoveredResource:
         """Return the resource in the cloud that an operator wants to register.
 
-        ``external_number`` is the hypervisor id that a v1 request for a host can have. If it is
-        set, it takes precedence over ``name``. Raises NotFound if there is no such resource. Raises
-        Conflict if several resources have the name, if the resource is in use, or if it can never
-        be reserved.
+        ``external_number`` is a hypervisor id, which v1 requests for hosts can have. If it is set,
+        ``name`` is ignored. Raises NotFound if there is no such resource. Raises Conflict if several
+        resources have the name, if the resource is in use, or if it can never be reserved.
         """
 
     def declared(
@@ -395,8 +394,8 @@ class ResourcePlugin(abc.ABC):
 def run_all(*steps: Callable[[], object]) -> None:
     """Call all steps in order, even if some fail: one failing host does not block the others.
 
-    If any step failed, raise one of the exceptions at the end: the first that is not NotYet, or,
-    if all are NotYet, the first.
+    Afterwards, if steps failed, raise the first exception other than NotYet. If all exceptions
+    were NotYet, raise the first one.
     """
     failures: list[Exception] = []
     for step in steps:

@@ -1,8 +1,8 @@
 """The driver for volumes on Cinder: a reservation has a private volume type with a quota.
 
 climate acts as its own user where Cinder requires an administrator. It creates volumes as the user
-of the lease, through a trust, so that the user owns them. Lists are read page by page. Old versions
-of Cinder ignore the volume type in a request for volumes. Therefore climate checks the type of each
+of the lease, through a trust, so that the user owns them. Lists are read page by page. Some
+versions of Cinder ignore the type in a request for volumes, so climate checks the type of each
 listed volume.
 """
 
@@ -103,7 +103,7 @@ def parse_type(record: Mapping[str, Any]) -> VolumeType:
 def capacity_of(pools: Sequence[Mapping[str, Any]]) -> Inventory | None:
     """Return an inventory with the GiB of all storage pools together.
 
-    Returns None if the size of any pool is unknown. Sizes are computed as in Cinder's
+    Returns None if there is no pool, or one with unknown size. Sizes are computed as in Cinder's
     CapacityFilter, with the over-subscription of thin pools. ``max_unit`` is the size of the
     largest pool, because a volume cannot span pools.
     """

@@ -247,8 +247,8 @@ class VolumePlugin(ResourcePlugin):
         """Yield the present state of the registered volume types that exist.
 
         Two kinds of volumes reduce the capacity of a type: volumes of the type itself, such as
-        those that users kept after their lease, and volumes that are left of a reservation after
-        its end. If the capacity is unknown at present, the stored capacity stays.
+        those that users kept after their lease, and remaining volumes of ended reservations. If the
+        capacity is unknown at present, the stored capacity stays.
         """
         if not registered:
             return
