@@ -355,8 +355,8 @@ class ResourcePlugin(abc.ABC):
         """Return the resource in the cloud that an operator wants to register.
 
         ``external_number`` is a hypervisor id, which v1 requests for hosts can have. If it is set,
-        ``name`` is ignored. Raises NotFound if there is no such resource. Raises Conflict if several
-        resources have the name, if the resource is in use, or if it can never be reserved.
+        ``name`` is ignored. Raises NotFound if there is no such resource. Raises Conflict if
+        several resources have the name, if the resource is in use, or if it can never be reserved.
         """
 
     def declared(
