@@ -1,8 +1,11 @@
-"""Resource types. Each folder has plug-ins, and their drivers: for OpenStack, and simulated.
+"""The resource types that climate can reserve.
 
-``base`` is the interface that plug-ins implement. ``fencing`` prevents a manager from changing the
-cloud after it has lost the claim on its event. ``loader`` loads plug-ins and drivers by their entry
-points. ``openstack`` has the code that several drivers share.
+The folder of a resource type has its plug-ins, a driver for OpenStack, and a simulated driver.
+The folder ``openstack`` has the code that several drivers share.
+
+``base`` defines the interface of plug-ins. ``fencing`` prevents a manager from changing the cloud
+for an event that another manager may have claimed. ``loader`` loads plug-ins and drivers by their
+entry points.
 
 The methods of plug-ins are documented in the class ResourcePlugin, those of drivers in Protocols
 such as HostCloud.

@@ -90,8 +90,8 @@ class Drift:
 
     - If ``lease_id`` is set, a manager calls ``start`` again for the reservations of this running
       lease.
-    - Otherwise, if ``repair`` is set, climate calls it. If ``reservation_id`` is set, too, climate
-      calls it only if no unfinished lease has this reservation.
+    - Otherwise, if ``repair`` is set, climate calls ``repair``. But climate does not call it if an
+      unfinished lease has the reservation ``reservation_id``.
     - If neither is set, there is no automatic repair, and an operator must decide.
     """
 
@@ -146,11 +146,10 @@ class ExpectedState:
 
     @property
     def known(self) -> set[str]:
-        """The ids of the reservations that may have objects in the cloud.
+        """The ids of the reservations in ``running``, ``changing`` and ``elsewhere``.
 
-        These are the reservations in ``running``, ``changing`` and ``elsewhere``. Objects of other
-        reservations are leftovers, except those that ``prepare`` created for the reservations in
-        ``awaited``.
+        The objects of all other reservations in the cloud are leftovers, with one exception:
+        ``prepare`` may have created objects for the reservations in ``awaited``.
         """
         running = {held.reservation.id for held in self.running}
         return running.union(self.changing, self.elsewhere)
@@ -243,8 +242,8 @@ class ResourcePlugin(abc.ABC):
         """Return the parts of a composite reservation, such as a stack; by default, none. Pure.
 
         climate adds a reservation for each part to the same lease. The parts start before the
-        composite reservation, and end after it. But they wait for its end at most ``[virtual:stack]
-        end_patience`` seconds.
+        composite reservation. They end after the composite reservation has ended, or after
+        ``[virtual:stack] end_patience`` seconds of waiting for this.
         """
         return ()
 
@@ -262,8 +261,8 @@ class ResourcePlugin(abc.ABC):
     ) -> Mapping[str, Any]:
         """Create the objects in the cloud that require the requester's token. Idempotent.
 
-        climate calls this method for a new lease, when it has booked resources, and before it
-        confirms the lease and shows it to users. Returns details, which climate adds to those of
+        For a new lease, climate first books resources, then calls this method, and then confirms
+        the lease and shows the lease to users. climate adds the returned details to the details of
         the reservation.
         """
         return {}
@@ -301,8 +300,8 @@ class ResourcePlugin(abc.ABC):
         calls this method again when they are back.
 
         The manager also calls this method when the resources of a running reservation have changed.
-        ``resources`` are then all that it has now. Reclaim any others that the cloud still assigns
-        to the reservation.
+        ``resources`` are then the new ones. Reclaim all other resources that the cloud still
+        assigns to the reservation.
 
         The returned details replace those of the reservation. Idempotent. Raise NotYet while the
         cloud has not finished. The manager counts any other exception as a failure, and retries.
@@ -355,10 +354,9 @@ class ResourcePlugin(abc.ABC):
     ) -> DiscoveredResource:
         """Return the resource in the cloud that an operator wants to register.
 
-        ``external_number`` is the hypervisor id that a v1 request for a host can have. If it is
-        set, it takes precedence over ``name``. Raises NotFound if there is no such resource. Raises
-        Conflict if several resources have the name, if the resource is in use, or if it can never
-        be reserved.
+        ``external_number`` is a hypervisor id, which v1 requests for hosts can have. If it is set,
+        ``name`` is ignored. Raises NotFound if there is no such resource. Raises Conflict if
+        several resources have the name, if the resource is in use, or if it can never be reserved.
         """
 
     def declared(
@@ -396,8 +394,8 @@ class ResourcePlugin(abc.ABC):
 def run_all(*steps: Callable[[], object]) -> None:
     """Call all steps in order, even if some fail: one failing host does not block the others.
 
-    Then raise the first exception that is not NotYet. If all exceptions were NotYet, raise the
-    first.
+    Afterwards, if steps failed, raise the first exception other than NotYet. If all exceptions
+    were NotYet, raise the first one.
     """
     failures: list[Exception] = []
     for step in steps:

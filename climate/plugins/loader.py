@@ -1,7 +1,7 @@
 """Loads plug-ins, cloud drivers, filters and weighers by the names in the configuration.
 
-If one of them is missing or broken, an exception stops the start of the process. If climate only
-logged the failure, a lease would fail later.
+If any of these is missing or broken, the process does not start, so that operators see the error
+before a lease fails.
 """
 
 import inspect

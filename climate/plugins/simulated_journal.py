@@ -46,7 +46,7 @@ class Journal:
         self._state = CloudState(Path(settings.journal) if settings.journal else None)
 
     def locked(self) -> AbstractContextManager["CloudState"]:
-        """Return a context that locks the up-to-date state of the cloud and yields it."""
+        """Return a context manager that yields the current state of the cloud, locked."""
         return self._state.locked()
 
     def append(self, entry: dict[str, Any]) -> None:
@@ -95,9 +95,9 @@ class CloudState:
 
     @contextmanager
     def locked(self) -> Iterator["CloudState"]:
-        """Return a context that locks this object, for threads of this process, and yields it.
+        """Context manager: read new changes of other processes from the file; yield this object.
 
-        Before the context yields the object, it reads new changes of other processes from the file.
+        Meanwhile, other threads of this process cannot use the object.
         """
         with self._lock:
             if self._path is not None and self._path.exists():
@@ -105,7 +105,7 @@ class CloudState:
             yield self
 
     def append(self, entry: dict[str, Any]) -> None:
-        """Record a change, unless it changes nothing. Raises Fenced, SimulatedFailure.
+        """Record a change if it changes the present state. Raises Fenced, SimulatedFailure.
 
         A lock on the file separates the lines of concurrent processes.
         """

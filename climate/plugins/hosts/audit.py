@@ -24,7 +24,7 @@ class Pool:
 
 
 class AuditedCloud(Protocol):
-    """Interface of drivers for hosts, as far as an audit needs it. HostCloud has all methods."""
+    """The methods of a driver for hosts that an audit needs. HostCloud adds the other methods."""
 
     def pools(self) -> Mapping[str, Pool]:
         """Return the pools of all reservations by reservation id."""
@@ -80,7 +80,8 @@ def _drifts_of_running(
 ) -> Iterator[Drift]:
     """Yield the differences between the cloud and a running reservation.
 
-    The repair of each is to start the reservation again.
+    To repair a difference, a manager starts the reservation again. There is no repair if servers
+    are on a host that the reservation should not have.
     """
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
     lease_id = held.lease.id

@@ -16,7 +16,7 @@ NOBODY = "nobody"
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """The metadata and zones that host aggregates must have for a filter of Nova's scheduler."""
+    """The metadata and zones of host aggregates that a filter of Nova's scheduler requires."""
 
     #: The metadata key of an aggregate whose value is the id of the project with access.
     owner_key: str
@@ -29,11 +29,11 @@ class Isolation:
     nodes: bool
 
     def operators_zone(self, zone: str) -> str:
-        """Return ``zone`` if it is the operator's, or "" if climate made it for a reservation."""
+        """Return ``zone``, or an empty string if climate created the zone for a reservation."""
         return "" if self.zone_prefix and zone.startswith(self.zone_prefix) else zone
 
     def check_zones(self, host: str, zones: Collection[str | None]) -> None:
-        """Raise Conflict if climate creates zones for reservations, but the host has a zone.
+        """Raise Conflict if each reservation needs its own zone, but the host is in a zone already.
 
         ``zones`` are the availability zones of the host's aggregates. Nova allows one zone per
         host.

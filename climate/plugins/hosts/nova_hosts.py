@@ -64,8 +64,8 @@ class NovaHosts:
     def load_properties(self, hosts: Sequence[DiscoveredResource]) -> list[DiscoveredResource]:
         """Return the hosts with their traits and inventories from Placement.
 
-        If there are several hosts, only single nodes and hosts in climate's pools are read. The
-        other hosts are returned with ``complete=False``.
+        If ``hosts`` has several items, this applies only to single nodes and to hosts in climate's
+        pools. The other hosts get ``complete=False``.
         """
         names = {host.external_id for host in hosts}
         if len(names) > 1:

@@ -4,10 +4,10 @@ Nova's host aggregates contain whole services, so they cannot separate the nodes
 Therefore climate uses Placement:
 
 - To close a node to all projects, climate allocates all memory of the node.
-- climate adds a child provider to the resource provider of each node. A reservation has a resource
-  class, which only the child providers of its nodes have.
-- The reservation's private flavor requests this class, and no memory. It also requests one VCPU of
-  the node, because Nova finds no host for a flavor that requests only a class of a child provider
+- climate adds a child provider to the resource provider of each node. Each reservation has its own
+  resource class. Only the child providers of the reservation's nodes offer this class.
+- The reservation's private flavor requests this class, and no memory. The flavor also requests one
+  VCPU of the node: if a flavor requests only a class of a child provider, Nova finds no host for it
   (Nova 34, Placement 16).
 - A Placement aggregate with the reservation's UUID contains the child providers of the
   reservation's nodes.
@@ -48,7 +48,7 @@ class NovaNodes:
         self._nova = nova
 
     def enroll(self, host: str) -> None:
-        """Close a node to all projects by allocating all its memory; succeed if this is done.
+        """Close a node to all projects by allocating all its memory. Idempotent.
 
         Raises Conflict if Placement has no memory of the node, or if the memory is in use.
         """
@@ -81,7 +81,7 @@ class NovaNodes:
             self._placement.delete(f"/allocations/{_holder(host)}")
 
     def is_closed(self, host: str) -> bool:
-        """Return whether a node is closed to all projects: climate has allocated its memory."""
+        """Return whether climate has allocated a node's memory, which closes the node."""
         return bool(self._get(f"/allocations/{_holder(host)}")["allocations"])
 
     def of_pool(self, pool: str, services: Mapping[str, str]) -> list[str]:
@@ -94,7 +94,7 @@ class NovaNodes:
         return sorted(f"{services[name]}/{name}" for name in names if name in services)
 
     def add(self, pool: str, host: str, project_id: str, size: Mapping[str, int]) -> None:
-        """Open a closed node to a project: create the reservation's flavor and give it access.
+        """Open a closed node to a project: create the reservation's flavor for this project.
 
         ``size`` has the columns of the flavor: ``vcpus``, ``ram`` (MiB) and ``disk`` (GiB). Raises
         Conflict if another reservation still has the node.
@@ -156,7 +156,7 @@ class NovaNodes:
         return str(providers[0]["uuid"])
 
     def _write(self, path: str, **values: Any) -> None:
-        """Set values of a resource provider at ``path``; retry if another process changed it."""
+        """Set values at a ``path`` of Placement; retry if another process changes them as well."""
         for retries in reversed(range(_RACES)):
             present = self._get(path)
             if _has_names(present, values):
@@ -191,10 +191,10 @@ def _path(host: str) -> str:
 
 
 def _has_names(present: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Return whether ``present`` has the same names as ``values``, under each key of ``values``.
+    """Return whether each key of ``values`` has the same names in ``present`` as in ``values``.
 
-    Under a key, there is a list of names, or a mapping by name. What a name maps to may differ,
-    because Placement adds defaults.
+    Each key has a list of names, or a mapping by name. In a mapping, only the names are compared,
+    because Placement adds defaults to their values.
     """
     return all(sorted(present[name]) == sorted(value) for name, value in values.items())
 

@@ -146,7 +146,7 @@ class NovaPools(NovaHosts):
         self._leave(aggregates.get(pool), host)
 
     def delete_pool(self, pool: str) -> None:
-        """Delete the host aggregate of a reservation. Nova rejects this while it has hosts."""
+        """Delete a reservation's host aggregate. Nova refuses while the aggregate has hosts."""
         aggregate = self._aggregates().get(pool)
         if aggregate is not None:
             with session.answers(), suppress(nova_errors.NotFound):

@@ -4,9 +4,9 @@ Each compute service is a host with the service's name. Most services have one n
 a service has several nodes (bare metal, clusters), the service is one host, and in addition each of
 its nodes is a host with the name ``service/node``.
 
-Before climate powers a host off, climate disables the host's service, and gives Nova a reason of
-its own. climate enables only services that have this reason. Such services do not count as
-disabled; those that an operator has disabled do.
+Before climate powers a host off, climate disables the host's service and stores a special reason in
+Nova. Thus climate can tell its own changes from those of operators: it enables only services with
+this reason. In climate, a service counts as disabled only if an operator has disabled it.
 """
 
 import json
@@ -55,8 +55,8 @@ class Service:
 def known_services(listed: Iterable[Any], zone: Callable[[str], str]) -> dict[str, Service]:
     """Return Nova's compute services by host name.
 
-    The function ``zone`` is called with the name of each service's zone. It returns the name if the
-    zone is the operator's, and "" if climate created the zone.
+    ``zone`` is a function of a zone's name. It must return an empty string if climate created the
+    zone for a reservation, and otherwise the same name.
     """
     return {
         service.host: Service(zone(service.zone), _reported(service.updated_at))
@@ -65,9 +65,9 @@ def known_services(listed: Iterable[Any], zone: Callable[[str], str]) -> dict[st
 
 
 def _reported(updated_at: str | None) -> datetime:
-    """Return the time of a service's last report as an aware time; Nova returns UTC without zone.
+    """Convert the time of a service's last report, in UTC without time zone, to an aware time.
 
-    If a new service has not reported yet, return 1970-01-01, although its state is "up".
+    ``None`` becomes 1970-01-01: Nova has it for a new service that has not reported yet.
     """
     return datetime.fromisoformat(updated_at).replace(tzinfo=UTC) if updated_at else _NEVER
 
@@ -84,10 +84,10 @@ def find_hosts(
     *,
     alone: bool,
 ) -> Iterator[DiscoveredResource]:
-    """Yield a host for each compute service of these ``nodes``, in the order of service names.
+    """Yield a host for each compute service of ``nodes``, in the order of service names.
 
-    After a service with several nodes, yield a host for each of its nodes. ``alone`` says whether
-    the cloud can reserve such single nodes. If not, their hosts have a ``refusal`` with the reason.
+    If a service has several nodes, also yield a host for each of these nodes. If ``alone`` is
+    false, these single nodes cannot be reserved, and their ``refusal`` has the reason.
     ``capabilities`` are additional configured properties by node name.
     """
     by_service: dict[str, list[Node]] = {}
@@ -135,7 +135,7 @@ def _node(node: Node, capabilities: Mapping[str, Mapping[str, str]]) -> dict[str
 def _value_at(node: Node, name: str) -> Any:  # noqa: ANN401 - JSON
     """Return the value at the path ``name``, such as ``a:b:c``, in a node's nested data.
 
-    Returns None if there is none.
+    Returns None if the path does not exist.
     """
     value: Any = node
     for key in name.split(":"):
@@ -231,8 +231,8 @@ class ComputeServices:
     def disable(self, host: str, *, is_free: bool) -> None:
         """Disable the service of a free host, before climate powers the host off.
 
-        ``is_free`` says whether the host is in the free pool. It does not matter if climate has
-        disabled the service before: a lease may have booked the host since. Raises Conflict
+        ``is_free`` says whether the host is in the free pool. If climate has disabled the service
+        before, ``is_free`` is ignored: a lease may have booked the host since. Raises Conflict
 
         - if the service does not exist,
         - if an operator has disabled it,

@@ -5,8 +5,8 @@ on it. One request returns the generations of all providers, but traits and inve
 or two requests per provider. Therefore climate reads only providers whose generation has changed,
 up to a limit per call; later calls read the others.
 
-A node has a tree of providers, and its data are the sum over the tree. Only a host with a single
-node has inventories that reservations of instances can share, because no instance runs on two
+A node has a tree of providers. The data of the node are the sum over this tree. Only hosts with a
+single node get inventories, which allow reservations of instances: an instance cannot run on two
 nodes.
 """
 
@@ -38,7 +38,7 @@ Provider = Mapping[str, Any]
 class Facts:
     """What Placement has about a node: properties, and inventories by resource class.
 
-    They are the sum over the node's tree of resource providers.
+    Both are collected from all resource providers in the node's tree.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class ProviderInventory:
     ) -> None:
         """Set which traits and resource classes become properties of hosts.
 
-        They are patterns such as ``HW_CPU_*``.
+        ``traits`` and ``resource_classes`` are patterns such as ``HW_CPU_*``.
         """
         self._placement = placement
         self._traits = traits
@@ -63,10 +63,10 @@ class ProviderInventory:
     def describe(
         self, hosts: Sequence[DiscoveredResource], names: Collection[str]
     ) -> list[DiscoveredResource]:
-        """Return all hosts; those in ``names`` get their traits and inventories from Placement.
+        """Return all ``hosts``; add traits and inventories from Placement to those in ``names``.
 
-        The others have ``complete=False``. So has a host in ``names`` if Placement did not answer,
-        or if the limit of one call was reached before the host was read.
+        Hosts without these data have ``complete=False``: the hosts that are not in ``names``, the
+        hosts beyond the limit of one call, and all hosts if Placement does not answer.
         """
         nodes = {node for host in hosts if host.external_id in names for node in _nodes(host)}
         try:

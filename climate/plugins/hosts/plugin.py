@@ -1,9 +1,9 @@
 """The plug-in for ``physical:host``: whole hosts, reserved for the project of a lease.
 
-Each running reservation has a pool of hosts in the cloud, whose name is the reservation's id. Free
-registered hosts are in the free pool, which is closed to all projects. The plug-in decides which
-steps happen in which order. A HostCloud (of Nova, or simulated) carries out the steps. Every step
-checks the cloud first, so an interrupted call can be repeated.
+A pool is a set of hosts in the cloud. Each running reservation has a pool of its own, named by the
+reservation's id. Free registered hosts are in the free pool, which is closed to all projects. The
+plug-in decides which steps happen in which order. A HostCloud (of Nova, or simulated) carries out
+the steps. Every step checks the cloud first, so an interrupted call can be repeated.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,8 +41,9 @@ _TOTALS = {"VCPU": "vcpus", "MEMORY_MB": "memory_mb", "DISK_GB": "local_gb"}
 class HostCloud(AuditedCloud, Protocol):
     """Interface of a driver for a cloud whose hosts climate reserves.
 
-    Its other methods are in AuditedCloud. ``host`` is the external id of a host. ``pool`` is the id
-    of the reservation that has the pool of hosts. All methods that change the cloud are idempotent.
+    More methods are in AuditedCloud. ``host`` is the external id of a host. A pool is the set of
+    hosts of one reservation; ``pool`` is this reservation's id. All methods that change the cloud
+    are idempotent.
     """
 
     #: The names of the properties that hosts can have in addition to ``HostPlugin.properties``.
@@ -72,7 +73,7 @@ class HostCloud(AuditedCloud, Protocol):
         """Enable the service of a host, if climate has disabled it."""
 
     def ensure_pool(self, pool: str, project_id: str) -> None:
-        """Create the pool of a reservation if necessary; only this project can use its hosts."""
+        """Create a pool if it is missing; only the project ``project_id`` can use its hosts."""
 
     def close_pool(self, pool: str) -> None:
         """Prevent new servers on the hosts in the pool; succeed if the pool is gone."""
@@ -84,7 +85,7 @@ class HostCloud(AuditedCloud, Protocol):
         """Move a free host into the pool of a reservation."""
 
     def delete_servers(self, pool: str, host: str) -> None:
-        """Delete the servers on a host if it is in the pool; raise NotYet while some remain."""
+        """If the host is in the pool, delete its servers; raise NotYet while servers remain."""
 
     def snapshot_servers(self, host: str, occasion: str) -> None:
         """Create an image of every server on the host, only once for each ``occasion`` (a text)."""
@@ -214,9 +215,9 @@ class HostPlugin(ResourcePlugin):
     def end(self, _lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
         """Delete the servers on the hosts in the pool, free the hosts, and delete the pool.
 
-        A reserved host may not be in the pool: climate has never added it, or an operator has
-        removed it, which opened it to all projects. The method closes such a host with ``enroll``,
-        and leaves its servers alone.
+        If a reserved host is missing in the pool, close the host with ``enroll``, and leave its
+        servers alone. Such a host was never added to the pool, or an operator has removed it, which
+        opened it to all projects.
         """
         pool = reservation.id
         self.cloud.close_pool(pool)

@@ -38,7 +38,8 @@ def _drifts_of_running(
 ) -> Iterator[Drift]:
     """Yield the differences between the cloud and a running reservation.
 
-    The repair of each is to start the reservation again.
+    To repair a difference, a manager starts the reservation again. There is no repair if servers
+    are on a host that the reservation should not have.
     """
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
     lease_id, owner = held.lease.id, held.lease.project_id

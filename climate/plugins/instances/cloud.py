@@ -105,11 +105,11 @@ class InstanceCloud(Protocol):
         """
 
     def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
-        """Start the servers number ``boot.known`` + 1 to ``boot.amount``; return their ids.
+        """Start the servers with the numbers ``boot.known`` + 1 to ``boot.amount``; return the ids.
 
-        Servers with these numbers that already exist are not started again. The user who created
+        If a server with one of these numbers exists, it is not started again. The user who created
         the trust owns the servers. Raises NotYet while the cloud builds servers, and another error
-        if it cannot build one.
+        if the cloud cannot build a server.
         """
 
     def keep_images(self, reservation_id: str) -> None:

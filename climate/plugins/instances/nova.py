@@ -1,14 +1,17 @@
 """The driver for instances on Nova: each reservation has a private flavor, and slots in Placement.
 
 A slot is reserved capacity on a host for one instance. A host with slots stays in the free pool,
-which is closed to all projects. It also joins one host aggregate of each reservation that has slots
-on it. How Nova's scheduler admits instances to these hosts depends on ``[nova] isolation``.
-BlazarFilter admits only flavors with the extra spec ``aggregate_instance_extra_specs:reservation``.
-AggregateMultiTenancyIsolation admits all flavors of the project; therefore
-AggregateTypeAffinityFilter must reject the project's other flavors.
+which is closed to all projects. In addition, each reservation has a host aggregate, which contains
+the hosts with its slots. The filter that ``[nova] isolation`` selects decides which flavors may use
+these hosts:
 
-Affinity requires no server groups: climate puts the slots on one host or on different hosts. The
-aggregate is created first and deleted last, so that an audit finds leftovers.
+- BlazarFilter admits only flavors with the extra spec
+  ``aggregate_instance_extra_specs:reservation``.
+- AggregateMultiTenancyIsolation admits all flavors of the project. Therefore
+  AggregateTypeAffinityFilter must reject the project's other flavors.
+
+Affinity requires no server groups: climate puts the slots on one host or on different hosts. A
+reservation's aggregate is created first and deleted last, so that an audit finds leftovers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,8 +65,8 @@ class NovaInstances:
     def check_image(self, image_id: str, requester: Requester) -> None:
         """Raise InvalidInput if the requester cannot use the image.
 
-        The request has the requester's token, because climate's user sees other images. If the
-        requester has no token, accept any image.
+        Glance is asked with the requester's token, because climate's own user sees other images. If
+        the requester has no token, accept any image.
         """
         if requester.token is None:
             return

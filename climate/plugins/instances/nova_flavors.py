@@ -105,9 +105,9 @@ class ReservedFlavors:
             self._nova.flavors.delete(reservation_id)
 
     def named(self) -> dict[str, Any]:
-        """Return all flavors, by id, whose name is that of a reservation's flavor.
+        """Return all flavors that are named like the flavor of a reservation, by id.
 
-        They include flavors of Blazar, and those of hosts that are reserved as single nodes.
+        The result includes flavors of Blazar, and flavors for reserved single nodes.
         """
         return {each.id: each for each in self._all() if each.name == flavor_name(each.id)}
 
@@ -138,8 +138,12 @@ def flavor_shape(size: Size) -> dict[str, int]:
 def extra_specs(reservation_id: str, size: Size) -> dict[str, str]:
     """Return the extra specs of a reservation's flavor. Pure.
 
-    These are the extra specs of ``size``, those that correct amounts in the flavor's columns, one
-    unit of the reservation's resource class, and climate's marks.
+    The result has
+
+    - the extra specs of ``size``,
+    - corrections of amounts for which the flavor's columns are wrong,
+    - one unit of the reservation's resource class,
+    - climate's marks with the reservation's id.
     """
     shape, own = flavor_shape(size), size.extra_specs
     overridden = {key.partition(":")[2] for key in own if key.startswith(RESOURCES[:-1])}
@@ -162,9 +166,9 @@ def _corrections(
 ) -> dict[str, str]:
     """Return extra specs for the amounts that the flavor's columns do not give correctly.
 
-    Both ``amounts`` and ``taken`` are amounts by resource class: ``amounts`` has the correct ones,
-    ``taken`` those that the columns give. Classes in ``overridden`` are left out, because other
-    extra specs already set them, and Nova rejects a flavor that sets PCPU twice.
+    ``amounts`` has the correct amounts by resource class, ``taken`` the amounts that follow from
+    the columns. ``overridden`` are classes that other extra specs set already. These classes are
+    left out, because Nova rejects a flavor that sets PCPU twice.
     """
     return {
         f"{RESOURCES}{name}": str(amounts.get(name, 0))

@@ -116,7 +116,7 @@ def _has_failed(server: Server) -> bool:
 
 
 def _is_leaving(server: Server) -> bool:
-    """Return whether Nova is deleting a server. climate starts another one when it is gone."""
+    """Return whether Nova is deleting a server. Afterwards, climate starts another one."""
     return server.get("OS-EXT-STS:task_state") == "deleting"
 
 

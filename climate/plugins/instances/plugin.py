@@ -135,9 +135,8 @@ class InstancePlugin(ResourcePlugin):
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
         """Return a requirement for ``amount`` instances on hosts that match the properties.
 
-        The parameter ``resource_properties`` is a property expression, or extra specs. If the extra
-        specs set the amount of a resource class, an instance gets this amount. It takes precedence
-        over ``vcpus``, ``memory_mb`` and ``disk_gb``.
+        The parameter ``resource_properties`` is a property expression, or extra specs. Amounts in
+        extra specs take precedence over ``vcpus``, ``memory_mb`` and ``disk_gb``.
         """
         selector = read(params["resource_properties"])
         sizes = {
@@ -187,7 +186,7 @@ class InstancePlugin(ResourcePlugin):
         return {**details, **self._boot(lease, reservation)}
 
     def _boot(self, lease: Lease, reservation: Reservation) -> dict[str, Any]:
-        """Start the requested servers that are missing; return the ids of all of them."""
+        """Start the missing servers; return the ids of all requested servers as ``servers``."""
         params, known = reservation.params, reservation.details.get("servers", [])
         if params.get("on_start") != CREATE:
             return {"servers": known} if known else {}
@@ -210,10 +209,9 @@ class InstancePlugin(ResourcePlugin):
         self.cloud.delete_slots(id_)
 
     def _counts(self, reservation: Reservation, resources: Sequence[Granted]) -> dict[str, int]:
-        """Return how many slots a reservation has on each host.
+        """Return the number of a reservation's slots by host.
 
-        A slot is reserved capacity for one instance. Hosts that are not reservable now are left
-        out.
+        A slot is reserved capacity for one instance. Hosts that are not reservable are left out.
         """
         needs = self.requirement(reservation.params)
         return {

@@ -65,7 +65,7 @@ class SimulatedInstances:
                 self._act("keep_image", reservation_id, image=server)
 
     def _effects(self, reservation_id: str) -> list[Mapping[str, str]]:
-        """Return the recorded changes of a reservation since its slots were last deleted.
+        """Return the recorded changes of a reservation after the last deletion of its slots.
 
         The state of the reservation is computed from these changes.
         """

@@ -34,10 +34,13 @@ from climate.plugins.request_fields import titled
 class Occupant:
     """A floating IP at an address, or a network on a segment.
 
-    ``what`` says which of the two it is, for messages. ``reservation_id`` is the reservation for
-    which climate created it; None if climate did not. ``is_marked`` means that the owner can see
-    this id. ``port_id`` is the port to which a floating IP is connected. ``network_id`` is the
-    network of the address (None: unknown), because several networks can have equal addresses.
+    - ``what`` is the kind of occupant as a text for messages.
+    - ``network_id`` is the network of the address, because several networks can have equal
+      addresses. None: unknown.
+    - ``port_id`` is the port to which a floating IP is connected.
+    - ``reservation_id`` is the reservation for which climate created the occupant. None: climate
+      did not create it.
+    - ``is_marked`` says whether the owner can see the reservation's id in the cloud.
     """
 
     what: str
@@ -53,10 +56,10 @@ class Occupant:
         return f"{self.what} {self.id} of project {self.project_id}"
 
     def is_at_any(self, resources: Iterable[Resource]) -> bool:
-        """Return False if the ``resources`` with this occupant's address are all in other networks.
+        """Return False if only resources in other networks have this occupant's address.
 
-        Several networks can have equal addresses. In all other cases, return True: also if none of
-        the ``resources`` has the address, or if the network of the occupant is unknown.
+        Several networks can have equal addresses. Return True if no resource has the address, or
+        if the occupant's network is unknown.
         """
         same = [resource for resource in resources if resource.external_id == self.endpoint]
         networks = {resource.properties.get("network_id") for resource in same}
@@ -92,7 +95,7 @@ class EndpointCloud(Protocol):
         """
 
     def mark(self, occupant_id: str, reservation_id: str) -> None:
-        """Mark a floating IP or network with its reservation, so that its owner can see it."""
+        """Mark a floating IP or network with a reservation's id, which its owner can then see."""
 
     def unmark(self, occupant_id: str) -> None:
         """Remove climate's marks from a floating IP or network; succeed if it is gone."""
@@ -143,7 +146,7 @@ def _drifts_of_running(
 ) -> Iterator[Drift]:
     """Yield the differences between the cloud and a running reservation.
 
-    The repair of each is to start the reservation again.
+    To repair a difference, a manager starts the reservation again.
     """
     if held.reservation.params["on_start"] == NOTHING:
         return
@@ -180,8 +183,8 @@ class EndpointSchema(DefaultingSchema):
 class EndpointPlugin(ResourcePlugin):
     """Base class of the plug-ins that reserve endpoints: addresses or segments.
 
-    At the start, it creates an occupant of each endpoint (a floating IP or a network), which
-    belongs to the lease's project.
+    At the start of a reservation, the plug-in creates a floating IP or a network for each endpoint.
+    The lease's project owns these objects.
     """
 
     #: The key in a reservation's details; its value maps endpoints to the ids of occupants.
@@ -193,9 +196,10 @@ class EndpointPlugin(ResourcePlugin):
     ) -> Mapping[str, Any]:
         """Create the missing floating IPs or networks, unless ``on_start`` is ``nothing``.
 
-        Delete those at addresses or segments that the reservation no longer has. Returns the ids of
-        the present ones under the key ``details_key``, by address or segment. Raises EndpointTaken
-        if another owner uses an address or segment.
+        First delete floating IPs or networks at endpoints that the reservation no longer has. An
+        endpoint is an address or a segment. Returns ``{details_key: ids}``, where ``ids`` maps
+        endpoints to floating IPs or networks. Raises EndpointTaken if another owner uses an
+        endpoint.
         """
         if reservation.params["on_start"] == NOTHING:
             return {}
@@ -219,7 +223,7 @@ class EndpointPlugin(ResourcePlugin):
     def _ensure_occupant(
         self, lease: Lease, reservation: Reservation, resource: Resource, present: Occupant | None
     ) -> str:
-        """Create and mark the floating IP or network of an endpoint if necessary; return its id."""
+        """Return the id of an endpoint's floating IP or network; create and mark it if missing."""
         if present is not None and present.is_marked:
             return present.id
         id_ = self.cloud.create(lease, reservation, resource) if present is None else present.id
@@ -254,8 +258,7 @@ class EndpointPlugin(ResourcePlugin):
     def _ids(self, reservation: Reservation) -> Mapping[str, str]:
         """Return the ids of the floating IPs or networks that climate created for a reservation.
 
-        The keys are their addresses or segments. climate has stored the ids in the reservation's
-        details.
+        The keys are addresses or segments. The reservation's details have this mapping.
         """
         ids: Mapping[str, str] = reservation.details.get(self.details_key, {})
         return ids

@@ -115,8 +115,8 @@ class FloatingipPlugin(EndpointPlugin):
         """Return the address with this name, which is ``address`` or ``network_id/address``.
 
         Raises Conflict if a floating IP has the address, and InvalidInput if the address cannot be
-        reserved. If the address does not exist, raises InvalidInput for a name with a network, and
-        NotFound for any other name.
+        reserved. If the address does not exist, raises NotFound, or InvalidInput if ``name``
+        includes a network.
         """
         if not name:
             raise NotFound(f"Floating IP {external_number} not found.")
@@ -164,7 +164,7 @@ def _parse_name(name: str, subnets: Sequence[Subnet], *, strict: bool) -> Discov
     """Return the address at the end of ``name``.
 
     Raises InvalidInput if the address cannot be reserved. If the address does not exist, raises
-    InvalidInput with ``strict``, and NotFound without it.
+    NotFound, or InvalidInput if ``strict`` is true.
     """
     error_class = InvalidInput if strict else NotFound
     try:

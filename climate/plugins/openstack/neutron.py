@@ -1,8 +1,8 @@
-"""A Neutron client that marks the objects that climate creates with their reservation.
+"""A Neutron client. Each object that climate creates gets marks with the id of its reservation.
 
 The marks are tags, and a part of the object's description. The request that creates an object sets
 the description. A second request sets the tags, by which the owners of objects can search. Owners
-can change both.
+can change tags and description.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -129,9 +129,9 @@ def marks(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields ``reservation_id`` and ``is_marked`` of an Occupant for a Neutron object.
 
     An Occupant is an object in the cloud that uses a reserved address or network segment.
-    ``reservation_id`` is the reservation id in the object's tags. If there is none, it is the id in
-    the description; if that has none either, it is None. ``is_marked`` is true if the object has
-    both climate's tag and a tag with a reservation id.
+    ``reservation_id`` comes from the object's tags, otherwise from its description, otherwise it is
+    None. ``is_marked`` is true if the object has both climate's tag and a tag with a reservation
+    id.
     """
     tags: Iterable[str] = record.get("tags", ())
     tagged = [tag.removeprefix(_RESERVATION) for tag in tags if tag.startswith(_RESERVATION)]

@@ -102,7 +102,7 @@ class PlacementSlots:
         self._placement.put(f"/resource_classes/{reservation_class(reservation_id)}")
 
     def delete_class(self, reservation_id: str) -> None:
-        """Delete the resource class of a reservation, and its slots on all hosts.
+        """Delete the slots of a reservation on all hosts, and the reservation's resource class.
 
         Succeeds if the class is gone. Raises NotYet while a slot is in use.
         """

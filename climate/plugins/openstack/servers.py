@@ -1,8 +1,8 @@
 """Lists and deletes the servers on a host, and creates images of servers.
 
-After the scheduler has chosen a host, some time passes before Nova lists the server on it. The
-allocation of the server in Placement exists from that choice on. Therefore ``HostServers.on`` reads
-both.
+When the scheduler chooses a host for a new server, it allocates capacity of the host in Placement.
+Nova lists the server on the host only some time later. Therefore ``HostServers.on`` reads Nova's
+list and the allocations.
 """
 
 import time
@@ -68,9 +68,9 @@ class HostServers:
         return sorted(ids)
 
     def remaining_after(self, seconds: float, host: str) -> list[str]:
-        """Wait up to ``seconds`` until nothing uses the host.
+        """Wait until nothing uses the host, but at most ``seconds``.
 
-        Return the ids of what still uses it.
+        Return the ids of the servers and migrations that still use the host, as ``on`` does.
         """
         until = time.monotonic() + seconds
         while (remaining := self.on(host)) and time.monotonic() < until:
@@ -78,7 +78,7 @@ class HostServers:
         return remaining
 
     def evict(self, find: Callable[[], list[str]], seconds: float, where: str = "") -> None:
-        """Delete the servers whose ids ``find`` returns, and wait until it returns none.
+        """Delete the servers whose ids ``find`` returns, until ``find`` returns no ids.
 
         Raises NotYet if servers remain after ``seconds``. ``where`` is a text for the message of
         NotYet.
@@ -97,8 +97,8 @@ class HostServers:
     def delete(self, server_ids: Iterable[str]) -> None:
         """Request the immediate deletion of servers, even if Nova is configured to defer deletions.
 
-        If an id is that of the migration of an unconfirmed resize, confirm the resize instead. This
-        frees the host that the server has left.
+        An id may also be the id of a migration. If the migration is an unconfirmed resize, confirm
+        the resize, which frees the server's previous host.
         """
         for server_id in server_ids:
             try:
@@ -146,12 +146,11 @@ def keep_image(
     server: Any,  # noqa: ANN401 - novaclient's
     occasion: str,
 ) -> bool:
-    """Create an image of a server once per ``occasion`` (a text); return whether it is finished.
+    """Create an image of a server once per ``occasion`` (a text); return whether Nova has finished.
 
-    The image has the name ``reserved_<name>``. It is finished when Nova has saved it, or has
-    stopped without saving it. Repeat the call until it returns True. Nova creates the image in
-    climate's project; a second request gives it to the server's project. If a call is interrupted,
-    the next call completes its work.
+    Nova has finished if the image is saved, or if Nova gave up. Repeat the call until it returns
+    True, even after an error. The image has the name ``reserved_<name>``. Nova creates the image in
+    climate's project; a second request moves the image to the server's project.
     """
     mark = {"climate_server": server.id, "climate_occasion": occasion}
     # Users can put climate's marks on images. Only Nova sets instance_uuid.

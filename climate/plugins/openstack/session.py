@@ -1,8 +1,8 @@
 """Creates sessions and clients for the services of an OpenStack cloud.
 
-Every request has a timeout. The transport retries failed connections. It repeats a request that it
-has already sent only if the request is a GET or HEAD. If the thread has a fencing token, the
-transport sends requests that change the cloud only while the token is valid.
+Every request has a timeout. The transport retries if it cannot connect. Once a request is sent, the
+transport repeats the request only if its method is GET or HEAD. If the thread has a fencing token,
+the transport sends requests that change the cloud only while the token is valid.
 """
 
 from collections.abc import Collection, Iterator
@@ -168,7 +168,7 @@ def nova_client(conf: ConfigOpts, session: Session) -> Any:  # noqa: ANN401 - no
 def answers(service: str = "Nova") -> Iterator[None]:
     """Context manager: convert errors of an OpenStack client to BackendUnavailable.
 
-    Its message has the name ``service`` and the reason that the service gave.
+    The message of the new error has the name ``service``, and the reason that the service gave.
     """
     try:
         yield

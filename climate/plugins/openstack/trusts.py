@@ -41,7 +41,7 @@ class DeadTrust(RuntimeError):
 class Trust:
     """A trust that this installation of climate created, as Keystone stores it.
 
-    ``user_id`` is the user as whom climate can act.
+    With the trust, climate can act as the user ``user_id`` in the project ``project_id``.
     """
 
     id: str
@@ -151,7 +151,7 @@ class Trusts:
         ]
 
     def _made_at(self, trust: Mapping[str, Any]) -> datetime | None:
-        """Return the (aware) time at which this deployment created a trust; None if another did."""
+        """Return when a trust was created (aware time); None if not by this deployment."""
         deployment, _, moment = str(trust.get(MARK, "")).partition(" ")
         if deployment != self._deployment:
             return None

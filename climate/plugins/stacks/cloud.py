@@ -48,9 +48,9 @@ class Stack:
 
     @property
     def plan(self) -> str | None:
-        """An id, from the stack's tags, of the template that climate deployed last.
+        """The id of the source that climate deployed last, from the stack's tags.
 
-        None if climate has deployed no template.
+        None if climate has deployed nothing.
         """
         return _tagged(self.tags, _PLAN)
 
@@ -60,19 +60,18 @@ class Stack:
         return _tagged(self.tags, _RESERVATION)
 
     def tags_for(self, reservation_id: str | None, plan: str | None) -> list[str]:
-        """Return the tags to set on the stack.
+        """Return the users' tags of the stack, and climate's tags for a reservation and plan.
 
-        They are the tags of its user, and climate's tags for this reservation and plan. The plan is
-        an id of the template that climate deploys.
+        The plan is an id of the source that climate deploys.
         """
         others = [tag for tag in self.tags if tag != MARK and not tag.startswith(f"{MARK}-")]
         return [*others, *tags(reservation_id, plan)]
 
 
 def tags(reservation_id: str | None, plan: str | None = None) -> list[str]:
-    """Return climate's tags for a stack: its mark, its reservation and its plan.
+    """Return climate's tags for a stack: a mark with the reservation's id, and the plan.
 
-    The plan identifies the source that climate deployed last.
+    The plan is an id of the source that climate deploys. Arguments that are None give no tags.
     """
     marks = [MARK, f"{_RESERVATION}{reservation_id}"] if reservation_id else []
     return [*marks, *([f"{_PLAN}{plan}"] if plan else [])]
@@ -97,7 +96,7 @@ class StackCloud(Protocol):
         """Return the flavors that the requester can use."""
 
     def networks(self, requester: Requester, names: Collection[str]) -> Mapping[str, str]:
-        """Return the ids of external networks by their name or id in ``names``.
+        """Return the ids of external networks; the keys are ``names``, which may be names or ids.
 
         Networks that do not exist are left out.
         """
@@ -115,7 +114,7 @@ class StackCloud(Protocol):
         """
 
     def make_empty(self, requester: Requester, name: str, reservation_id: str) -> Stack:
-        """Create an empty stack that is marked with the reservation; if it exists, return it.
+        """Return the empty stack that is marked with a reservation; create it if it is missing.
 
         Raises Conflict if the project has another stack with this name.
         """

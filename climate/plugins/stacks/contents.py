@@ -1,12 +1,14 @@
-"""The maximum contents of a stack, which climate counts in Heat's preview of it. Pure.
+"""The maximum contents of a stack, which climate counts in Heat's preview of the stack. Pure.
 
-climate edits a copy of the template, and requests Heat's preview of the copy. In the copy, all
-groups have their maximum size. The flavor of each server gets its other spelling: its id instead of
-its name, or the reverse. A value that is no flavor of the requester gets angle brackets.
+climate edits a copy of the template, and requests Heat's preview of the copy. In the copy,
 
-climate rejects a server whose flavor in the preview is neither an id nor a name of a flavor of the
-requester. Some servers cannot be edited, such as those in a nested template that only Heat can
-read. climate does not detect these servers, because it accepts both spellings of a flavor.
+- all groups have their maximum size;
+- the flavor of each server is spelled the other way: by id instead of by name, or the reverse;
+- a flavor that the requester cannot use is in angle brackets.
+
+climate rejects a server if its flavor in the preview is neither an id nor a name of a flavor of the
+requester. climate cannot edit some servers, such as those in a nested template that only Heat can
+read. climate does not notice this, because it accepts both spellings in the preview.
 """
 
 from collections import Counter
@@ -85,7 +87,7 @@ class Contents:
 def count_contents(preview: Sequence[Any], source: Source, flavors: Flavors) -> Contents:
     """Return the contents of a stack. Raises InvalidInput if a resource cannot be counted.
 
-    ``preview`` is Heat's preview of the copy that climate has rewritten: nested lists of resources.
+    ``preview`` is Heat's preview of the edited copy of the template: nested lists of resources.
     ``source`` is the original source of the stack.
     """
     aliases = template.aliases(source.environment)
@@ -124,7 +126,7 @@ def flatten(preview: Any) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401 - list
 def _flavor(resource: Mapping[str, Any], flavors: Flavors) -> str:
     """Return the id of the flavor of a server in a preview.
 
-    Raises InvalidInput if the preview does not show it, or if it is no flavor of the requester.
+    Raises InvalidInput if the preview shows no flavor, or a flavor that the requester cannot use.
     """
     shown = str(resource["properties"].get(_SERVERS[resource["resource_type"]]) or "<>")
     if shown == "<>":

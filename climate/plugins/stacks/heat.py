@@ -1,8 +1,9 @@
 """The driver for stacks on Heat: a StackCloud.
 
-An administrator can read, suspend, resume and delete the stacks of any project. But the
-administrator would own all that it creates or updates there. Therefore climate previews and creates
-stacks with the requester's token, and updates them with the trust of the lease.
+climate's own user is an administrator, and can read, suspend, resume and delete the stacks of any
+project. But if an administrator creates or updates a stack, the administrator owns the new objects.
+Therefore climate previews and creates stacks with the requester's token, and updates stacks with
+the trust of the lease.
 """
 
 import uuid
@@ -152,7 +153,8 @@ class HeatStacks:
     def marked(self) -> Sequence[Stack]:
         """Return the stacks of all projects that are marked with a reservation.
 
-        If Heat does not allow climate to list all projects at once, list each project by itself.
+        If Heat does not let climate list the stacks of all projects at once, send one request per
+        project.
         """
         with _answers():
             try:
@@ -232,7 +234,7 @@ def _stack(record: Mapping[str, Any], project_id: str) -> Stack:
 
 
 def _stack_error(error: BackendUnavailable) -> BackendUnavailable | InvalidInput:
-    """Return InvalidInput if the user's request caused Heat's error, else the error itself."""
+    """Return InvalidInput if the user's request caused Heat's error; otherwise ``error``."""
     cause = error.__cause__
     if isinstance(cause, heat_errors.HTTPException) and str(cause.code) in {"400", "403", "404"}:
         return InvalidInput(f"Heat rejected the stack: {str(cause).removeprefix('ERROR: ')}")
@@ -241,9 +243,9 @@ def _stack_error(error: BackendUnavailable) -> BackendUnavailable | InvalidInput
 
 @contextmanager
 def _answers(service: str = "Heat") -> Iterator[None]:
-    """Return a context that converts a client's errors to BackendUnavailable.
+    """Context manager: convert a client's errors to BackendUnavailable.
 
-    The message has the name of the service and its reason.
+    The message has the name ``service``, and the text of the error.
     """
     try:
         yield

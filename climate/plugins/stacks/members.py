@@ -1,7 +1,8 @@
 """The members of a stack: the reservations for its servers, volumes and floating IPs. Pure.
 
-The module computes the members from the stack's contents, and rewrites the template so that it uses
-their resources. ``reserves``, a parameter of the stack's reservation, shows the members to users:
+The module computes the members from the stack's contents. It edits the template, which then uses
+the resources of the members. The parameter ``reserves`` of the stack's reservation shows users the
+members:
 ``{"servers": [{"flavor_id", "flavor", "amount"}], "volumes": [{"volume_type", "amount", "size"}],
 "floatingips": [{"network_id", "amount", "resources"}]}``. ``size`` is the average size of a volume
 in GiB, rounded up. ``resources`` are the names of the floating IPs in the template.

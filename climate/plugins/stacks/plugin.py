@@ -5,9 +5,9 @@ servers, volumes and floating IPs. climate counts these in Heat's preview of the
 groups at their maximum size.
 
 Before the lease is confirmed, climate creates an empty stack with the requester's token, because a
-trust can update a stack but not create one. At the start, it updates that stack to a template that
-uses the reserved flavors, volume types and floating IPs. A tag on the stack, the plan, identifies
-the source that climate deployed last.
+trust can update a stack but not create one. At the start, climate updates this stack to a template
+that uses the reserved flavors, volume types and floating IPs. A tag on the stack, the plan,
+identifies the source that climate deployed last.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,9 +51,9 @@ _NEW = timedelta(hours=1)
 def find_drifts(
     cloud: StackCloud, clock: Clock, expected: Callable[[], ExpectedState]
 ) -> Iterator[Drift]:
-    """Yield a drift for each stack that is marked with a reservation which no lease has.
+    """Yield a drift for each marked stack whose reservation has ended or does not exist.
 
-    Stacks younger than ``_NEW`` are left out, as climate may just be creating their lease.
+    Stacks younger than ``_NEW`` are left out, because climate may just be creating their lease.
     """
     now = clock.now()
     marked = [stack for stack in cloud.marked() if not _is_new(stack, now)]
@@ -79,7 +79,7 @@ _SUSPEND_ACTIONS = ("SUSPEND", "RESUME")
 
 
 class StackFailed(RuntimeError):
-    """Raised if Heat could not complete an action on a stack, or a stack to start is gone."""
+    """Raised if Heat could not complete an action, or if the stack is gone before the start."""
 
 
 class StackPlugin(ResourcePlugin):
@@ -168,10 +168,10 @@ class StackPlugin(ResourcePlugin):
         return {"stack_id": stack.id, "stack_name": stack.name, "deployed": True}
 
     def end(self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]) -> None:
-        """Delete the stack, or update it to its original source and suspend or keep it.
+        """Delete, suspend or keep the stack, as the parameter ``on_end`` says.
 
-        The parameter ``on_end`` decides. Raises NotYet until this is complete, and StackFailed if
-        it fails.
+        Before climate suspends or keeps the stack, it updates the stack to the original source.
+        Raises NotYet until all actions are complete, and StackFailed if one fails.
         """
         stack = self._get(lease, reservation)
         if stack is None:  # or on_start was nothing, and climate does not know it
@@ -202,9 +202,9 @@ class StackPlugin(ResourcePlugin):
         return source
 
     def _resume(self, stack: Stack) -> None:
-        """Resume a suspended stack.
+        """Resume the stack if it is suspended.
 
-        Raises NotYet until it is resumed, StackFailed if that fails.
+        Raises NotYet until the stack is resumed, and StackFailed if Heat cannot resume it.
         """
         _wait(stack)
         if stack.action in _SUSPEND_ACTIONS and stack.status != "RESUME_COMPLETE":
@@ -247,7 +247,7 @@ class StackPlugin(ResourcePlugin):
             self._retry(stack, lambda: self.cloud.suspend(stack), "suspended")
 
     def _delete(self, stack: Stack) -> None:
-        """Delete the stack. Raises NotYet until it is gone, StackFailed if that fails."""
+        """Delete the stack. Raises NotYet until it is gone, and StackFailed if Heat fails."""
         if stack.status == "DELETE_IN_PROGRESS":
             raise NotYet(f"stack {stack.id} is being deleted")
         self._retry(stack, lambda: self.cloud.delete(stack), "deleted")

@@ -23,7 +23,7 @@ _NAME = validate.Regexp(
 
 
 class _Document(fields.Field[dict[str, Any]]):
-    """A field for a JSON object, or for its YAML as text."""
+    """A field for a document: a JSON object, or YAML text that describes an object."""
 
     def __init__(self, **kwargs: Any) -> None:
         form = {"type": ["object", "string"], "format": "yaml"}

@@ -204,10 +204,10 @@ def _value(value: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any 
 
 
 def _replaced(text: str, params: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    """Replace the longest name in ``params`` that occurs in the text by its value.
+    """Return ``text`` with one name replaced: the longest name in ``params`` that it contains.
 
-    ``params`` has expressions for the values, by name. ``values`` are the values of the template's
-    parameters.
+    ``params`` maps names to expressions, which replace the names. ``values`` are the values of the
+    template's parameters.
     """
     for name in sorted(params, key=len, reverse=True):
         if name in text:

@@ -81,8 +81,8 @@ class Source:
 def edited(source: Source, edit: Edit) -> Source:
     """Return a copy of the source in which ``edit`` has changed every resource.
 
-    Resources in the templates among the source's files are changed, too. Raises InvalidTemplate if
-    such a file exceeds the limits of the module ``document``.
+    Templates among the source's files are edited, too. Raises InvalidTemplate if such a file
+    exceeds the limits of the module ``document``.
     """
     template = copy.deepcopy(dict(source.template))
     called = aliases(source.environment)
@@ -197,7 +197,10 @@ def adopting(source: Source, floatingips: Mapping[str, str]) -> Source:
 
 
 def adoptable(template: Mapping[str, Any]) -> list[str]:
-    """Return the names of the floating IPs in a template for which Heat can adopt existing ones."""
+    """Return the names of a template's floating IP resources that can adopt existing floating IPs.
+
+    To adopt means that Heat uses an existing object and creates none.
+    """
     if str(template.get("heat_template_version", "")) < _ADOPTING:
         return []
     resources = template.get("resources")

@@ -1,9 +1,9 @@
 """The driver for volumes on Cinder: a reservation has a private volume type with a quota.
 
 climate acts as its own user where Cinder requires an administrator. It creates volumes as the user
-of the lease, through a trust, so that the user owns them. Listings read all pages. climate checks
-the type of each listed volume, because a Cinder version that ignores the filter returns other
-types, too.
+of the lease, through a trust, so that the user owns them. Lists are read page by page. Some
+versions of Cinder ignore the type in a request for volumes, so climate checks the type of each
+listed volume.
 """
 
 import math
@@ -101,10 +101,11 @@ def parse_type(record: Mapping[str, Any]) -> VolumeType:
 
 
 def capacity_of(pools: Sequence[Mapping[str, Any]]) -> Inventory | None:
-    """Return an inventory with the GiB of all storage pools together; None if this is unknown.
+    """Return an inventory with the GiB of all storage pools together.
 
-    It is computed as in Cinder's CapacityFilter, with the over-subscription of thin pools. A volume
-    cannot span pools, so its size is limited by the largest pool.
+    Returns None if there is no pool, or one with unknown size. Sizes are computed as in Cinder's
+    CapacityFilter, with the over-subscription of thin pools. ``max_unit`` is the size of the
+    largest pool, because a volume cannot span pools.
     """
     sizes = [_size(pool) for pool in pools]
     known = [size for size in sizes if size is not None]

@@ -1,7 +1,7 @@
 """Reserved volume types: the capacity of a reservation, as a private volume type with a quota.
 
-A reserved type is a copy of its base type. Only the reservation's project can use it, within the
-project's quota for it. The plug-in calls a VolumeCloud, the driver of Cinder or the simulated one.
+A reserved type is a copy of its base type. Only the reservation's project can use it, and only
+within a quota. The class VolumeCloud is the interface of the drivers: for Cinder, and simulated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -113,7 +113,7 @@ class VolumeCloud(Protocol):
         """Return the project's quota for a reserved type; a negative number means no limit."""
 
     def set_quota(self, reserved_type: ReservedType, project_id: str, quota: Quota) -> None:
-        """Set the project's quota for a reserved type, but to no less than the project uses."""
+        """Set the project's quota for a reserved type to ``quota``, or to the usage if higher."""
 
     def close_reserved_type(self, reserved_type: ReservedType) -> None:
         """Revoke the access of all projects to a reserved type, and set its ``is_over``."""

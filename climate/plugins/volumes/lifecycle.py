@@ -40,9 +40,8 @@ def create_volumes(
     """Create volumes of ``size`` GiB until the reserved type has ``count`` volumes.
 
     Volumes that the project created are counted, too; volumes that are being deleted are not.
-    Returns the ids of those volumes of the type that climate has created. Raises NotYet while
-    volumes are being created. If Cinder could not create a volume, deletes it and raises
-    VolumeCreationFailed.
+    Returns the ids of the volumes that climate created. Raises NotYet while volumes are being
+    created. If Cinder could not create a volume, deletes it and raises VolumeCreationFailed.
     """
     present = cloud.volumes(reserved_type.id)
     own = _own(present, reserved_type)
@@ -69,9 +68,9 @@ def _own(volumes: Sequence[Volume], reserved_type: ReservedType) -> list[Volume]
 def drain_volumes(cloud: VolumeCloud, reserved_type: ReservedType, *, keep: bool) -> None:
     """Delete all volumes of a reserved volume type (the private type of a reservation).
 
-    If ``keep`` is set, delete only volumes with the status ``error``, and change the type of the
-    others to the base type. A volume that cannot be removed does not block the others. Raises
-    NotYet while the type has volumes.
+    If ``keep`` is set, delete only failed volumes, and change the type of all others to the base
+    type. If this is impossible for one volume, go on with the next. Raises NotYet while the type
+    has volumes.
     """
     volumes = cloud.volumes(reserved_type.id)
     run_all(*(partial(_drain, cloud, reserved_type, each, keep=keep) for each in volumes))

@@ -190,10 +190,7 @@ class VolumePlugin(ResourcePlugin):
         return next((each for each in present if each.reservation_id == reservation.id), None)
 
     def _type(self, name: str) -> VolumeType | None:
-        """Return the volume type whose id, or else whose name, is ``name``.
-
-        None if there is none.
-        """
+        """Return the volume type with this id, otherwise the one with this name, otherwise None."""
         types = self.cloud.types()
         by_name = next((each for each in types if each.name == name), None)
         return next((each for each in types if each.id == name), by_name)
@@ -228,9 +225,9 @@ class VolumePlugin(ResourcePlugin):
     ) -> DiscoveredResource:
         """Return the volume type with the capacity that the operator's properties declare.
 
-        The cloud's capacity applies to amounts that the operator does not declare. If neither gives
-        the number of volumes, it is the number of GiB. Raises InvalidInput if neither gives the
-        GiB.
+        Amounts that the operator does not declare are those of the cloud. If neither the operator
+        nor the cloud limits the number of volumes, the limit is the number of GiB. Raises
+        InvalidInput if neither of them gives the GiB.
         """
         declared = {
             class_: Inventory(_number(name, properties[name]))
@@ -250,8 +247,8 @@ class VolumePlugin(ResourcePlugin):
         """Yield the present state of the registered volume types that exist.
 
         Two kinds of volumes reduce the capacity of a type: volumes of the type itself, such as
-        those that users kept after their lease, and volumes that are left of a reservation after
-        its end. If the capacity is unknown at present, the stored capacity stays.
+        those that users kept after their lease, and remaining volumes of ended reservations. If the
+        capacity is unknown at present, the stored capacity stays.
         """
         if not registered:
             return
