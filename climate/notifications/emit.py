@@ -55,7 +55,7 @@ def open_transport(conf: ConfigOpts, url: str) -> Any:  # noqa: ANN401 - oslo.me
 class LogEmitter:
     """The emitter of an installation without a broker: it writes notifications to the log.
 
-    Listeners then read notifications by HTTP.
+    Listeners get no messages there. They can read notifications from climate's HTTP API instead.
     """
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:

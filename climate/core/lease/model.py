@@ -271,8 +271,9 @@ class Lease:
 
         - If the start had to wait for its hosts, it could run when they were ready. If it still
           waits, the result is ``now``.
-        - If the end had to wait for ``before_end_lease``, the end could run after that event.
-        - Otherwise, an event could run from ``promised_at`` on.
+        - The end must wait for the event ``before_end_lease``. The result is the time when that
+          event last changed, if this is later than the end's due time.
+        - Otherwise, the result is the event's due time, or its creation if that is later.
         """
         due = event.promised_at
         if event.kind == END:

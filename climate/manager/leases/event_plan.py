@@ -1,4 +1,8 @@
-"""Event plan: change the stored events of a lease if its dates change, and add update events."""
+"""Event plan: change the stored events of a lease if its dates change.
+
+Also add ``update_lease`` events. Such an event gives the users of a running lease access to its new
+resources, and takes back the resources of removed reservations.
+"""
 
 from collections.abc import Iterable
 from datetime import datetime

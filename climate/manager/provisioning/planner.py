@@ -8,8 +8,9 @@ Each run compares the bookings of the next hours with the existing preparations.
 handles leases whose dates or hosts changed.
 
 Every manager has a planner, and all steps are idempotent. Two planners cannot create the same
-preparation, because preparations have a unique key, and a planner locks the lease. (An advisory
-lock would not do: a process can hold only one at a time, and a plug-in may need this one.)
+preparation, because preparations have a unique key, and a planner locks the lease. (The planner
+does not use an advisory lock instead: a process can hold only one at a time, and a plug-in may need
+one meanwhile.)
 """
 
 import logging

@@ -57,7 +57,8 @@ class HostServers:
         """Return the ids of everything that uses a host's capacity, except climate's allocations.
 
         These are the ids of servers on the host, of servers that Nova builds there or moves there,
-        and of migrations. A migration uses capacity of the old host until its resize is confirmed.
+        and of migrations. After a resize or cold migration, the migration uses capacity of the
+        old host until the user confirms it.
         """
         service, _, node = host.partition("/")
         ids = {server.id for server in self.servers(host)}

@@ -6,8 +6,8 @@ groups at their maximum size.
 
 Before the lease is confirmed, climate creates an empty stack with the requester's token, because a
 trust can update a stack but not create one. At the start, climate updates this stack to a template
-that uses the reserved flavors, volume types and floating IPs. A tag on the stack, the plan,
-identifies the source that climate deployed last.
+that uses the reserved flavors, volume types and floating IPs. A tag on the stack,
+called the plan, identifies the source that climate deployed last.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

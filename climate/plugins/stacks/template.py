@@ -1,9 +1,9 @@
 """Reads Heat templates, and edits copies of them. Pure.
 
-Properties may be expressions that only Heat can evaluate. To replace a value, climate wraps its
-expression in an outer expression, which replaces the result. If the result has no replacement, the
-outer expression puts it into angle brackets, which Heat's preview of the copy then shows. climate
-edits only the template itself and the nested templates in the source's files.
+Properties may be expressions that only Heat can evaluate. To replace the value of such a property,
+climate wraps its expression in an outer expression, which maps each known value to its replacement.
+The outer expression puts any other value into angle brackets. So Heat's preview of the copy shows
+which values have no replacement. climate edits only the template itself and the nested templates in the source's files.
 """
 
 import copy
