@@ -3,7 +3,8 @@
 Properties may be expressions that only Heat can evaluate. To replace the value of such a property,
 climate wraps its expression in an outer expression, which maps each known value to its replacement.
 The outer expression puts any other value into angle brackets. So Heat's preview of the copy shows
-which values have no replacement. climate edits only the template itself and the nested templates in the source's files.
+which values have no replacement. climate edits only the template itself and the nested templates in
+the source's files.
 """
 
 import copy
