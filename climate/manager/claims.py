@@ -2,11 +2,11 @@
 
 A claim is an owner (a manager's name) and an attempt number in the event's row. A manager renews
 its claims while it runs the events. It stores an outcome only if the row still has this owner and
-attempt, so a manager that lost its claim stores nothing.
+attempt, so a manager that lost its claim stores nothing. If an owner stops renewing a claim,
+another manager *reclaims* the event: it releases the claim.
 
 Each claim has a fencing token in memory. Plug-ins may change the cloud for the claim only while the
-token is valid. To *reclaim* an event is to release its claim, because the owner no longer renews
-the claim. The token expires shortly before another manager can reclaim the event.
+token is valid. The token expires shortly before another manager can reclaim the event.
 
 Reclaiming compares no wall clocks. Every manager measures the time-out on its own monotonic clock.
 The owner starts to measure before it writes the claim or a renewal. Another manager starts to
@@ -110,12 +110,11 @@ class Claim:
 
     @contextmanager
     def calling(self, work: Work, reservation: Reservation, since: float) -> Iterator[None]:
-        """Return a context in which to make one plug-in call.
+        """Return a context in which to make one plug-in call, for one reservation of ``work``.
 
-        Raises Fenced if the fencing token has expired. In the context, climate checks the token
-        before each change of the cloud. ``calls`` contains the call, so that ``WorkerPool.watch``
-        can find a call that takes too long. ``since`` is when the call begins, in seconds of the
-        monotonic clock ``clock.elapsed``.
+        ``since`` is when the call begins, in seconds of the monotonic clock ``clock.elapsed``. In
+        the context, ``calls`` contains the call, and climate checks the fencing token before each
+        change of the cloud. Raises Fenced if the token has expired.
         """
         self.fencing_token.check()
         self.calls.append(Call(work, reservation.id, since))
@@ -218,9 +217,8 @@ class Batch:
     def relieve(self) -> tuple[list[Task], list[Result]]:
         """Remove and return the work that waits for a slow plug-in call: (tasks, results).
 
-        The tasks are those for which no plug-in was called yet. The results are those that are not
-        stored yet. The batch forgets the claims of both, so the caller must requeue the tasks and
-        store the results.
+        For these tasks, no plug-in was called yet. These results are not stored yet. The batch
+        forgets their claims. So the caller must requeue the tasks and store the results.
         """
         tasks, results = self.take_tasks(), self.take_results()
         with self._lock:
@@ -267,9 +265,9 @@ def lock_leases(
     """Lock the leases of claims, and check that this manager still holds the claims.
 
     Returns two lists. The first has the claims that this manager still holds, with their events and
-    locked leases. The second has the claims whose lease could not be locked, because the lease no
-    longer exists, or because ``wait`` is false and another transaction has locked the lease. Claims
-    that this manager has lost are in neither list.
+    locked leases. The second has the claims whose lease could not be locked: the lease no longer
+    exists, or another transaction has locked it and ``wait`` is false. Claims that this manager has
+    lost are in neither list.
 
     This manager may lose a claim after the check. So the statement that stores the outcome checks
     owner and attempt again.
@@ -292,9 +290,9 @@ def lock_leases(
 def relock_leases(session: Session, tasks: Sequence[Task]) -> tuple[list[Seen], list[Claim]]:
     """Lock the leases of tasks after the plug-in calls; return the two lists of ``lock_leases``.
 
-    The function checks a claim only if its lease has changed since the work began. If another claim
-    is lost, ``close_all`` raises LostRace later, and the transaction runs again. In the
-    second run, the function checks all claims.
+    If the transaction runs for the first time, the function checks only the claims whose lease has
+    changed since the work began. If an unchecked claim is lost, ``close_all`` raises LostRace
+    later, and the transaction runs again. Then the function checks all claims.
     """
     wait = len(tasks) == 1
     if is_retried(session):

@@ -140,7 +140,7 @@ def _is_to_start(lease: Lease) -> bool:
 
 
 def _may_wait(seen: Seen, now: datetime) -> bool:
-    """Return whether the event is the start of a lease that waits until its hosts are ready."""
+    """Return whether the event is a start that may still have to wait for the lease's hosts."""
     # A claimed event is due, even if the clock was set back since.
     now = max(now, seen.lease.window.start)
     return seen.event.kind == START and seen.lease.waits_for_hosts(now)
@@ -238,9 +238,8 @@ def _notify_if_late(
 ) -> None:
     """Write one catch-up notification for each lease that has late events.
 
-    An event is late if it is delayed by more than ``late_after``. The first late event of a lease
-    sends the notification. The notification lists all late events of the lease, and the other
-    events in this list send none.
+    An event is late if it is delayed by more than ``late_after``. The notification lists all late
+    events of the lease. It is sent once, with the first of these events.
     """
     late: dict[str, tuple[Lease, tuple[Late, ...]]] = {}
     for _, lease, event in seen:

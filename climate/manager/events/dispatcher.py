@@ -179,8 +179,8 @@ class Dispatcher:
     def _claim_chosen(self, chosen: Sequence[Sequence[PendingEvent]]) -> list[Batch]:
         """Claim the chosen events, and return them in batches.
 
-        Each item of ``chosen`` has the events for one worker. Events that are blocked, or that
-        another manager has claimed, are left out.
+        Each item of ``chosen`` has the events for one worker. An event is left out if another
+        manager has claimed it, or if another event of the same lease must run first.
         """
         now, expires = self._runtime.clock.now(), self._keeper.expires()
         stored = now + self._runtime.settings.claim_timeout
@@ -335,7 +335,11 @@ class Upkeep:
     def __init__(
         self, runtime: Runtime, keeper: ClaimKeeper, pool: WorkerPool, wake: Callable[[], None]
     ) -> None:
-        """Prepare to renew the claims of ``pool``, and to call ``wake`` after reclaiming events."""
+        """Prepare to renew and reclaim claims with ``keeper``.
+
+        ``pool`` runs the events that this manager has claimed. ``wake`` is called after events were
+        reclaimed, so that this manager can claim the events at once.
+        """
         self._runtime = runtime
         self._keeper, self._pool, self._wake = keeper, pool, wake
 
@@ -349,9 +353,9 @@ class Upkeep:
     def tidy(self) -> None:
         """Remove allocations whose cleaning time is over, and other rows that have become old.
 
-        The other rows are idempotency keys, notifications, leases that ended long ago, their
-        history, past use that no limit counts any more, and calendar feeds whose lease or resource
-        is gone. Options set how long to keep most of these rows.
+        The other rows are idempotency keys, notifications, leases that ended long ago, records of
+        deleted leases, records of use that no limit counts any more, and calendar feeds whose lease
+        or resource is gone. Options set how long to keep most of these rows.
         """
         now = self._runtime.clock.now()
         write = self._runtime.database.write

@@ -66,9 +66,9 @@ _LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}
 class Success(NamedTuple):
     """A task whose action succeeded, and the results of its plug-in calls.
 
-    ``details`` has the plug-ins' details by reservation id. A stack is a group of reservations. If
-    climate gives up ending a stack, the stack remains in the cloud, and ``abandoned`` has the
-    reason, by the reservation id of the stack.
+    The keys of both mappings are reservation ids. ``details`` has the details that plug-ins
+    returned. ``abandoned`` is for stacks (groups of reservations): if climate gives up ending a
+    stack, and so leaves the stack in the cloud, ``abandoned`` has the reason.
     """
 
     task: Task
@@ -81,10 +81,9 @@ def commit_success(
 ) -> list[Success]:
     """Store the outcomes of several successful actions in one transaction.
 
-    If another transaction has locked the lease of a success, the function returns this success
-    instead of storing it. The caller passes each returned success again, alone; for a single
-    success, the function waits for the lock. A success is left out if its claim is lost, or its
-    lease is deleted.
+    Returns the successes that are not stored, because another transaction has locked the lease. The
+    caller passes each of these again, alone; for a single success, the function waits for the lock.
+    If the claim is lost, or the lease is deleted, the success is neither stored nor returned.
     """
     now, settings = runtime.clock.now(), runtime.settings
     by_event = {success.task.claim.event_id: success for success in successes}
@@ -128,8 +127,8 @@ class _Completed:
 def _needless(lease: Lease, now: datetime) -> list[str]:
     """Return the ids of the UNDONE events that a lease no longer needs after its end.
 
-    These are climate's own events, and all events that are not due yet. Events that the user
-    defined stay if they are due.
+    These are all events of climate's own kinds (such as actions and reminders), and the events that
+    the user defined, if they are not due yet.
     """
     return [
         event.id
@@ -205,17 +204,16 @@ def _handed_over(
 ) -> dict[str, Any]:
     """Return the new values of a reservation's fields ``details`` and ``missing_resources``.
 
-    ``details`` is what the plug-in returned. If the action gave resources to the user (start or
-    update), the result has:
+    ``details`` is what the plug-in returned. If the action gave the user no resources (for example,
+    an end), the result has only ``details``, unchanged. Otherwise, the result has:
 
-    - ``details``, with the list of the resources that the user has now. A resource that the user
-      had before stays in this list, even if it is not reservable now.
+    - ``details``, with a list of the resources that the user has now. A resource that the user
+      had before stays in the list, even if it is not reservable now.
     - ``missing_resources``: whether a resource failed and has no replacement.
 
-    Otherwise the result has only ``details``, unchanged.
-
-    If a user removed the reservation while the action ran, its old details have the mark LEAVING.
-    The new details keep this mark, so that a later event takes back the resources.
+    If a user removed the reservation while the action gave it resources, the stored details have
+    the mark LEAVING. The new details keep this mark, so that a later event takes back the
+    resources.
     """
     if work.event.kind not in {START, UPDATE} or work.is_leaving(reservation.id):
         return {"details": dict(details)}
@@ -291,12 +289,10 @@ def discard(runtime: Runtime, claim: Claim, call: Call) -> None:
 def _is_reported(lease: Lease, claim: Claim, failed: Mapping[str, str], retries: int) -> bool:
     """Return whether a notification has already reported that the action fails.
 
-    Returns True if both conditions are met:
+    A notification was sent if both conditions are met:
 
-    - The first attempt and ``retries`` retries failed before this attempt.
-    - A failed reservation has the status ERROR already.
-
-    For an end, the status alone is no proof, because a failed start may have set the status.
+    - The first attempt and ``retries`` retries had already failed before this attempt.
+    - One of the ``failed`` reservations (errors by reservation id) has the status ERROR already.
     """
     return claim.attempt > retries + 1 and any(
         reservation.id in failed and reservation.status is ReservationStatus.ERROR
@@ -309,8 +305,9 @@ def _show(
 ) -> None:
     """Store the failure of an action in the lease.
 
-    After a failed start or end, the lease has the status ERROR. After a failed update, the lease is
-    marked ``degraded``.
+    ``kind`` is the type of the action, and ``failed`` has the errors by reservation id. If a start
+    or end failed, these reservations and the lease get the status ERROR, but a lease that is
+    DELETING keeps that status. If an update failed, the lease is marked ``degraded``.
     """
     if kind == UPDATE:
         leases.update(session, replace(lease, degraded=True, updated_at=now))

@@ -1,9 +1,8 @@
 """The queue of one manager: which events are due, and which of them run next.
 
-If very many events are due, the query for all of them is slow (PostgreSQL: 1.3 s for 100,000). So
-``QueueView`` reuses its result for many claims. Until the next full query, quick queries add events
-that became due since the last query. So the many events of one project do not delay new events of
-another project.
+If very many events are due, the full query (for all due events) is slow: 1.3 s for 100,000 events
+on PostgreSQL. So ``QueueView`` reuses the result for many claims. Until the next full query, quick
+queries add the events that became due since the last query.
 
 ``FairShare`` chooses events for the workers. A batch is a list of events that one worker runs.
 These rules prevent one project, or hung calls, from occupying all workers:
@@ -228,10 +227,10 @@ class FairShare:
     """Chooses events for the free workers of one manager; no project occupies all workers."""
 
     def __init__(self, workers: int, types: Collection[str], sizes: BatchSizeEstimator) -> None:
-        """Prepare to share ``workers`` among the resource ``types`` and events without a type.
+        """Prepare to share worker threads among resource types.
 
-        ``workers`` is the number of worker threads. ``sizes`` sets how many events a batch may
-        have.
+        ``workers`` is the number of worker threads, and ``types`` are the enabled resource types.
+        ``sizes`` sets how many events a batch may have.
         """
         self._workers = workers
         self._sizes = sizes
@@ -274,9 +273,9 @@ class FairShare:
     ) -> Iterator[Iterator[list[PendingEvent]]]:
         """Yield queues of events, the most urgent queue first.
 
-        Each item of a queue is a list of events for one worker. Each project has a queue for each
-        combination of resource types. But if plug-in calls for a combination are quick, all
-        projects share one queue for this combination.
+        Each item of a queue is a list of events for one worker. Each project has its own queue for
+        each combination of resource types. But if plug-in calls for a combination are quick, all
+        projects share one queue for it. ``usage`` counts the busy workers.
         """
         quick: dict[frozenset[str], dict[str, Iterable[PendingEvent]]] = {}
         for group in self._order(pending, usage):
@@ -296,8 +295,8 @@ class FairShare:
     ) -> Iterator[list[PendingEvent]]:
         """Yield batches of up to ``size`` events, with one event of each project in turn.
 
-        ``pending`` has the events by project id. A project that occupies its maximum of workers is
-        left out.
+        ``pending`` has the events by project id. ``usage`` counts the busy workers: if a project
+        occupies as many workers as it may, its events are left out.
         """
         rest = {project_id: iter(events) for project_id, events in pending.items()}
         while True:

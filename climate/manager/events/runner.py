@@ -109,7 +109,10 @@ def _call_plugins(runtime: Runtime, task: Task) -> Result:
 
 
 def _log(work: Work, error: Exception, *, is_repeated: bool) -> None:
-    """Log a failure. If ``is_repeated``, omit the traceback, because some retries have no limit."""
+    """Log the error of a plug-in call.
+
+    ``is_repeated`` states that many attempts have failed before. Then the log gets no traceback.
+    """
     text = "event %s of lease %s failed: %s"
     LOG.error(text, work.event.kind, work.lease.id, error, exc_info=None if is_repeated else error)
 
@@ -157,7 +160,8 @@ def _blocked_by(
 ) -> str | None:
     """Return why a reservation must wait for its stack or its members; None if it need not wait.
 
-    ``undone`` has the ids of the reservations whose plug-in call failed or must wait.
+    ``undone`` has the ids of the reservations whose plug-in call failed or must wait. If the end of
+    the lease has failed for more than ``patience``, members no longer wait for their stack.
     """
     if not _ends(work, reservation):
         members = [member for member in work.reservations if member.stack_id == reservation.id]
@@ -182,8 +186,8 @@ def _with_details(work: Work, details: Mapping[str, Mapping[str, Any]]) -> Lease
 def _is_end_late(work: Work, now: datetime, patience: timedelta) -> bool:
     """Return whether the event is an ``end`` that has been failing for more than ``patience``.
 
-    After one attempt, the time counts from the end of this attempt. After several attempts, it
-    counts from when the event could first run.
+    If there was one attempt, the time counts from the end of this attempt. If there were several,
+    it counts from when the event could first run.
     """
     return work.event.kind == END and now - work.lease.tried_since(work.event, now) > patience
 

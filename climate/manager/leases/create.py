@@ -1,8 +1,8 @@
 """Create a lease: plan it, admit it and store it.
 
-One transaction writes the lease, its reservations, allocations and events, and the notification. A
-lease that must wait for another service is *held* (module ``holds``). A second transaction then
-writes its events and the notification.
+One transaction writes the lease, its reservations, allocations and events, and the notification.
+But if another service must allow the lease first, the lease is *held* (module ``holds``). A second
+transaction then writes the events and the notification.
 
 An optional feature takes part through a gate, a set of hooks in the transaction. Such features are
 idempotency keys, limits, starts that wait until hosts are ready, and holds.
@@ -92,8 +92,8 @@ class LeaseRequest:
     ``before_end`` is when to remind the user of the end (None: the configured default).
     ``user_events`` are (kind, moment) pairs of further events. If one of them is a reminder, the
     configured reminders of the same kind are not added. ``asked_at`` is when the request arrived
-    (None: now). The start date must not be before the minute of ``asked_at``. It may be before
-    now, because climate may have read data from the cloud since the request arrived.
+    (None: now). The start date must not be before the minute of ``asked_at``. The start date may be
+    before now, because climate may have read data from the cloud since the request arrived.
     """
 
     name: str
@@ -179,9 +179,9 @@ def _not_checked(runtime: Runtime, owner: Owner, lease: Lease) -> list[str]:
 def _store(
     runtime: Runtime, session: Session, owner: Owner, lease: Lease, gates: Sequence[Gate]
 ) -> None:
-    """Book resources for a new lease and store it, in this transaction.
+    """Book resources for a new lease and store the lease, in this transaction.
 
-    Call the gates (checks of optional features, such as limits) both before and after this.
+    The gates (checks of optional features, such as limits) are called before and after the booking.
     """
     now = lease.created_at
     stored = lease
@@ -236,7 +236,8 @@ def _admit(
     """Choose and lock resources for the lease; store the lease with its bookings.
 
     Also write the notification ``lease.create``, unless the lease has the status CREATING: another
-    service must allow it first.
+    service must allow it first. ``private`` states whether the user may name private properties in
+    a query.
     """
     demands = [
         Demand(reservation_id=reservation.id, requirement=requirement)

@@ -69,9 +69,9 @@ def delete_lease(
 def remove(session: Session, lease: Lease, now: datetime, settings: Settings) -> None:
     """Delete the rows of a lease that the caller has locked, and write a notification.
 
-    If the lease has begun (a manager has tried to start it), its resources stay blocked for the
-    cleaning time, which begins at ``now``. If the lease has begun, and its start succeeded or its
-    start date has passed, the history gets a record of the lease.
+    A lease has *begun* if a manager has tried to start it. Then its resources stay blocked for the
+    cleaning time, which begins at ``now``. The history also gets a record of a lease that has
+    begun, unless its start failed and its start date has not passed yet.
     """
     ids = [reservation.id for reservation in lease.reservations]
     took_place = lease.has_begun and bool(lease.start.started_at or lease.window.start <= now)

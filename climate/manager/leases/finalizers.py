@@ -63,9 +63,9 @@ def run(runtime: Runtime, claim: Claim) -> None:
 def _report_end(
     runtime: Runtime, claim: Claim, body: Mapping[str, Any], ended_at: datetime
 ) -> None:
-    """Report the end of a lease to the enforcement service.
+    """Report the end of a lease to the enforcement service; if that fails, store when to retry.
 
-    If that fails, store when to retry it.
+    ``body`` describes the lease in the report. A day after ``ended_at``, the retries stop.
     """
     try:
         if runtime.enforcer is not None and runtime.enforcer.reports_ends:

@@ -125,8 +125,10 @@ def _replace(
 ) -> int:
     """Replace the ``failing`` resources of a reservation by free ones; return how many it replaced.
 
-    ``held`` has the present bookings of the reservation by resource id. A resource may hold several
-    units of the reservation. It is replaced only if free resources can take all of these units.
+    ``held`` has the present bookings of the reservation by resource id. The replacements must be
+    free during ``occupied``: until the end of the lease and its cleaning time. A resource may hold
+    several units of the reservation, such as virtual instances. The resource is replaced only if
+    free resources can take all of these units.
     """
     replaced: list[int] = []
     for requirement, ids in _by_requirement(
@@ -207,9 +209,9 @@ def _flag(
 
 
 def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
-    """Return whether these reservations have a working resource that the users cannot use yet.
+    """Return whether the reservations ``live`` have a working resource that users cannot use yet.
 
-    For example, climate has booked it as a replacement, but no plug-in has set it up for the users.
+    For example, the resource is booked as a replacement, but no plug-in has given users access yet.
     """
     held = allocations.held(session, [reservation.id for reservation in live])
     working = resources.reservable(session, {id_ for ids in held.values() for id_ in ids})
@@ -223,9 +225,10 @@ def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
 def _is_handed_over(reservation: Reservation, resource_id: int, held: Mapping[int, Held]) -> bool:
     """Return whether users have access to a resource, in the amounts that are booked now.
 
-    An amount is, for example, 4 VCPU. The details of a reservation list the resources to which
-    users have access. A reservation that an older release of climate started has no such list: its
-    users have access to all its resources.
+    An amount is, for example, 4 VCPU. ``held`` has the bookings of the reservation by resource id.
+    The details of a reservation list the resources to which users have access. A reservation that
+    an older release of climate started has no such list: its users have access to all its
+    resources.
     """
     amounts = dict(held[resource_id].amounts)
     shares = reservation.details.get(SHARES, {}).get(str(resource_id), amounts)

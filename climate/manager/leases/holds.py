@@ -244,7 +244,7 @@ def begin_release(session: Session, lease: Lease, event: Event) -> Work:
     """Free the resources of a lease that was not confirmed within ``hold_timeout``.
 
     This is the first step of the lease's ``RELEASE`` event, which this manager has claimed. Returns
-    the second step, which the function ``expire`` runs.
+    the work of the second step, which the function ``expire`` does.
     """
     allocations.release(session, [reservation.id for reservation in lease.reservations])
     return Work(event, lease, {})

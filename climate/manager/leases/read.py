@@ -56,9 +56,8 @@ def check_expected(lease: Lease, expected: Lease | None) -> None:
     """Raise LeaseChanged if a lease differs from ``expected``, the lease that a client has read.
 
     The caller has locked ``lease``. If ``expected`` is None, nothing is checked. The function
-    compares all fields, because ``Lease.version`` is not sufficient: the progress of events, which
-    the API shows, does not increment the version. Releases of climate before schema 0019 never
-    increment the version. The comparison does not access the database.
+    compares all fields, because some changes that the API shows do not increment
+    ``Lease.version``: for example, the progress of events.
     """
     if expected is not None and lease != expected:
         raise LeaseChanged(lease)

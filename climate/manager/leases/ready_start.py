@@ -52,7 +52,11 @@ class ReadyStartGate(Gate):
     def before(
         self, _session: Session, lease: Lease, _now: datetime, present: Lease | None = None
     ) -> None:
-        """Raise NotProvisioned if the gate rejects a new lease. Nothing is locked yet."""
+        """Raise NotProvisioned if the gate rejects a new lease.
+
+        Does nothing for a change of a lease, when ``present`` is the stored lease. ``after`` checks
+        a changed lease.
+        """
         if present is None:
             self._check(lease)
 
@@ -80,9 +84,9 @@ class ReadyStartGate(Gate):
 
 
 def if_ready(settings: Settings, session: Session, seen: Seen, now: datetime) -> Seen | None:
-    """Return the start ``seen`` if all its hosts are ready; otherwise delay it and return None.
+    """Return ``seen`` if all hosts of its lease are ready; otherwise delay the start, return None.
 
-    ``seen`` is the start event that this manager has claimed, with its lease. If a delayed start
+    ``seen`` is a start event that this manager has claimed, with its lease. If a delayed start
     can run now, the function stores that the hosts are ready. To delay a start, the function
     requeues the event for a minute. The first time, it also stores that the start is delayed, and
     writes a notification.

@@ -232,11 +232,12 @@ def _check_fixed(
 
 
 def _check_size(id_: str, before: Requirement, after: Requirement) -> None:
-    """Raise Conflict if a change alters the size or the affinity of units that are in use.
+    """Raise Conflict if a change alters the size or the affinity of a reservation in use.
 
-    The lease has started. The size is what one unit has, for example 4 VCPU. The affinity
-    (``layout``) states whether the units must be on one resource or on different ones. The number
-    of units may change.
+    ``before`` and ``after`` are what the reservation ``id_`` requires before and after the change.
+    A reservation has several equal units, for example virtual instances. The size is what one unit
+    has, for example 4 VCPU. The affinity (``layout``) states whether the units must be on one
+    resource or on different ones. The number of units may change.
     """
     if (before.amounts, before.layout) != (after.amounts, after.layout):
         raise Conflict(
@@ -320,8 +321,9 @@ def _new_reservations(
 def _new_id(rng: random.Random) -> str:
     """Return a new random id, taken from ``rng``.
 
-    If the enforcement service decides about a change, climate first rehearses the change. Both
-    times, ``rng`` has the same seed, so the real change chooses the same ids.
+    If the enforcement service decides about a change, climate makes the change twice: the first
+    time for the service, then rolled back. Both times, ``rng`` begins with the same seed, so the
+    ids are the same.
     """
     return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 

@@ -305,8 +305,9 @@ def _check_queries(
 ) -> None:
     """Raise InvalidQuery if the property expression of a changed reservation is not allowed.
 
-    An expression must not name unknown properties. It may name private properties only if the user
-    may see them. The present expressions of the lease stay allowed in any case.
+    ``reservations`` are the reservations of the lease after the change. An expression must not name
+    unknown properties. It may name private properties only if ``owner``, the user who sends the
+    request, may see them. The present expressions of the lease stay allowed in any case.
     """
     before, after = (
         [part for r in each if r.stays for part in requirements_of(catalog, r)]

@@ -35,7 +35,7 @@ class ManagerHeartbeat:
     def __init__(
         self, store: Store, owner: str, progress: Callable[[], Iterable[Progress]]
     ) -> None:
-        """Prepare; ``owner`` names the manager, and ``progress`` returns how its loops progress."""
+        """Prepare; ``owner`` is the manager's name, ``progress`` returns the state of its loops."""
         self._store, self._owner, self._all_progress = store, owner, progress
         self._task = PeriodicTask("heartbeat", self.beat, interval=_INTERVAL)
 
@@ -60,9 +60,10 @@ class ManagerHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beats:
-    """The managers that are alive, and when any manager last stored a heartbeat.
+    """The managers that are alive, and the time of the latest heartbeat in the database.
 
-    ``last`` is None if no manager has ever stored one. ``now`` is when the heartbeats were read.
+    ``last`` is this time, or None if the database has no heartbeat. ``now`` is when the heartbeats
+    were read.
     """
 
     alive: list[Heartbeat]
@@ -87,7 +88,7 @@ class Beats:
 
 
 def find_beats(store: Store) -> Beats:
-    """Return the managers that are alive, and when any manager last stored a heartbeat."""
+    """Return the managers that are alive, and the time of the latest heartbeat in the database."""
     now = store.clock.now()
     with store.database.read() as session:
         return Beats(alive=managers.alive(session, now), last=managers.last_beat(session), now=now)
@@ -108,9 +109,9 @@ class WriteTrials:
     def error(self, beats: Beats) -> Exception | None:
         """Return the error if the database rejects writes (for example: full disk), else None.
 
-        If heartbeats are recent and the last write of this process succeeded, the method returns
-        None. Otherwise it makes a trial write, waits up to two seconds, and returns the error of
-        the last completed write of this process, or None.
+        If the heartbeats in ``beats`` are recent and the last write of this process succeeded, the
+        method returns None. Otherwise it makes a trial write and waits up to two seconds. Then it
+        returns the error of the last completed write of this process, or None.
         """
         database = self._store.database
         is_late = beats.last is None or beats.now - beats.last > _LATE

@@ -29,7 +29,7 @@ class LongPoll:
     def __init__(self, database: Database, news: Wakeup, poll_interval: float, places: int) -> None:
         """Allow at most ``places`` waiting requests; the first call of ``wait`` starts the thread.
 
-        ``news`` sends the hints. ``poll_interval`` is in seconds.
+        ``news`` reports the hints to this process. ``poll_interval`` is in seconds.
         """
         self._database, self._news = database, news
         self._poll_interval, self._places = poll_interval, places

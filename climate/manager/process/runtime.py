@@ -63,8 +63,8 @@ class Runtime:
     """The objects that the use cases of a process need.
 
     - ``wakeup`` and ``news`` send hints between processes. A hint of ``wakeup`` means that an event
-      was written. A hint of ``news`` means that notifications got numbers. A lost hint costs at
-      most one poll interval.
+      was written. A hint of ``news`` means that there are new notifications. If a hint is lost,
+      other processes notice the news at most one poll interval later.
     - ``latest`` wakes requests that wait for new notifications.
     - ``deletions`` limits the requests that wait for the deletion of a lease.
     - ``rng`` lets parallel requests begin with different resources, and varies the pauses before

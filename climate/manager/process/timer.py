@@ -3,9 +3,9 @@
 A job only sets a flag or does short upkeep. Jobs are kept in memory. The due events of leases are
 in the database, so a lost or late job delays events, but loses none.
 
-APScheduler uses the machine's wall clock. If an operator sets that clock back by an hour, the next
-interval job would run an hour late. So the timer compares the wall clock with monotonic time. If
-the wall clock was set, the timer restarts all intervals.
+APScheduler uses the machine's wall clock. After an operator sets that clock back by an hour, the
+next interval job would run an hour late. So the timer compares the wall clock with monotonic time.
+If the difference has changed, the timer restarts all intervals.
 """
 
 import threading
@@ -91,5 +91,8 @@ def _wall() -> datetime:
 
 
 def _offset(clock: Clock) -> timedelta:
-    """Return the wall clock minus monotonic time; the result changes when the clock is set."""
+    """Return the wall clock minus monotonic time.
+
+    The result changes only if somebody sets the wall clock.
+    """
     return _wall() - datetime.fromtimestamp(clock.elapsed(), UTC)
