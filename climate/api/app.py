@@ -90,9 +90,9 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
 def list_rules() -> list[RuleDefault]:
     """Return the policy rules, each with the routes that require it.
 
-    oslopolicy-sample-generator calls this function. A rule without a route of its own, such as
-    ``leases:get_all``, extends another rule, here ``leases:get``. The result has such a rule with
-    the routes of the extended rule.
+    oslopolicy-sample-generator calls this function. Some rules have no routes, because they only
+    extend another rule: ``leases:get_all`` extends ``leases:get``. Such a rule gets the routes of
+    the rule that it extends.
     """
     routes: dict[str, list[Operation]] = {}
     for route in ROUTES:
@@ -213,7 +213,7 @@ def _add_headers(response: Response) -> Response:
 
 
 def _measure(runtime: Runtime, response: Response) -> Response:
-    """Count the request in the metrics, record its duration, and log it.
+    """Count, time and log the current request, whose response is ``response``; return ``response``.
 
     GET and HEAD requests are logged at level DEBUG, others at INFO.
     """

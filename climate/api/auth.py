@@ -2,8 +2,8 @@
 
 With ``[api] auth_strategy = keystone``, keystonemiddleware removes the identity headers that the
 client sent, validates the token with Keystone, and sets the headers from the token. climate itself
-sends the error responses, in the format of the API version. It does not report an unreachable
-Keystone as an invalid token.
+sends the error responses, in the format of the API version. If Keystone is unreachable, the error
+response says so, instead of reporting an invalid token.
 
 Without authentication, climate trusts the text of the token: ``user:project[:role,...]``.
 """
@@ -109,8 +109,9 @@ def by_token_text_on_loopback(bind_host: str, request: Request) -> Caller:
     Raises Forbidden if the request comes from another machine. This is possible if the application
     runs in a WSGI server other than climate's own.
 
-    Raises ForeignOrigin if the header ``Host`` names neither loopback nor ``bind_host``. Without
-    this check, a web page whose name resolves to this machine (DNS rebinding) could read responses.
+    ``bind_host`` is the configured host on which the API listens. Raises ForeignOrigin if the
+    header ``Host`` names neither loopback nor ``bind_host``. Without this check, a web page whose
+    name resolves to this machine (DNS rebinding) could read responses.
     """
     check_local(bind_host, request)
     return by_token_text(request)
@@ -119,8 +120,9 @@ def by_token_text_on_loopback(bind_host: str, request: Request) -> Caller:
 def check_local(bind_host: str, request: Request) -> None:
     """Check that the request comes from this machine; used if there is no authentication.
 
-    Raises Forbidden if the sender is another machine. Raises ForeignOrigin if the header ``Host``
-    names neither loopback nor ``bind_host``.
+    ``bind_host`` is the configured host on which the API listens. Raises Forbidden if the sender is
+    another machine. Raises ForeignOrigin if the header ``Host`` names neither loopback nor
+    ``bind_host``.
     """
     if request.remote_addr and not is_loopback(request.remote_addr):
         raise Forbidden(
@@ -197,7 +199,7 @@ def guard(app: Flask, conf: ConfigOpts, open_paths: Collection[str]) -> Identify
 
 
 def path_pattern(paths: Collection[str]) -> re.Pattern[str]:
-    """Return a regular expression for all paths that the Flask routes ``paths`` match."""
+    """Return a regular expression that matches the same paths as the Flask routes ``paths``."""
     return re.compile("|".join(re.sub(r"<\w+>", "[^/]+", re.escape(path)) for path in paths))
 
 
@@ -279,8 +281,8 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
     def process_request(self, request: Any) -> None:  # noqa: ANN401 - a WebOb request
         """Validate the token of the request; store the error, or None, in the WSGI environment.
 
-        If the path needs no identity, only a token from a session cookie is validated. So a slow
-        Keystone does not delay health checks.
+        Do not validate it on paths that need no identity, so that a slow Keystone does not delay
+        health checks. Exception: reading ``/console/session`` validates the session's token.
         """
         environ = request.environ
         environ[_IS_OPEN] = self._open_path.fullmatch(environ["PATH_INFO"]) is not None

@@ -125,7 +125,8 @@ def _unexpected(error: Exception) -> Response:
 def _problem(error: ClimateError, status: int | None = None) -> Response:
     """Return the error as a problem document (RFC 9457).
 
-    The entries of ``error.details`` become additional members of the document.
+    ``status`` is the HTTP status; None means that of ``error``. The entries of ``error.details``
+    become additional members of the document.
     """
     status = status or error.status
     standard = {

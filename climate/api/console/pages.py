@@ -61,8 +61,9 @@ def page(_api: Api, **_path: str) -> Answer:
 def file(_api: Api, version: str, name: str, folder: str = "", inner: str = "") -> Answer:
     """Return a static file of the web console, such as a script; raise NotFound if there is none.
 
-    ``version`` is the version of the console's files that the URL names. If it is the present
-    version, browsers may cache the file forever.
+    ``name`` is the file name, ``folder`` its folder, and ``inner`` a folder in ``folder``.
+    ``version`` is the version of the console in the URL. If it is the present version, browsers may
+    cache the file forever.
     """
     path = "/".join(part for part in (folder, inner, name) if part)
     body, status, headers = _files().answer(path, version)

@@ -34,7 +34,7 @@ _LINGER = 5.0
 class _Request(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
     """Parser of a request that is arriving.
 
-    If the request is malformed or too large, the parser discards its headers.
+    It discards the headers of a malformed or too large request.
     """
 
     def __init__(self, adj: Adjustments) -> None:
@@ -181,9 +181,10 @@ class Server:
     """The built-in HTTP server, which runs the application in worker threads."""
 
     def __init__(self, app: Flask, adjustments: Adjustments) -> None:
-        """Listen on the addresses in ``adjustments``. Raises OSError if that is not possible.
+        """Listen on the addresses in ``adjustments``, the settings of waitress.
 
-        Requests that arrive before ``run`` is called wait in a queue.
+        Raises OSError if that is not possible. Requests that arrive before ``run`` is called wait
+        in a queue.
         """
         self.workers = ThreadedTaskDispatcher()
         self._health = ThreadedTaskDispatcher()

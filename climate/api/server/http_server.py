@@ -97,10 +97,10 @@ def _adjustments(conf: ConfigOpts) -> Adjustments:
 def _possible_connections(limit: int) -> int:
     """Return how many connections the process can have open, at most ``limit``.
 
-    Each connection needs open files. If the process may open too few of them for ``limit``
-    connections, this function first raises the number as far as the system allows. A server without
-    a free file descriptor would accept no connection, and use a whole processor.
+    Each connection needs open files. If the process may not open enough files for ``limit``
+    connections, first raise its limit of open files as far as the system allows.
     """
+    # A server without a free file descriptor accepts no connection, and uses a whole processor.
     needed = limit * _FILES_PER_CONNECTION + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:

@@ -30,8 +30,9 @@ class _File(NamedTuple):
 class StaticFiles:
     """A set of static files.
 
-    ``places`` maps the name of each file in the URL to its path and its media type. ``minifiers``
-    maps a media type to the function that minifies its files; files of other types stay unchanged.
+    ``places`` maps the name of a file, as in URLs, to a tuple: its path and its media type.
+    ``minifiers`` maps a media type to the function that minifies files of this type. Files of other
+    types stay unchanged.
     """
 
     def __init__(

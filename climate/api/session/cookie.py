@@ -105,15 +105,19 @@ def is_secure(scheme: str, host: str) -> bool:
 
 
 def name(scheme: str, host: str) -> str:
-    """Return the name of the session cookie, which depends on the connection.
+    """Return the name of the session cookie: ``climate`` or ``__Host-climate``.
 
-    It is ``climate`` with plain http on loopback, otherwise ``__Host-climate``.
+    The name is ``climate`` if ``scheme``, that of the connection, is http and ``host``, the Host
+    header, is loopback.
     """
     return f"{_PREFIX}{_NAME}" if is_secure(scheme, host) else _NAME
 
 
 def header(value: str, scheme: str, host: str) -> str:
-    """Return the Set-Cookie header that stores ``value``; an empty ``value`` deletes the cookie."""
+    """Return the Set-Cookie header that stores ``value``; an empty ``value`` deletes the cookie.
+
+    ``scheme`` is that of the connection, and ``host`` is the Host header of the request.
+    """
     return dump_cookie(
         name(scheme, host),
         value,

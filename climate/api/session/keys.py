@@ -32,13 +32,14 @@ class Keys(Protocol):
 
 
 def for_config(conf: ConfigOpts) -> Keys | None:
-    """Return the source of the keys that the configuration selects. Raises Misconfigured.
+    """Return the source of the keys that the configuration selects.
 
     - If the option ``[console] session_key_file`` is set, the source is that file.
     - Otherwise, with SQLite (a database of one machine), the source is a file beside the database.
     - Otherwise, without authentication, the source is a random key in each process.
-    - Otherwise return None: several processes would need the same key, and none is configured. No
-      user can sign in.
+    - Otherwise return None: no user can sign in, because several processes would need the same key.
+
+    Raises Misconfigured if ``session_key_file`` is unreadable or has a malformed key.
     """
     if conf.console.session_key_file:
         keys = KeyFile(Path(conf.console.session_key_file))
@@ -64,7 +65,7 @@ class RandomKey:
         self._fernet = MultiFernet([Fernet(Fernet.generate_key())])
 
     def fernet(self) -> MultiFernet:
-        """Return the key."""
+        """Return an object that encrypts and decrypts with the key."""
         return self._fernet
 
 

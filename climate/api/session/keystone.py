@@ -92,8 +92,8 @@ class Keystone:
         """Return a new token for the project ``project_id``.
 
         ``token`` must be a token without a project: recent releases of Keystone make new tokens
-        only from such tokens. Both tokens expire together, and revoking one of them revokes both.
-        Raises SignInFailed, IdentityUnavailable.
+        only from such tokens. Both tokens expire at the same time. Raises SignInFailed,
+        IdentityUnavailable.
         """
         return self._token(v3.Token(self._url, token, project_id=project_id))
 

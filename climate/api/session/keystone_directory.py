@@ -71,7 +71,10 @@ class KeystoneDirectory:
         lifetime: timedelta,
         elapsed: Callable[[], float],
     ) -> None:
-        """Create the directory; ``elapsed`` returns the seconds of a monotonic clock."""
+        """Create the directory.
+
+        Sessions last at most ``lifetime``. ``elapsed`` returns the seconds of a monotonic clock.
+        """
         self._keystone, self._attempts = keystone, attempts
         self._lifetime, self._elapsed = lifetime, elapsed
         self._lists: OrderedDict[bytes, tuple[float, Sequence[Project]]] = OrderedDict()
@@ -99,7 +102,7 @@ class KeystoneDirectory:
     def change(self, session: Session, project_id: str, now: datetime) -> Outcome:
         """Return a session in the project ``project_id``, with a new token.
 
-        Revoke the previous token.
+        Revoke the token of ``session`` for the previous project.
         """
         if session.root is None:
             raise Conflict("An application credential belongs to one project: sign in with another")

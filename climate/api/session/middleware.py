@@ -41,7 +41,7 @@ _CHOOSE = "Your session has no project yet: choose one in the console"
 class Sessions:
     """The objects that handle sessions; all requests share them.
 
-    If ``keys`` is None, no user can sign in.
+    ``keys`` encrypts the cookies. If it is None, no user can sign in.
     """
 
     authentication: Literal["none", "keystone"]
@@ -64,11 +64,11 @@ class Sessions:
 def install(
     app: Flask, conf: ConfigOpts, clock: Clock, identify: Identify, open_paths: Collection[str]
 ) -> Identify:
-    """Make ``app`` accept session cookies.
+    """Make ``app`` accept session cookies; return a function that identifies a request's caller.
 
-    Return a function that identifies the caller of a request. The returned function uses the
-    session, if the request has one; otherwise it calls ``identify``. ``open_paths`` are the routes
-    that need no identity. Raises Misconfigured.
+    The returned function uses the session, if the request has one; otherwise it calls ``identify``.
+    ``open_paths`` are the routes that need no identity. Raises Misconfigured if the file
+    with the keys for cookies is unusable.
     """
     sessions = Sessions(
         "none" if conf.api.auth_strategy == "noauth" else "keystone",

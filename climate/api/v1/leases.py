@@ -123,10 +123,10 @@ def _instance(schema: type[Schema]) -> Schema:
 
 
 def _load(schema: Schema, body: dict[str, Any], number: int) -> Any:  # noqa: ANN401
-    """Validate one reservation of a request; ``number`` is its index in the list of reservations.
+    """Return ``body``, a reservation in a request, as ``schema`` loads it.
 
-    Raises ValidationError. The error for a reservation other than the first contains the index,
-    such as ``reservations[1]``.
+    Raises ValidationError. ``number`` is the index of the reservation in the request. The error
+    names the index, such as ``reservations[1]``, unless it is 0.
     """
     try:
         return schema.load(body)

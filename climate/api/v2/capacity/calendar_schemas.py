@@ -51,9 +51,10 @@ class CalendarQuery(Strict):
 
 
 class CalendarGroup(Schema):
-    """A group of rows: resources with the same value of the property ``group_by``.
+    """A group of rows: resources with the same value of a property.
 
-    ``name`` is that value; null for resources that do not have the property.
+    The query parameter ``group_by`` names the property. ``name`` is the value; null if the
+    resources do not have the property.
     """
 
     name = fields.String(allow_none=True)

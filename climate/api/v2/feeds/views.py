@@ -94,10 +94,10 @@ def of_lease(call: Call, lease_id: str) -> Answer:
 def _file(api: Api, name: str, entries: Sequence[Entry]) -> Answer:
     """Return the entries as an iCalendar file, or the status 304 if the client already has it.
 
-    The entity tag is computed from the entries, before they are rendered, because rendering takes
-    most of the time.
+    ``name`` is the name of the calendar in the file.
     """
     console_url = f"{request.root_url}console" if api.conf.console.enabled else None
+    # The tag is computed before the entries are rendered, because rendering takes most of the time.
     content = repr((name, console_url, entries)).encode("utf-8", "surrogatepass")
     tag = hashlib.sha256(content).hexdigest()[:32]
     headers = {**_HEADERS, "ETag": f'"{tag}"'}
@@ -109,8 +109,9 @@ def _file(api: Api, name: str, entries: Sequence[Entry]) -> Answer:
 def _target_name(call: Call, scope: FeedScope, id_: str, *, sees_all: bool) -> str:
     """Return the name of the lease, project or resource with the id ``id_``, for a new feed.
 
-    Raises NotFound if there is no such object, or if the caller may not see it. Raises Forbidden if
-    ``id_`` is the id of a resource and the caller may not read resources.
+    ``scope`` is the kind of object. ``sees_all`` states whether the caller may see the leases of
+    all projects. Raises NotFound if there is no such object, or if the caller may not see it.
+    Raises Forbidden if the caller may not read resources and ``id_`` is the id of one.
     """
     if scope is FeedScope.LEASE:
         return visible(call, id_).name

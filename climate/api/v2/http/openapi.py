@@ -101,7 +101,8 @@ def _add_params(spec: APISpec, resource_type: str, schema: type[Schema]) -> dict
 def _group(path: str) -> str:
     """Return the name of the group, such as ``Leases``, in which the document lists the path.
 
-    If no group has the first segment of the path, such as ``leases``, return this segment.
+    The first segment of the path, such as ``leases``, determines the group. If the segment belongs
+    to no group, return the segment.
     """
     noun = path.removeprefix("/v2").strip("/").partition("/")[0]
     return next((name for name, (_, nouns) in _GROUPS.items() if noun in nouns), noun)

@@ -44,10 +44,11 @@ def page(query: Mapping[str, Any], *, numbered: bool = False) -> Page:
 
 
 def following(page: Page, part: Part[T], sorts: Mapping[str, Callable[[T], Any]]) -> str | None:
-    """Return the link to the page after ``part``: the URL of this request with another marker.
+    """Return the link to the next page, or None if there is none.
 
-    ``part`` is the page of this request. Returns None if it is the last page. ``sorts`` maps the
-    name of an order, such as ``start``, to a function that returns the sort key of an item.
+    The link is the URL of the current request with another marker. ``page`` is what this request
+    asked for; ``part`` has the items that answer it. ``sorts`` maps the name of an order, such as
+    ``start``, to a function that returns the sort key of an item.
     """
     if not part.more:
         return None

@@ -36,9 +36,9 @@ def sorted_by(names: Any, default: str) -> fields.String:  # noqa: ANN401 - any 
 
 
 def wait_seconds() -> Count:
-    """Return the schema field for long polling.
+    """Return the schema field of a query parameter for long polling.
 
-    Its value is how many seconds a request waits for a first item.
+    The parameter is how many seconds the request waits while the list is empty.
     """
     text = described("Seconds to wait for the first item if there is none (long polling).")
     return Count(minimum=0, maximum=60, load_default=0, metadata=text)
@@ -94,7 +94,7 @@ class Alternative(Schema):
 class Problem(Schema):
     """The body of an error answer (RFC 9457).
 
-    The fields from ``etag`` on are optional. ``code`` determines which of them are present.
+    The error code in ``code`` determines which of the fields below it are present.
     """
 
     class Meta:

@@ -171,10 +171,10 @@ def _findings(
 
 
 def _schema_of(schema: Schema | None, key: Any) -> Any:  # noqa: ANN401 - a Schema or a field
-    """Return the schema of the value at ``key`` in an object, or None if it is unknown.
+    """Return the schema of the value at ``key`` in an object or list; None if it is unknown.
 
-    ``schema`` is the schema of the object. In place of an object and its schema, there can be a
-    list and its marshmallow field.
+    ``schema`` is the schema of the object, or the marshmallow field of the list. If the value is a
+    list, the result is its marshmallow field.
     """
     if isinstance(schema, fields.List):
         return getattr(schema.inner, "schema", None)
@@ -197,8 +197,8 @@ def _in_body(place: Place, text: str) -> dict[str, str]:
 def _error(errors: list[dict[str, str]], findings: Sequence[Finding]) -> InvalidInput:
     """Return one error that reports all ``findings``, the invalid values of a request.
 
-    ``errors`` has the findings as the answer shows them. If all findings have the same error class,
-    such as InvalidDate, the result has that class. Otherwise it is an InvalidInput.
+    ``errors`` has the same findings in the format of the answer. If all findings have the same
+    error class, such as InvalidDate, the result has this class. Otherwise it is an InvalidInput.
     """
     kinds = {_kind(text) for _, text in findings}
     kind = kinds.pop() if len(kinds) == 1 else InvalidInput

@@ -77,8 +77,7 @@ DRY_RUN_QUERY, _DRY_RUN = DryRunQuery(), DryRun()
 def answer(call: Call, preview: Preview) -> Answer:
     """Return the answer to a dry run with the result ``preview``.
 
-    If the policy ``resources:get`` does not allow the caller to read resources, the answer omits
-    them.
+    The answer names resources only if the policy ``resources:get`` allows the caller to read them.
     """
     reservations = preview.reservations
     if not call.may("resources:get"):

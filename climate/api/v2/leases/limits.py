@@ -138,9 +138,10 @@ def show_limits(call: Call) -> Answer:
 
 
 def body(settings: Rules, accounts: Sequence[Account], *, is_limited: bool) -> dict[str, Any]:
-    """Return the limits and the usage in ``accounts`` as a dict for the schema ``Limits``.
+    """Return ``accounts`` as a dict for the schema ``Limits``.
 
-    ``is_limited`` is false if no limits apply to the project and the user.
+    ``accounts`` has the limits and the usage of a project and a user. ``settings`` has the period
+    for host-hours. ``is_limited`` is false if no limits apply to the project and the user.
     """
     period = int(settings.period.total_seconds())
     return {"apply": is_limited, "period": period, "parties": accounts}

@@ -161,10 +161,9 @@ def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
     - If the header has the ETag of ``lease``, call ``change(lease)``.
     - Otherwise raise PreconditionFailed.
 
-    ``lease`` was read without a lock. ``change(lease)`` locks the stored lease, and raises
-    LeaseChanged if the stored lease differs from ``lease``. The ETag can still be the same, for
-    instance if only the manager of an event differs. So this function then tries again with the
-    stored lease. After ten attempts, it raises Contention.
+    ``change(lease)`` raises LeaseChanged if the stored lease differs from ``lease``. This function
+    then checks the ETag of the stored lease, and tries again: the ETag can be the same, because it
+    does not cover all fields. After ten attempts, this function raises Contention.
     """
     if "If-Match" not in request.headers or request.if_match.star_tag:
         return change(None)
@@ -185,8 +184,8 @@ def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
 def _idempotent(call: Call, body: Mapping[str, Any]) -> IdempotentRequest | None:
     """Return the idempotency key of the request, and the function that renders the answer.
 
-    If the client sent no header Idempotency-Key, return None. Raises InvalidInput if the header is
-    malformed.
+    The key includes a hash of ``body``, the body of the request. If the client sent no header
+    Idempotency-Key, return None. Raises InvalidInput if the header is malformed.
     """
     key = request.headers.get("Idempotency-Key")
     if key is None:
@@ -221,9 +220,10 @@ def _preview(call: Call, body: Mapping[str, Any]) -> Answer:
 
 
 def _search(call: Call, data: Mapping[str, Any]) -> tuple[LeaseRequest, timedelta]:
-    """Return the LeaseRequest of a lease that starts as soon as possible, and the duration.
+    """Return the request for a lease that starts as soon as possible, and the lease's duration.
 
-    The window of the LeaseRequest is from now to ``end_by``: the lease must lie within this window.
+    ``data`` is the validated body. The ``start`` and ``end`` of the result are now and the
+    ``end_by`` of the body: the lease must lie between them.
     """
     request = _request(call, {**data, "start": NOW, "end": data["end_by"]})
     return request, timedelta(seconds=data["duration"])

@@ -36,9 +36,9 @@ _RETRY = 2000
 class Stream(Iterator[bytes]):
     """An iterator of the bytes of an event stream, until ``ends_at``.
 
-    The stream sends the notifications that match ``wanted`` and have a number above ``after``.
-    ``project_id`` is the caller's project. The code that reads the stream must call ``close`` at
-    the end.
+    The stream sends the notifications that match the filter ``wanted`` and have a number above
+    ``after``. ``project_id`` is the caller's project. The code that reads the stream must call
+    ``close`` at the end.
     """
 
     runtime: Runtime

@@ -185,7 +185,7 @@ SUBSCRIPTION, DEAD_LETTER_PAGE, REDELIVERY = Subscription(), DeadLetterPage(), R
 
 
 class FilterQuery(Strict):
-    """The query parameters that filter notifications, and the number after which to start."""
+    """The query parameters of notifications: a filter, and the number after which to start."""
 
     after = Count(
         minimum=0,

@@ -99,8 +99,8 @@ def redeliver(call: Call, subscription_id: str) -> Answer:
 def _visible(call: Call, subscription_id: str) -> Subscription:
     """Return the subscription. Raises NotFound if it does not exist or the caller may not see it.
 
-    A subscription to all projects also requires the policy ``notifications:get_all``. Otherwise the
-    caller could change the subscription's URL, and receive the notifications of all projects.
+    If the subscription receives the notifications of all projects, the caller also needs the policy
+    ``notifications:get_all``. Without this check, the caller could redirect them to another URL.
     """
     absent = f"There is no subscription {subscription_id}"
     subscription = call.visible(subscriptions.get, subscription_id, "subscriptions:get", absent)

@@ -51,7 +51,7 @@ def saved(call: Call) -> Answer:
 
 
 def _period() -> tuple[datetime, datetime, Period]:
-    """Return the start and end of the requested statistics, and the length of their periods.
+    """Return what the query requests for statistics: start, end, and the length of a period.
 
     Raises InvalidDate if the end is not later than the start.
     """

@@ -190,7 +190,7 @@ class LeaseReadiness(Schema):
 class Lead(Schema):
     """The lead time of a host: how long before a lease its preparation starts.
 
-    It applies to leases of this host alone. Leases of more hosts have a longer lead time.
+    This is the lead time for a lease of one host. A lease of several hosts has a longer one.
     """
 
     seconds = fields.Float()

@@ -111,10 +111,10 @@ def _described(call: Call, resource: Resource) -> Any:  # noqa: ANN401 - a JSON 
 
 
 def _require(call: Call, resource_type: str, verb: str) -> None:
-    """Raise Forbidden unless the policy allows the caller the same action in v1.
+    """Raise Forbidden unless the caller may do the action ``verb`` with v1.
 
-    ``verb`` names the action. For example, ``post`` for hosts requires the v1 rule
-    ``oshosts:post``. Resource types without routes in v1 have no such rule, and are not checked.
+    For example, the verb ``post`` for hosts requires the policy rule of v1 ``oshosts:post``.
+    Resource types without routes in v1 are not checked.
     """
     if noun := _V1_NOUNS.get(resource_type):
         call.require(f"{noun}:{verb}")
