@@ -9,9 +9,9 @@ Two databases need a substitute. On SQLite, the caller locks an empty database f
 one. On a Galera cluster, advisory locks act only within one node, so there the lock is a row with
 an owner and an expiry time.
 
-A process holds only one lock at a time, whatever the name of the lock; its other threads wait
-without a connection. If each waiting thread used a connection of the pool, none might remain for
-the thread that holds the lock.
+A process holds only one lock at a time, whatever the name of the lock. Threads of the process that
+wait for a lock use no connection. Otherwise, they could use up the pool, and no connection would
+remain for the thread that holds the lock.
 """
 
 import logging
@@ -72,7 +72,7 @@ class AdvisoryLocks:
     """
 
     def __init__(self, database: Database) -> None:
-        """Remember the database; open no connection yet, as ``hold`` opens one."""
+        """Remember the database; do not connect to it yet."""
         self._database = database
         self._in_process = threading.Lock()
         specific = {"sqlite": _on_sqlite, "postgresql": _on_postgresql}
@@ -166,9 +166,10 @@ def _on_mariadb(database: Database, name: str, deadline: float) -> Iterator[None
 
 @contextmanager
 def _on_galera(database: Database, name: str, deadline: float) -> Iterator[None]:
-    """Return a context that holds a lock on a Galera cluster, by setting the owner in its row.
+    """Return a context that holds the lock ``name`` on a Galera cluster: a row with an owner.
 
-    If transactions on two nodes set the owner at the same time, one of them fails at its COMMIT.
+    Raises Contention if the lock is still taken at ``deadline``, a time of ``time.monotonic``. If
+    transactions on two nodes set the owner at the same time, one of the transactions fails.
     """
     values = {"name": f"climate {name}", "owner": ids.new_id(), "hold": HOLD}
 

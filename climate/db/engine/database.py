@@ -68,7 +68,7 @@ T = TypeVar("T")
 
 
 class LostRace(Contention):
-    """Raised by a transaction that competes with another one for the same resources or events.
+    """Raised if a transaction loses a race with another one for the same resources or events.
 
     ``Database.write`` then runs the transaction again. If all attempts fail, the client receives
     this error.
@@ -82,7 +82,7 @@ class LostRace(Contention):
 class _Undo(Exception):
     """Raised by ``Database.rehearse`` to roll back its transaction.
 
-    ``result`` is the result of ``work``, which would otherwise be lost.
+    ``result`` carries the result of the rehearsed function to the caller.
     """
 
     def __init__(self, result: Any) -> None:  # noqa: ANN401 - whatever work returns
@@ -325,10 +325,10 @@ def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
 def _pg_checkout(connection: Any, record: Any, _proxy: object) -> None:  # noqa: ANN401
     """Make the pool replace a connection that the server closed while the connection was idle.
 
-    The socket of a closed connection is readable, so the function need not send a query. A new
-    connection is not checked, because it may be such a replacement: if the replacement failed the
-    check, the pool would give up with another error.
+    The check needs no query: the socket of a closed connection is readable. Connections that were
+    never used are not checked.
     """
+    # A new connection may be the replacement. If it failed the check, the pool would give up.
     was_used = record.info.get("used", False)
     record.info["used"] = True
     if was_used and (connection.closed or _is_readable(connection)):
@@ -342,10 +342,9 @@ def _is_readable(connection: Any) -> bool:  # noqa: ANN401 - DBAPI is untyped
 
 
 def _pg_rollback(connection: sa.Connection) -> None:
-    """Roll back on the server before psycopg does, to keep the prepared statements.
+    """Roll back the transaction in a way that keeps the prepared statements of the connection.
 
-    The rollback of psycopg would discard them. Every read and every rejected request ends with a
-    rollback. Planning the statements again would take longer than admitting a lease.
+    The rollback of the driver psycopg would discard them, and to prepare them again is slow.
     """
     if connection.invalidated:
         return

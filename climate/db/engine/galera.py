@@ -1,14 +1,13 @@
-"""Galera clusters of MariaDB: detection, and the double-booking constraint that they cannot have.
+"""Galera clusters of MariaDB: detect them, and remove the constraint against double bookings.
 
-A database on one server has the constraint GUARD against double bookings. MariaDB checks it
-(``WITHOUT OVERLAPS``) by locking the neighbours of a new row in the index, including rows of other
-resources. Galera applies independent transactions in parallel (``wsrep_slave_threads``). With
-GUARD, two transactions could lock each other's neighbours. Both would wait forever, and the whole
-cluster would stop.
+Other databases have the constraint GUARD against double bookings. To check GUARD, MariaDB locks the
+neighbours of a new row in the index, including rows of other resources. A Galera node applies
+several transactions in parallel. With GUARD, two of these transactions could wait for each other
+forever, and the whole cluster would stop.
 
-So on Galera, only locks and ``bulk.certify`` prevent double bookings. On other databases, locks
-prevent double bookings, and GUARD rejects any that the locks miss. On all databases, the self-audit
-looks for double bookings.
+So on Galera, only row locks and ``bulk.certify`` prevent double bookings (``certify`` lets the
+cluster detect conflicts between nodes). On other databases, row locks prevent double bookings, and
+GUARD rejects any that the locks miss. On all databases, the self-audit looks for double bookings.
 """
 
 from typing import Any
@@ -42,7 +41,7 @@ def is_galera(connection: sa.Connection) -> bool:
 
 
 def is_fit(connection: sa.Connection) -> bool:
-    """Return whether the constraint GUARD against double bookings suits the kind of database.
+    """Return whether the constraint GUARD is present or absent, as it should be.
 
     On a Galera cluster, GUARD must be absent. On any other database, GUARD must be present.
     """

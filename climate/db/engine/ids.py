@@ -12,9 +12,9 @@ _MILLISECOND = 1_000_000  # ns
 
 
 def new_id() -> str:
-    """Return a new UUID of version 7 (RFC 9562, 5.7; method 3 for fractions of a millisecond).
+    """Return a new UUID of version 7 (RFC 9562): the present time, followed by 62 random bits.
 
-    It has 62 random bits, so that other people cannot guess it. It reveals when it was created.
+    Other people cannot guess the id, but can see when it was created.
     """
     milliseconds, remainder = divmod(time.time_ns(), _MILLISECOND)
     fraction = (remainder << 12) // _MILLISECOND

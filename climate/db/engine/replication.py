@@ -20,7 +20,7 @@ _here = threading.local()
 
 
 def watch(connection: Any, _record: object) -> None:  # noqa: ANN401 - DBAPI is untyped
-    """Let a new connection record PostgreSQL's warning that the standby has not confirmed a commit.
+    """Make a new connection remember the warning that the standby has not confirmed a commit.
 
     ``confirmed_commit`` reads the warning.
     """

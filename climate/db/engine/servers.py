@@ -1,8 +1,8 @@
 """Several servers behind one database URL, and servers that no longer accept writes.
 
 A URL names several servers as ``?host=HOST:PORT&host=HOST:PORT``. For a new connection, the servers
-are tried one after the other, until one accepts writes. The server of the last connection is tried
-first. If the URL names only one server, all connections go to this server, which may be a proxy.
+are tried one after the other, beginning with the server of the last connection, until one accepts
+writes. If the URL names only one server, which may be a proxy, all connections go to this server.
 
 A server can lose its role while connections to it are open. A demoted PostgreSQL primary becomes
 read-only. A Galera node without a majority refuses all statements. After such an error, the pool
@@ -96,6 +96,7 @@ class _Connector:
 
         A timeline is a number that grows with each promotion of a standby. If the timeline of a
         primary is not the highest, the primary was replaced, and later connections avoid it.
+        ``errors`` is the class of the driver's errors; servers that raise one are skipped.
         """
         for server in list(self._servers):
             with suppress(NotWritable, errors):

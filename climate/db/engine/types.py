@@ -126,7 +126,7 @@ class any_of(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQL
     inherit_cache = True
 
     def __init__(self, column: Any, values: Collection[Any] | str) -> None:  # noqa: ANN401
-        """Accept the values, or the name of an SQL parameter that has them when the statement runs.
+        """Accept the list of values, or the name of an SQL parameter for the list.
 
         Each value is an integer, or a text without NUL.
         """
@@ -150,10 +150,10 @@ def chunks(values: Sequence[T], size: int = 10_000) -> Iterable[Sequence[T]]:
 class _Array(sa.types.TypeDecorator[Collection[Any]]):
     """A type for a list parameter, which psycopg sends as one text like ``{"first","second"}``.
 
-    psycopg sends such a text faster than a Python list. The parameter has an array type, so that
-    PostgreSQL parses the text once. With a cast from text to array in the statement, PostgreSQL
-    would parse the text again for each row.
+    psycopg sends such a text faster than a Python list.
     """
+
+    # Not a text that the statement casts to an array: PostgreSQL would parse it for each row.
 
     impl = sa.ARRAY
     cache_ok = True

@@ -1,10 +1,14 @@
 """SQL conditions that define which due events must wait for which other events.
 
-Actions are events that start, update or end a lease, or run before its end. An action waits for
-other actions of its lease that are claimed, or are undone and were due earlier. A start or update
-also waits for other leases that booked the same resources for an earlier time, until these leases
-have ended; resources that are out of order do not count. Once the end of a lease is due, its other
-actions do not run again if they have failed. Reminders and users' events never block other events.
+Actions are events that start, update or end a lease, or run before its end. An action waits for:
+
+- other actions of its lease that a manager has claimed,
+- other actions of its lease that are UNDONE and were due earlier,
+- if it is a start or an update: the end of other leases that booked the same resources for an
+  earlier time. Resources that are out of order do not count.
+
+Once the end of a lease is due, failed actions of the lease are not retried, except the end itself.
+Reminders and users' events never block other events.
 """
 
 from datetime import UTC, datetime
@@ -32,9 +36,9 @@ def due(
 ) -> tuple[sa.ColumnElement[bool], ...]:
     """Return the SQL conditions that an event is UNDONE and its ``run_at`` is in [since, now].
 
-    By default, ``since`` is earlier than every due time. This lower bound is for speed: PostgreSQL
-    plans the query without the values, and uses the index only if the range has two ends.
+    By default, ``since`` is earlier than every due time.
     """
+    # PostgreSQL plans the query without the values. It uses the index if the range has two ends.
     return EVENTS.c.status == UNDONE, EVENTS.c.run_at >= since, EVENTS.c.run_at <= now
 
 
@@ -58,7 +62,8 @@ def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
     is_end = (end.lease_id == EVENTS.c.lease_id, end.kind == END)
     due_end = sa.select(end.id).where(*is_end, end.status == UNDONE, end.run_at <= now)
     end_is_due = due_end.correlate(EVENTS).exists()
-    # Once the end is due, it waits only for actions that were not attempted and can run.
+    # Once the end is due, it waits only for actions that were not attempted and can run. A start
+    # cannot run if it waits for a lease whose end has failed.
     can_run = sa.or_(other.kind.not_in([START, UPDATE]), ~_previous_holder(stuck=True))
     counts = sa.or_(~end_is_due, sa.and_(other.attempt == 0, can_run))
     before = sa.and_(other.status == UNDONE, earlier, counts)
@@ -82,14 +87,12 @@ def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
 def previous_holders(*, stuck: bool = False) -> sa.Select[str | None, str]:
     """Build the query for the leases that must release a resource before an event can run.
 
-    The event is the row of EVENTS in the enclosing statement. The leases have not ended, and have
-    booked a resource of the event's lease for an earlier time. Each result row has the id of one of
-    these leases and the cloud id of the resource. Resources that are out of order are left out,
-    because the event's lease starts without them.
+    The event is the row of EVENTS in the enclosing statement. A lease is selected if it has not
+    ended, and has booked a resource of the event's lease for an earlier time. Each result row has
+    the id of such a lease and the cloud id of the resource. Resources that are out of order are
+    left out, because the event's lease starts without them.
 
-    If ``stuck`` is set, the result has only leases whose end event has failed. ``_sibling`` asks
-    for these leases: if the start of a lease waits for one of them, the end of the lease must not
-    wait for the start.
+    If ``stuck`` is set, only leases whose end event has failed are selected.
     """
     reservation, allocation = RESERVATIONS.alias(), ALLOCATIONS.alias()
     earlier, earlier_reservation = ALLOCATIONS.alias(), RESERVATIONS.alias()

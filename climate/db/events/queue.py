@@ -28,7 +28,7 @@ _UNDER_WAY = [status.value for status in (_L.STARTING, _L.TERMINATING, _L.DELETI
 
 
 class Held(NamedTuple):
-    """The stored claim of a manager on an event: the manager ``owner`` may run it until ``until``.
+    """The stored claim on an event, which the manager ``owner`` may run until the time ``until``.
 
     ``attempt`` counts the attempts to run the event, from 1. Each renewal changes ``until``.
     """
@@ -102,8 +102,8 @@ def finish_all(
 ) -> None:
     """Store the same status for many claimed events; ``claims`` has (event id, attempt) of each.
 
-    Raises LostRace if the manager ``owner`` has lost any of the claims. Then the caller's
-    transaction runs again, and reads which claims remain.
+    Raises LostRace if the manager ``owner`` has lost any of the claims. So the caller's transaction
+    runs again; it must then read again which claims ``owner`` has.
     """
     ids_by_attempt: dict[int, list[str]] = {}
     for id_, attempt in claims:
@@ -146,8 +146,8 @@ def reclaim(session: Session, stale: Mapping[str, Held]) -> int:
     """Release claims that their managers have not renewed; return how many were released.
 
     ``stale`` has claims that the caller read some time ago, by event id. If the claim on an event
-    differs from the one in ``stale``, it was renewed and is kept. Rows that another transaction has
-    locked are skipped, so that this transaction does not wait for one that hangs.
+    differs from the one in ``stale``, it was renewed and is kept. Claims in rows that another
+    transaction has locked are kept, too.
     """
     expired = [id_ for id_, held in _unlocked(session, stale).items() if held == stale[id_]]
     return _free(session, any_of(EVENTS.c.id, expired))
@@ -179,15 +179,15 @@ def _free(session: Session, which: sa.ColumnElement[bool]) -> int:
 
 
 def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> set[int]:
-    """Return the ids of the resources that are booked by leases which fail to end.
+    """Return the ids of the resources of leases that fail to end.
 
-    ``late`` is a time before ``now``. The end event of such a lease is due and not done, and one of
-    these is true:
+    ``late`` is a time before ``now``. A lease fails to end if its end event is due at ``now`` and
+    not done, and one of these is true:
 
     - The first attempt of the end event and ``max_retries`` retries have failed.
     - The end event was due before ``late``, and the lease has not changed since ``late``.
 
-    ACTIVE leases are left out, because no manager has attempted their end yet.
+    ACTIVE leases are left out: no manager has begun to end them.
     """
     too_long = sa.and_(EventRow.due_at < late, LeaseRow.updated_at < late)
     query = (
@@ -207,10 +207,9 @@ def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> 
 
 
 def run_now(session: Session, lease_id: str, kinds: Collection[str], now: datetime) -> None:
-    """Let unclaimed events of a lease run now: end the pause before a retry.
+    """End the pause before a retry: let the unclaimed events of a lease run now.
 
-    ``kinds`` selects the kinds of events. An event that is due later than ``now`` runs at its due
-    time.
+    Only events of these ``kinds`` are changed. No event runs before its due time.
     """
     at = sa.literal(now, EVENTS.c.run_at.type)
     soonest = sa.case((EVENTS.c.due_at > at, EVENTS.c.due_at), else_=at)
@@ -238,9 +237,10 @@ def cancel(session: Session, event_ids: Sequence[str]) -> None:
 
 
 def reschedule(session: Session, event_id: str, due_at: datetime, now: datetime) -> None:
-    """Set a new due time for an event, and make it UNDONE again.
+    """Set the due time of an event to ``due_at``, and make the event UNDONE again.
 
     If a manager has claimed the event, the manager loses the claim. The attempt number stays.
+    ``now`` becomes the time of creation and of the last change.
     """
     times = {"due_at": due_at, "run_at": due_at, "created_at": now, "updated_at": now}
     new = {**_RELEASED, **times, "status": UNDONE, "last_error": None}

@@ -57,7 +57,8 @@ def pending(
     - Otherwise, pairs of project and resource type take turns: the result has the first event of
       each pair, then the second event of each pair, and so on.
 
-    ``known`` has, by id, events that the caller has read before; they are not read again.
+    ``known`` has events that the caller has read before, by id. In the first order, they are taken
+    from ``known`` instead of the database.
     """
     ids = [] if skip else _first(session, BEGINNING, now, limit + 1)
     if skip or len(ids) > limit:
@@ -70,10 +71,10 @@ def pending(
 def newly_due(
     session: Session, since: datetime, now: datetime, limit: int, known: Collection[str]
 ) -> list[PendingEvent]:
-    """Return the events with ``run_at`` from ``since`` to ``now``, sorted by ``run_at``.
+    """Return due events with ``run_at`` from ``since`` to ``now``, sorted by ``run_at``.
 
-    The query reads the first ``limit`` events of this time. Of these, the result leaves out the
-    events whose ids are in ``known``.
+    The query finds the first ``limit`` such events. Those whose ids are in ``known`` are then left
+    out of the result.
     """
     fresh = [id_ for id_ in _first(session, since, now, limit) if id_ not in known]
     events = _describe(session, fresh)

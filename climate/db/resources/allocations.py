@@ -91,11 +91,12 @@ class Held:
 def candidates(
     session: Session, requirement: Requirement, busy: Window, *, limit: int | None, rotation: float
 ) -> list[int]:
-    """Return the ids of up to ``limit`` resources that match and may be free during ``busy``.
+    """Find resources that match and may be free during ``busy``; return their ids.
 
-    For a requirement of whole resources, all returned resources are free. For a requirement of
-    shares, each returned resource is large enough for one unit and not booked as a whole. But other
-    shares may have used up its capacity: the caller must check this.
+    The result has at most ``limit`` ids (None: all). For a requirement of whole resources, all
+    returned resources are free. For a requirement of shares, each returned resource is large enough
+    for one unit and not booked as a whole. But other shares may have used up its capacity: the
+    caller must check this.
 
     ``rotation`` is a fraction from 0 to 1 that says where the search starts: 0 is the lowest id,
     0.5 the id halfway to the highest one. After the highest id, the search continues with the
@@ -131,10 +132,10 @@ def grab(
 ) -> Grabbed:
     """Return the ids of resources that may be free during ``busy``, and lock some on PostgreSQL.
 
-    ``candidates`` explains the search. On PostgreSQL, the statement of the search also locks up to
-    ``locking`` of the resources. The caller must check the resources in ``changed`` again. The
-    other locked resources need no second check: a constraint of the database rejects double
-    bookings. On other databases, nothing is locked: the caller locks the resources that it chooses.
+    ``candidates`` explains the search and its parameters. On PostgreSQL, up to ``locking`` of the
+    resources are locked by the same statement. The caller must check the resources in ``changed``
+    again, but not the other locked ones. On other databases, nothing is locked: the caller locks
+    the resources that it chooses.
     """
     if session.get_bind().dialect.name != "postgresql":
         found = candidates(session, requirement, busy, limit=limit, rotation=rotation)
@@ -152,11 +153,12 @@ def grab(
 def matching(
     session: Session, requirement: Requirement, *, limit: int | None, rotation: float
 ) -> list[int]:
-    """Return the ids of up to ``limit`` resources that match a requirement, free or booked.
+    """Return the ids of resources that match a requirement, free or booked.
 
-    A resource matches if new leases can book it (``reservable``), its properties satisfy the query,
-    and it is large enough for one unit. ``rotation`` is a fraction from 0 to 1 that says where the
-    search through the ids starts: 0 is the lowest id, 0.5 the id halfway to the highest one.
+    The result has at most ``limit`` ids (None: all). A resource matches if new leases can book it
+    (``reservable``), its properties satisfy the query, and it is large enough for one unit.
+    ``rotation`` is a fraction from 0 to 1 that says where the search through the ids starts: 0 is
+    the lowest id, 0.5 the id halfway to the highest one.
     """
     statement = fitting.matching(shape(requirement), limit)
     return list(session.connection().scalars(statement, {"rotation": rotation}))

@@ -77,8 +77,8 @@ def available_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, b
 
     - the id,
     - whether this query locked the row,
-    - whether another transaction changed the row after the query started and before it was locked.
-      The query has checked the row without this change.
+    - whether another transaction changed the row after this query read it and before this query
+      locked it.
 
     Locked rows come first.
     """
@@ -167,11 +167,11 @@ def count(wanted: Shape) -> sa.Select[int]:
 def _walk(
     wanted: Shape,
 ) -> tuple[sa.SQLColumnExpression[int], list[sa.ColumnElement[bool]]]:
-    """Return the id column through which the search goes, and the SQL conditions of a match.
+    """Return the column of resource ids to search in, and the SQL conditions of a match.
 
-    The column has an index. If every match must have a certain value of a property, for example
-    rack = 3, the column is in the table of properties, and the database reads only resources with
-    this value. Otherwise, the column is in the table of resources.
+    If every match must have a certain value of a property, for example rack = 3, the column is in
+    the table of properties, and the database reads only resources with this value. Otherwise, the
+    column is in the table of resources. Both columns have an index.
     """
     first, rest = split(wanted.query)
     if first is None:

@@ -129,18 +129,15 @@ def current_and_next(
 ) -> dict[int, tuple[Booking | None, Booking | None]]:
     """Return the present and the next booking of each resource, by resource id (None: no booking).
 
-    The present booking is the latest booking of the whole resource that has started, unless this
-    booking is over. It is over if the end date of its lease is past and the lease is TERMINATED or
-    DELETING.
+    The present booking is the first of these that exists:
 
-    Otherwise, the present booking is the share (booking of a part of the resource) that started
-    first. Shares of leases past their end date do not count.
+    - The latest booking of the whole resource that has started, if it is not over. It is over if
+      the end date of its lease is past and the lease is TERMINATED or DELETING.
+    - The present share (booking of a part of the resource) that started first. Shares of leases
+      past their end date do not count.
 
     The next booking is the first that starts after ``now``. The ``amounts`` of all bookings are
-    empty.
-
-    Executes two SQL statements. The number of rows that they return does not depend on the number
-    of bookings.
+    left empty. Executes two SQL statements.
     """
     probes = session.execute(_PROBES, {"ids": list(resource_ids), "now": now}).all()
     wanted = {id_ for _, *ids in probes for id_ in ids if id_ is not None}

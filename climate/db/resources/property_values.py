@@ -22,11 +22,11 @@ def find(
 ) -> dict[str, list[str]]:
     """Return the names of properties of a resource type, each with some of its values.
 
-    Names and values are sorted as text. The query reads only the first ``most_names`` names, and of
-    each name the first ``most_values`` values. Of these, the result leaves out properties in
-    ``hidden``, and values of 64 or more characters, because the index contains only their
-    beginning. Executes one SQL statement.
+    Names and values are sorted as text. The query reads the first ``most_names`` names, and the
+    first ``most_values`` values of each name. The result then leaves out the names in ``hidden``,
+    and values of 64 or more characters. Executes one SQL statement.
     """
+    # The index contains only the beginning of long values.
     names = _names(resource_type, most_names)
     first = sa.select(
         names.c.name,

@@ -1,4 +1,4 @@
-"""SQL expressions for times, and for sums over time; they hide differences between databases.
+"""SQL expressions for times and for sums over time, in the SQL dialect of each database.
 
 A window of time is divided into buckets: spans of equal length, numbered from 0. ``resolution`` is
 the length of a bucket in seconds. A step is a change of a running total at a time; for example, a
@@ -61,12 +61,11 @@ def _timestampdiff(element: epoch, compiler: SQLCompiler, **options: Any) -> str
 
 
 class bucket(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQL
-    """An SQL expression: a key of the bucket in which a time lies, to group rows by bucket.
+    """An SQL expression: a value that identifies the bucket in which a time lies.
 
-    The time must not be before the window. On PostgreSQL, the key is the start of the bucket,
-    because PostgreSQL would compute a number again for each use in an outer query. On other
-    databases, the key is the number of the bucket. The expression ``number`` turns either key into
-    the number.
+    The argument is the time, which must not be before the window. The value is the start of the
+    bucket on PostgreSQL, and the number of the bucket on other databases. Pass the value to
+    ``number`` to get the number on every database.
     """
 
     inherit_cache = True
@@ -80,6 +79,7 @@ def _divided(element: bucket, compiler: SQLCompiler, **options: Any) -> str:
 
 @compiles(bucket, "postgresql")
 def _date_bin(element: bucket, compiler: SQLCompiler, **options: Any) -> str:
+    # Not the number, which PostgreSQL would compute again for each use in an outer query.
     (moment,) = element.clauses
     return compiler.process(sa.func.date_bin(SPAN, moment, START), **options)
 
@@ -87,7 +87,7 @@ def _date_bin(element: bucket, compiler: SQLCompiler, **options: Any) -> str:
 class number(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
     """An SQL expression: the number of a bucket, from 0.
 
-    The argument is a ``bucket`` expression, whose value identifies the bucket.
+    The argument is the value of a ``bucket`` expression.
     """
 
     type = sa.BigInteger()
@@ -158,10 +158,9 @@ def _truncated(element: floor, compiler: SQLCompiler, **options: Any) -> str:
 
 
 class at_least(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """An SQL expression: the greater one of two integers, or the later one of two times.
+    """An SQL expression: the greater one of two integers, or the later one of two times."""
 
-    A CASE expression would compute one of them twice.
-    """
+    # Not a CASE expression, which would compute one of them twice.
 
     type = sa.BigInteger()
     inherit_cache = True
@@ -182,7 +181,7 @@ def signs() -> sa.FromClause:
 
     A cross join of bookings with this table turns each booking into two steps: at the start, the
     booking adds its part of the resource; at the end, it subtracts the part. So the database reads
-    the bookings only once, and does not store them for a second reading.
+    the bookings only once.
     """
     plus: sa.ColumnElement[int] = sa.literal_column("1")
     minus: sa.ColumnElement[int] = sa.literal_column("-1")
@@ -225,8 +224,7 @@ def execute(session: Session, query: sa.Select[Any], more: Mapping[str, Any]) ->
     """Execute a query that computes sums over many bookings, and return its rows.
 
     ``more`` has the values of the SQL parameters by name. On PostgreSQL, first change two settings
-    for the rest of the transaction, so that PostgreSQL sorts in memory instead of on disk, and
-    plans the query for the given window.
+    for the rest of the transaction: sort in memory, and plan each query for its parameters.
     """
     if session.get_bind().dialect.name == "postgresql":
         session.execute(_FOR_SUMS)

@@ -51,9 +51,10 @@ def taken(
 ) -> Taken:
     """Return the number of units for a requirement, and how many of them are taken over time.
 
-    ``parts`` are the parts of the requirement (see ``Requirement.parts``). The requirement must not
-    demand all units on one resource (layout TOGETHER). Only the resources ``ids`` count (None: all
-    that match). A bucket of the result is a span of ``resolution`` seconds.
+    ``parts`` has all requirements of the reservation (see ``Requirement.parts``). Resources that
+    match any of these requirements count. If ``ids`` is not None, only the resources with these
+    ids count. The layout must not be TOGETHER (all units on one resource). A bucket of the result
+    is a span of ``resolution`` seconds.
     """
     # Which resources are large enough is a matter of their room.
     shapes = (fitting.shape(replace(part, amounts={})) for part in parts)
@@ -70,7 +71,7 @@ def taken(
 
 
 def _of_whole(_part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.FromClause]:
-    """Build two queries for a requirement of whole resources.
+    """Build two queries for a requirement of whole resources; ``rows`` are the matching resources.
 
     The first query counts the resources. The second query selects steps: changes of the number of
     resources that are not free. A step is +1 when a resource becomes booked, wholly or in part. It
@@ -104,7 +105,8 @@ def _of_whole(_part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
 def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.FromClause]:
     """Build two queries for a requirement of shares, such as 4 VCPU per unit.
 
-    The first query counts the units that fit on the empty resources. The second query selects
+    ``rows`` are the resources that match the requirement's query on properties. The first query
+    counts the units that fit on these resources while they are empty. The second query selects
     steps: changes of the number of taken units. A step is positive if fewer units fit on a resource
     than before, and negative if more units fit.
 
@@ -136,11 +138,11 @@ def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
 
 
 def _room(part: Requirement, rows: sa.CTE) -> sa.Select[Any]:
-    """Build the query for the capacity of resources: a row each, a column per class of ``part``.
+    """Build the query for the capacity of the resources ``rows``, one result row per resource.
 
-    The column ``units`` is how many units fit on the resource while it is empty. ``rows`` is a CTE
-    with the ids of the resources. Resources that lack a class, or allow only smaller units, are
-    left out.
+    A result row has the capacity for each resource class of the requirement ``part``. The column
+    ``units`` is how many units fit on the resource while it is empty. Resources that lack a class,
+    or allow only smaller units, are left out.
     """
     query = sa.select(rows.c.id, rows.c.since)
     capacities: list[sa.ColumnElement[int]] = []
@@ -158,10 +160,11 @@ def _room(part: Requirement, rows: sa.CTE) -> sa.Select[Any]:
 
 
 def _levels(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
-    """Build the query for the amounts in use on each resource, one row per change of its shares.
+    """Build the query for the amounts in use on the resources ``rows``, one row per change.
 
-    A change is the start or the end of a share. A row has the resource id, the time of the change,
-    and, for each resource class in ``amounts``, the amount that shares use from this time on.
+    A change is the start or the end of shares of a resource. A row has the resource id, the time of
+    the change, and, for each resource class in ``amounts``, the amount that shares use from this
+    time on.
     """
     of = ALLOCATIONS.c
     wanted = shared(rows, of.resource_class, of.amount).where(of.resource_class.in_(list(amounts)))

@@ -93,13 +93,12 @@ def _span(row: Any, leases: dict[str, VisibleLease]) -> BookedSpan:  # noqa: ANN
 
 
 def located(resources: Any, name: str) -> sa.CTE:  # noqa: ANN401 - a SELECT
-    """Return a CTE of resources with the time ``since``, from which ``whole`` reads the bookings.
+    """Return a CTE of resources and the time ``since`` from which ``whole`` reads their bookings.
 
     ``resources`` is a query for the column ``id`` of ResourceRow; ``name`` is the name of the CTE.
     ``since`` is the start of the last booking of the whole resource that begins at or before the
     start of the window. If there is no such booking, ``since`` is the start of the window. Bookings
-    of a whole resource never overlap, so no booking before ``since`` reaches into the window. If a
-    statement uses the CTE twice, PostgreSQL computes ``since`` only once for each resource.
+    of a whole resource never overlap, so no booking before ``since`` reaches into the window.
     """
     last = (
         sa.select(sa.func.max(ALLOCATIONS.c.start_at))
@@ -144,9 +143,9 @@ def preparations(
 ) -> dict[int, list[Window]]:
     """Return the windows in which provisioners prepare hosts for leases, by resource id.
 
-    A preparation counts if it overlaps ``window``, is wanted or accepted by a provisioner, and is
-    not over. If ``project_id`` is not None, only preparations for leases of this project count. A
-    host without preparations is not in the result.
+    A preparation counts if it overlaps ``window``, has the state WANTED or ACCEPTED, and is not
+    over. If ``project_id`` is not None, only preparations for leases of this project count. A host
+    without preparations is not in the result.
     """
     query = sa.select(
         PreparationRow.resource_id, PreparationRow.wanted_at, PreparationRow.needed_at

@@ -10,10 +10,10 @@ its end, its part is subtracted. The caller needs the integral of this total ove
 sums per bucket suffice to compute it: the sum of the steps, and the sum of each step times its
 seconds from the start of the bucket. The database computes both.
 
-The functions return ``Sums`` of ``climate.core.matching.occupancy``: one for each group of
-resources, each resource class, and each bucket in which a booking starts or ends. ``name`` is the
-group. ``of_resources`` also counts the viewer's own bookings: those of the project that looks at
-the calendar. In the other results, this count is 0.
+The functions ``of_...`` return lists of ``climate.core.matching.occupancy.Sums``. A list has an
+item for each group of resources, resource class, and bucket in which a booking starts or ends. The
+attribute ``name`` of an item is the group. ``of_resources`` also counts the viewer's own bookings:
+those of the project that looks at the calendar. In the other results, this count is 0.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -296,10 +296,10 @@ def _by_sets(item: sa.Subquery) -> sa.Select[Any]:
 
 
 def _signed(totals: sa.Subquery) -> sa.Select[Any]:
-    """Build the query that adds the totals of starts and subtracts those of ends, per bucket.
+    """Build the query for the sums of each bucket: totals of starts minus totals of ends.
 
-    A row of ``totals`` is for bookings that start in a bucket (``begins_in`` is set), or for
-    bookings that end in a bucket (``ends_in`` is set).
+    Each row of ``totals`` has totals either of the bookings that start in the bucket ``begins_in``,
+    or of the bookings that end in the bucket ``ends_in``. The other column is NULL.
     """
     row = totals.c
     begins = row.begins_in.is_not(None)
@@ -319,8 +319,8 @@ def _signed(totals: sa.Subquery) -> sa.Select[Any]:
 def _found(row: Sequence[Any], seconds: int) -> Sums:
     """Return the Sums of one bucket, from a row of the database.
 
-    ``seconds`` is the length of the bucket. For ``area``, each step is multiplied by the seconds
-    from the step to the end of the bucket; ``area`` is the sum of these products.
+    ``seconds`` is the length of the bucket. The function computes the attribute ``area``: the sum
+    of each step times the seconds from the step to the end of the bucket.
     """
     name, class_, number_, delta, late_, *own = row
     area = float(delta) * seconds - float(late_)
