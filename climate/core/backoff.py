@@ -13,7 +13,7 @@ def pause_before(attempt: int, retries: int, rng: random.Random) -> float:
     """Return how many seconds to wait after a failed attempt to run an event.
 
     ``attempt`` is the number of the failed attempt, from 1. For the first ``retries`` attempts, the
-    pause doubles each time, up to 60 s. For later attempts, the pause is random, close to 60 s.
+    pause doubles each time, up to 60 s. Later pauses are close to 60 s; ``rng`` varies them.
     """
     if attempt > retries:
         return _LONGEST * rng.uniform(1 - _JITTER, 1 + _JITTER)

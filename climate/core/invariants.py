@@ -30,7 +30,7 @@ class Due:
 def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> Iterator[str]:
     """Yield a text for each moment at which a resource is booked twice or beyond its capacity.
 
-    ``capacity`` is, for example, ``{"VCPU": 64}``.
+    ``bookings`` are all bookings of the resource. ``capacity`` is, for example, ``{"VCPU": 64}``.
     """
     # At the same instant, ends come before starts.
     steps = sorted(

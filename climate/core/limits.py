@@ -320,7 +320,8 @@ def _course(uses: Iterable[Use], amount: str) -> _Course:
 def limit_exceeded(scope: Scope, owner_id: str, period: timedelta, excess: Excess) -> LimitExceeded:
     """Return the error that tells the client which limit it would exceed, and by how much.
 
-    ``scope`` and ``owner_id`` name the project or user that has the limit.
+    ``scope`` and ``owner_id`` name the project or user that has the limit. ``period`` is the length
+    of the window in which host-hours are summed.
     """
     unit = _UNITS.get(excess.limit, "seconds")
     allowed, used, asked = excess.allowed, round(excess.used, 2), round(excess.requested, 2)

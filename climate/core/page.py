@@ -69,7 +69,7 @@ class Part(Generic[T]):
 class LeaseFilter:
     """Which leases to list. A field that is None or empty matches all leases.
 
-    The time bounds are exclusive.
+    ``name`` is the whole name of a lease. The time bounds are exclusive.
     """
 
     project_id: str | None = None

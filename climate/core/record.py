@@ -14,5 +14,8 @@ if TYPE_CHECKING:
 else:
 
     def record(*, frozen: bool, **options: Any) -> Any:  # noqa: ANN401 - type checkers do not see it
-        """Return a decorator that makes a class a dataclass, with a hash if it is ``frozen``."""
+        """Return a decorator that makes a class a dataclass, with a hash if ``frozen`` is true.
+
+        The ``options`` are those of ``dataclass``.
+        """
         return dataclasses.dataclass(unsafe_hash=frozen, **options)

@@ -18,8 +18,9 @@ from climate.core.window import Window, later, minute_of
 class Change:
     """New dates for a lease. A date that is None does not change.
 
-    ``duration``, if set, replaces ``end``: it is the time from the start to the new end.
-    ``asked_at`` is when the request arrived (None: now). It decides which dates count as past.
+    ``before_end`` is the new time of the reminder before the end. ``duration``, if set, replaces
+    ``end``: it is the time from the start to the new end. ``asked_at`` is when the request arrived
+    (None: now). It decides which dates count as past.
     """
 
     start: datetime | None = None
@@ -32,8 +33,8 @@ class Change:
 def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False) -> None:
     """Raise LeaseBusy, Conflict or InvalidDate if the lease's status does not allow the change.
 
-    ``only_name`` means that the request changes only the name. ``wants_more`` means that it adds or
-    changes reservations.
+    ``only_name`` means that the request changes only the name. ``wants_more`` means that the
+    request adds or changes reservations.
     """
     if lease.status not in STABLE_LEASE:
         raise LeaseBusy(

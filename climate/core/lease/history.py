@@ -35,7 +35,8 @@ class PastLease:
 def past(lease: Lease, granted: Mapping[str, Sequence[Granted]], now: datetime) -> PastLease:
     """Return the record of ``lease`` for the history.
 
-    ``granted`` maps the id of each reservation to its resources.
+    ``granted`` maps the id of each reservation to its resources. ``now`` is when the lease is
+    removed.
     """
     end = lease.event(END)
     ended_at = end.updated_at if end and end.status is EventStatus.DONE else None

@@ -29,8 +29,9 @@ class HeldResource:
 class LeaseResource:
     """A resource of a lease, with the information that the owner of the lease may see.
 
-    ``state`` is the state of the resource for this lease. ``ready_at`` is when a provisioner
-    finished preparing the host for this lease (None: not yet). ``end`` is the end of the lease.
+    ``end`` is the end of the lease. ``state`` is the state of the resource for this lease.
+    ``ready_at`` is when a provisioner finished preparing the host for this lease (None: not yet).
+    ``handed_over`` means that climate has handed the resource over to the project.
     """
 
     held: HeldResource

@@ -161,10 +161,10 @@ class Event:
 
     @property
     def is_untried(self) -> bool:
-        """Whether no attempt to run the event has ended yet; one may be in progress.
+        """Whether the first attempt to run the event has not begun, or has not ended yet.
 
-        ``attempt`` does not count an attempt that ended because the cloud needed more time. Such an
-        attempt only changes ``updated_at``, so ``updated_at`` is examined, too.
+        If an attempt ends because the cloud needs more time, ``attempt`` does not count it, but
+        ``updated_at`` changes. So both fields are examined.
         """
         is_noted = self.updated_at is not None and self.updated_at > self.promised_at
         return self.attempt <= 1 and not is_noted
@@ -247,7 +247,7 @@ class Lease:
 
     @property
     def is_degraded(self) -> bool:
-        """Whether a resource of the lease has failed, or its Keystone trust does not work."""
+        """Whether a resource has failed, or the Keystone trust of the lease does not work."""
         return self.degraded or self.trust_lost is not None
 
     @property
@@ -286,8 +286,8 @@ class Lease:
     def tried_since(self, event: Event, now: datetime) -> datetime:
         """Return when the first attempt to run ``event`` ended; ``now`` if none has ended yet.
 
-        Only the end of the latest attempt is stored. So after several attempts, the result is the
-        earliest time at which a manager could run the event, or ``caught_up_at`` if that is later.
+        After several attempts, this time is no longer stored. Then the result is the earliest time
+        at which a manager could run the event, or ``caught_up_at`` if that is later.
         """
         if event.is_untried:
             return now

@@ -4,10 +4,10 @@ A lease of a given ``length`` can start at ``t`` if nothing is booked at any ins
 length)``. A booking during ``[x, y)`` rules out the starts in the open interval ``(x - length,
 y)``. So the possible starts form closed intervals.
 
-If leases share resources, the number of units that fit on a resource changes with its bookings.
-Units that become free at the same time and booked at the same time form a *run*. So there are at
-most as many runs as bookings, however small a unit is. To find how many units can start at an
-instant, the units of all runs in which this start is possible are added.
+If leases share resources, the number of units that are free on a resource changes over time. Units
+that are free from the same time to the same time form a *run*. So the number of runs depends on the
+number of bookings, not on the size of a unit. A lease can start at ``t`` if the runs that stay free
+during ``[t, t + length)`` have enough units together.
 """
 
 import itertools
@@ -58,9 +58,9 @@ class Step:
 def starts(
     requirement: Requirement, timelines: Iterable[Timeline], length: timedelta, within: Starts
 ) -> list[Starts]:
-    """Return when, in ``within``, a lease of this ``length`` could start.
+    """Return the intervals of time in which a lease of this ``length`` could start, sorted.
 
-    The result is a sorted list of intervals. At each time in them, the minimum number of units of
+    ``within`` is the interval to search. At each time in the result, the minimum number of units of
     the requirement is free, and stays free for ``length``.
     """
     if requirement.minimum <= 0:
@@ -205,9 +205,9 @@ def _runs_of(levels: Iterable[tuple[datetime, int]]) -> Iterator[_Run]:
 
 
 def _opening(run: _Run, length: timedelta, within: Starts) -> tuple[datetime, datetime, int] | None:
-    """Return the first and the last possible start in a run, and its number of units.
+    """Return the first and the last possible start in a run, and the run's number of units.
 
-    Returns None if a lease of this ``length`` cannot start in the run.
+    The starts are inside ``within``. Returns None if a lease of this ``length`` cannot start there.
     """
     first, last = max(run.begin, within[0]), within[1]
     if run.end < END_OF_TIME:

@@ -10,8 +10,10 @@ from climate.core.matching.query import Query
 class RowFilter:
     """Which resources a calendar shows as rows, and in which order.
 
-    The name of a resource must contain ``part``, in upper or lower case. If ``group_by`` names a
-    property, rows are sorted by its value, and resources without the property come last.
+    The rows are the resources of ``resource_type`` that match ``query``. Their names must contain
+    ``part``, in upper or lower case. Rows are sorted by name, or by id if ``by_name`` is false. If
+    ``group_by`` names a property, its value is the first sort key, and resources without the
+    property come last.
     """
 
     resource_type: str
@@ -67,7 +69,8 @@ class VisibleLease:
 class BookedSpan:
     """A booking of a resource in the window of a calendar.
 
-    ``lease`` is None if the viewer may not see the lease, or if it was deleted (``is_deleted``).
+    The booking is for an ``amount`` of ``resource_class`` (None: for the whole resource). ``lease``
+    is None if the viewer may not see the lease, or if the lease was deleted (``is_deleted``).
     ``is_held`` means that the lease is not admitted yet: an external service still decides about
     it.
     """

@@ -269,9 +269,9 @@ class Sums:
 
 @record(frozen=True, slots=True)
 class Filled:
-    """For how many seconds a resource is occupied in each bucket (a span of time).
+    """How long a row of a calendar is occupied in each bucket (a span of time), in ``seconds``.
 
-    ``own`` is, for each bucket, whether the viewer has a booking in it.
+    ``own`` says, for each bucket, whether the viewer has a booking in the bucket.
     """
 
     seconds: Sequence[float]
@@ -281,9 +281,10 @@ class Filled:
 def filled(sums: Iterable[Sums], length: int, resolution: int) -> dict[str, Filled]:
     """Return, for each row of a calendar, how many seconds of each bucket are occupied.
 
-    The keys are names of rows. The seconds of whole resources and the seconds of parts of resources
-    are added. For parts, only the fullest resource class counts. If a row is a single resource, the
-    sum is at most the length of the bucket.
+    The keys are names of rows. A bucket has ``resolution`` seconds, and all buckets together cover
+    ``length`` seconds. The seconds of whole resources and the seconds of parts of resources are
+    added. For parts, only the fullest resource class counts. If a row is a single resource, the sum
+    is at most the length of the bucket.
     """
     by_row: dict[str, dict[str, list[Sums]]] = defaultdict(lambda: defaultdict(list))
     for item in sums:
@@ -301,10 +302,11 @@ def filled(sums: Iterable[Sums], length: int, resolution: int) -> dict[str, Fill
 
 
 def digits(seconds: Sequence[float], length: int, resolution: int, since: int | None) -> str:
-    """Return a text with one digit for each bucket: 0 is always free, 9 is never free.
+    """Return a text with a digit for each bucket, such as ``"0059"``: 0 is always free, 9 never.
 
-    ``seconds`` is how long each bucket is occupied. From the second ``since`` on (None: never), the
-    resource cannot be booked, which counts as occupied. Example: ``"0059"``.
+    ``seconds`` is how long each bucket of ``resolution`` seconds is occupied. All buckets together
+    cover a window of ``length`` seconds. ``since`` is a time in seconds from the start of the
+    window (None: never). From then on, the resource cannot be booked, which counts as occupied.
     """
     text = []
     for number, occupied in enumerate(seconds):
@@ -320,7 +322,10 @@ def digits(seconds: Sequence[float], length: int, resolution: int, since: int | 
 
 
 def _areas(items: Iterable[Sums], length: int, resolution: int) -> list[float]:
-    """Return, for each bucket, the occupied amount summed over time: amount times seconds."""
+    """Return the sum of (amount times occupied seconds) for each bucket of ``resolution`` seconds.
+
+    The buckets cover ``length`` seconds. ``items`` are of one row and one resource class.
+    """
     by_number = {item.number: item for item in items}
     level = 0.0
     areas = []
@@ -334,7 +339,10 @@ def _areas(items: Iterable[Sums], length: int, resolution: int) -> list[float]:
 
 
 def _presence(items: Iterable[Sums], length: int, resolution: int) -> list[bool]:
-    """Return, for each bucket, whether the viewer has a booking in it."""
+    """Return, for each bucket of ``resolution`` seconds, whether the viewer has a booking in it.
+
+    The buckets cover ``length`` seconds. ``items`` are of one row.
+    """
     changes: dict[int, list[Sums]] = defaultdict(list)
     for item in items:
         changes[item.number].append(item)
@@ -348,5 +356,5 @@ def _presence(items: Iterable[Sums], length: int, resolution: int) -> list[bool]
 
 
 def _count(length: int, resolution: int) -> int:
-    """Return the number of buckets in ``length`` seconds. The last one may be shorter."""
+    """Return how many buckets of ``resolution`` seconds cover a window of ``length`` seconds."""
     return -(-length // resolution)

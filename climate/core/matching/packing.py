@@ -2,9 +2,8 @@
 
 ``assign`` assigns whole resources, and finds a solution if there is one. For example, a lease may
 request "any two hosts" and "one host with a GPU". A simple assignment could give the only host with
-a GPU to the first reservation. So ``assign`` uses augmenting paths (Kuhn, 1955). All resources that
-can move along the same path move at once. So the work grows with the number of candidates, not with
-its square.
+a GPU to the first reservation. So ``assign`` also moves assigned resources to other reservations,
+along augmenting paths (Kuhn, 1955). It moves many at once, so that large requests stay fast.
 
 ``choose`` also assigns parts (shares) of resources. It tries the largest request first, then other
 orders. For one reservation, ``choose`` finds a solution if there is one. For several reservations
@@ -165,8 +164,9 @@ def _attempts(
 ) -> Iterator[tuple[Sequence[Demand], Sequence[int], bool]]:
     """Yield arguments for ``_pack``, the most promising first.
 
-    Each item has the demands, the indexes of the demands for parts of resources in the order of
-    packing, and ``wholes_first``: whether whole resources are reserved before the parts.
+    ``shares`` are the indexes of the demands for parts of resources, the largest first. Each item
+    has the demands, ``shares`` in the order of packing, and ``wholes_first``: whether whole
+    resources are reserved before the parts.
     """
     examined = sum(len(demands[index].candidates) for index in shares)
     orders = min(_ORDERS, max(1, _MOST_EXAMINED // max(1, examined)))
@@ -229,7 +229,7 @@ def laid_out(units: Units, layout: Layout) -> Units:
     """Return the units that the layout allows, as a dict from resource id to number of units.
 
     With the layout APART, this is one unit of each resource. With TOGETHER, it is all units of the
-    resource that has the most.
+    resource that has the most. With ANYWHERE, it is all units.
     """
     if layout is Layout.APART:
         return dict.fromkeys(units, 1)
@@ -246,7 +246,7 @@ def _pack(
 
     The demands for parts of resources are packed first, in ``order`` (indexes of demands). If
     possible, they avoid the candidates of demands for whole resources. With ``wholes_first``, the
-    minimum of each demand for whole resources is reserved even earlier.
+    minimum of each demand for whole resources is reserved before the parts are packed.
     """
     wholes = [index for index in range(len(demands)) if index not in order]
     packing = _Packing(free)
@@ -340,8 +340,9 @@ class _Packing:
     def _order(self, demand: Demand, has: Units) -> Sequence[int]:
         """Return the ids of the resources on which to try to pack units of the demand, in order.
 
-        With the layout TOGETHER, this is only the resource that already has units of the demand. If
-        there is none, it is the resource with the most free capacity.
+        ``has`` are the units that this packing gave the demand. With the layout TOGETHER, the
+        result is only the resource that already has units of the demand. If there is none, it is
+        the resource with the most free capacity.
         """
         if demand.layout is not Layout.TOGETHER:
             return demand.candidates

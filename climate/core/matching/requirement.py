@@ -8,7 +8,7 @@ from climate.core.matching.query import Query
 
 
 class Layout(StrEnum):
-    """Whether the units of a reservation must be on one resource, or on different ones."""
+    """Whether units must be on one resource (TOGETHER), on different ones (APART), or ANYWHERE."""
 
     ANYWHERE = "anywhere"
     TOGETHER = "together"
@@ -22,7 +22,8 @@ class Requirement:
     The units must be on resources of ``resource_type`` that match ``query``. ``amounts`` is the
     size of a unit, such as ``{"VCPU": 4, "MEMORY_MB": 8192}``: a part of one resource. If
     ``amounts`` is empty, a unit is a whole resource. ``besides`` is a further requirement of the
-    same reservation (None: there is none).
+    same reservation (None: there is none). ``noun`` is the word for the resources in error
+    messages.
     """
 
     resource_type: str

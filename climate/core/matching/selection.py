@@ -62,10 +62,10 @@ def rank(
 ) -> list[Candidate]:
     """Return the candidates that pass all filters, the best first.
 
-    Equally good candidates keep their order. As in Nova's scheduler, the weights from each weigher
-    are scaled: the worst candidate has 0, the best has 1. So only its multiplier decides how much a
-    weigher counts. A negative multiplier reverses the order. Raises ValueError if a weight is not
-    finite.
+    ``weighers`` are pairs (weigher, multiplier). As in Nova's scheduler, the weights from each
+    weigher are scaled (the worst candidate has 0, the best has 1), and then multiplied by the
+    multiplier. A negative multiplier reverses the order. Equally good candidates keep their order.
+    Raises ValueError if a weight is not finite.
     """
     passing = [c for c in candidates if all(passes(c, requirement) for passes in filters)]
     scores = [0.0] * len(passing)

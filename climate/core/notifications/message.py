@@ -45,7 +45,7 @@ class NotificationFilter:
 class Matches:
     """The notifications that a search found, the oldest first.
 
-    The next search must start after the number ``after``.
+    ``after`` is the number (``seq``) of the notification after which the next search must start.
     """
 
     notifications: list[Notification]

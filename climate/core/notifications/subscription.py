@@ -92,7 +92,7 @@ class Subscription:
     letters, or do not match the filter ``wanted``. ``attempts`` is the number of failed attempts to
     deliver the next notification. ``given_up`` is the number of dead letters in a row. ``reason``
     is why the subscription is suspended. ``slow`` means that its receiver was slow or failed last
-    time.
+    time. With ``all_projects``, the subscription gets notifications of all projects.
     """
 
     id: str
@@ -130,7 +130,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """An attempt to deliver a notification to a subscription.
+    """An attempt, at the time ``at``, to deliver a notification to a subscription.
 
     ``letter`` is the dead letter that is delivered again (None: a first delivery). ``secret`` is as
     the database stores it, perhaps encrypted.

@@ -120,8 +120,9 @@ def saved(
 ) -> list[Saved]:
     """Return how many host-hours hosts were off from ``since`` to ``until``.
 
-    The result has one item per hardware class and period. An item counts the shutdowns whose host
-    went off in its period, and the hours in its period during which hosts were off.
+    The result has one item for each hardware class and each ``period``, such as each week. An item
+    counts the shutdowns whose host went off in its period, and the hours during which hosts were
+    off in its period.
     """
     shares: dict[tuple[str, datetime | None], Saved] = {}
     for task in sorted(shutdowns, key=lambda task: (task.hardware, task.off_at or until)):
@@ -136,7 +137,10 @@ def saved(
 def _parts(
     task: Shutdown, since: datetime, until: datetime, period: Period
 ) -> Iterator[tuple[datetime, datetime]]:
-    """Yield the spans in which the host of ``task`` was off; a span never crosses two periods."""
+    """Yield the spans in which the host of ``task`` was off, from ``since`` to ``until``.
+
+    The spans are split where a new ``period`` begins, such as a new week.
+    """
     if task.off_at is None:
         return
     begin, end = max(task.off_at, since), min(task.over_at or until, until)

@@ -1,8 +1,7 @@
 """Lead time: how long before a lease the preparation of a host must start. Pure.
 
-climate learns the lead time from the durations (in seconds) of earlier preparations. It compares
-logarithms, because a slow host is slower by a factor, and a boot sometimes takes several times as
-long.
+climate learns the lead time from the durations (in seconds) of earlier preparations. It computes
+with the logarithms of durations, because slow hosts and slow boots take longer by a factor.
 
 The usual duration of a host is the weighted median of its recent durations. If the host has few
 durations, the median of its hardware class counts, too. A single host has too few durations to show
@@ -49,8 +48,8 @@ class Profile:
     """How long the preparation of hosts of a hardware class takes.
 
     ``usual`` is the logarithm of the usual duration in seconds. ``surprises`` are the logarithms of
-    (duration / predicted duration), sorted. They are in three groups: predicted from none, from
-    one, and from several earlier durations of the same host.
+    (duration / predicted duration), in three sorted groups: the prediction used none, one, or
+    several earlier durations of the same host.
     """
 
     usual: float
@@ -149,7 +148,8 @@ def _usual(own: Sequence[float], in_class: float) -> float:
 def _has_drifted(own: Sequence[float], like: Profile) -> bool:
     """Return whether the last durations of a host were all far longer than predicted.
 
-    The host has then changed, so older durations must not count.
+    The host has then changed, so older durations must not count. ``own`` are the logarithms of the
+    host's durations, the oldest first. ``like`` is the profile of its hardware class.
     """
     before, last = own[:-_DRIFT], own[-_DRIFT:]
     if not before:

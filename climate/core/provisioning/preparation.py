@@ -100,7 +100,8 @@ def ready(
 def failed(task: Preparation, owner: str, seconds: Mapping[str, float], reason: str) -> Preparation:
     """Return the task as failed, with the ``reason``; nothing changes if it is not ACCEPTED.
 
-    Raises the errors of ``check_owner``, for instance if another provisioner has the claim.
+    ``seconds`` has the duration of each phase. Raises the errors of ``check_owner``, for instance
+    if another provisioner has the claim.
     """
     task.check_owner(owner)
     if task.progress is not PreparationState.ACCEPTED:

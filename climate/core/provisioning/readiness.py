@@ -47,8 +47,9 @@ _SHORT_NOTICE = 0.9
 class Shown:
     """The readiness of a lease or a host, as the API shows it.
 
-    ``state`` is None if there is no preparation yet. ``early`` is how much earlier than needed a
-    host was ready, in seconds (negative: late). For several hosts, the smallest value counts.
+    ``state`` is None if there is no preparation yet. ``hosts`` and ``ready`` are numbers of hosts.
+    ``early`` is how much earlier than needed a host was ready, in seconds (negative: late). For
+    several hosts, the smallest value counts. ``reasons`` says why preparations failed.
     ``waiting_for`` names the hosts for which the start of the lease waits.
     """
 
@@ -65,7 +66,7 @@ class Shown:
 class Seen:
     """Whether the cloud reported a host as up, and the time of the report.
 
-    A cloud that uses heartbeats still reports a host as up for some time after it lost its power.
+    A cloud that uses heartbeats still reports a host as up for some time after the host lost power.
     """
 
     up: bool
@@ -110,9 +111,9 @@ class Share:
 
     @property
     def ready_share(self) -> float:
-        """The fraction (0 to 1) of leases whose hosts were ready in time; 1 if there were none.
+        """The fraction (0 to 1) of leases whose hosts were ready in time.
 
-        Leases that were created too late are left out.
+        Leases that were created too late are left out. If no leases are left, the result is 1.
         """
         possible = self.leases - self.short_notice
         return self.ready_leases / possible if possible else 1.0
@@ -121,13 +122,13 @@ class Share:
     def mean_early(self) -> float | None:
         """How many seconds hosts were ready before they were needed, on average.
 
-        Only hosts that were ready in time count. None if there were none.
+        Only hosts that were ready in time count. None if no host was ready in time.
         """
         return sum(self.early) / len(self.early) if self.early else None
 
 
 def shown(tasks: Sequence[Preparation], now: datetime) -> Shown:
-    """Return the readiness of the hosts with the unfinished preparations ``tasks``."""
+    """Return how ready hosts are at ``now``. ``tasks`` are their preparations that are not over."""
     done = [task.ready_at for task in tasks if task.ready_at is not None]
     all_ready = len(done) == len(tasks)
     earlies = [task.early for task in tasks if task.early is not None]
@@ -170,7 +171,10 @@ def summary(preparations: Iterable[Preparation], period: Period) -> list[Share]:
 
 
 def outcomes(preparations: Iterable[Preparation], start: datetime) -> dict[str, Outcome]:
-    """Return, by hardware class, whether the hosts of a lease were ready at its start."""
+    """Return, by hardware class, whether the hosts of a lease were ready at its ``start``.
+
+    ``preparations`` are those of the lease.
+    """
     classes: dict[str, list[Preparation]] = {}
     for task in preparations:
         classes.setdefault(task.hardware, []).append(task)

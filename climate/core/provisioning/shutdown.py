@@ -1,5 +1,9 @@
 """Shutdowns: tasks for provisioners to switch off a host while no lease needs it. Pure.
 
+If climate later needs the host as a spare (a free host for leases that start at once), the shutdown
+becomes WAKING: a provisioner must switch the host on again, as the last step of the same task. If a
+lease needs a host that is off, the shutdown is over, and a preparation switches the host on.
+
 climate can cancel a shutdown until a provisioner claims it. After the claim, climate must assume
 that the host is being switched off, even if the provisioner has died. So a provisioner must finish
 the task, and climate prepares the host again only when the shutdown is over. This ensures that no
@@ -19,9 +23,9 @@ from climate.core.provisioning.task import Task
 class ShutdownState(StrEnum):
     """The state of a shutdown.
 
-    WANTED: no provisioner has claimed it. ACCEPTED: one is switching the host off. WAKING: the host
-    must be switched on again. KEPT: the task was given up. OVER: climate can use or prepare the
-    host again.
+    WANTED: no provisioner has claimed it. ACCEPTED: one is switching the host off. OFF: the host is
+    off. WAKING: the host must be switched on again. ON: the host is on again. KEPT: the task was
+    given up. OVER: climate can use or prepare the host again.
     """
 
     WANTED = "wanted"
@@ -42,9 +46,8 @@ class Shutdown(Task[ShutdownState]):
     """A task for a provisioner: switch a host off, and later perhaps on again.
 
     The task must not begin if a booking of the host begins in less than ``ahead`` seconds.
-    ``off_at`` is when the host went off (None: not yet). In the state ``waking``, the host must be
-    switched on again, as a spare: a free host for leases that start at once. In the state ``kept``,
-    climate or the provisioner gave the task up; ``reason`` says why.
+    ``off_at`` is when the host went off (None: not yet). In the state ``kept``, climate or the
+    provisioner gave the task up; ``reason`` says why.
     """
 
     noun: ClassVar = "Shutdown"
@@ -58,7 +61,7 @@ class Shutdown(Task[ShutdownState]):
 
 
 def is_waking(task: Shutdown) -> bool:
-    """Return whether the provisioner must now switch the host on again."""
+    """Return whether a provisioner must now switch the host on again."""
     return task.progress is ShutdownState.WAKING
 
 
@@ -101,10 +104,11 @@ def waking(task: Shutdown) -> Shutdown:
 
 
 def on(task: Shutdown, owner: str, now: datetime) -> Shutdown:
-    """Return the task with the information that its host is on again.
+    """Return the task as ON and over since ``now``: its host is on again.
 
-    Raises the errors of ``check_owner``. Raises InvalidTransition if the host was not to be
-    switched on.
+    If ``owner`` has reported this before, nothing changes. Raises InvalidTransition if the task is
+    not WAKING: climate has not requested to switch the host on. Raises the errors of
+    ``check_owner``.
     """
     if task.progress is ShutdownState.ON and task.owner == owner:
         return task
@@ -117,8 +121,8 @@ def on(task: Shutdown, owner: str, now: datetime) -> Shutdown:
 def kept(task: Shutdown, owner: str, reason: str) -> Shutdown:
     """Return the task as given up by the provisioner ``owner``, with the ``reason``.
 
-    If the host was to be switched off, it stays in use. If the host was to be switched on again, it
-    may be on or off, and cannot be used. Raises the errors of ``check_owner``.
+    If the task was ACCEPTED, the host stays in use. If it was WAKING, the host may be on or off,
+    and cannot be used. In other states, nothing changes. Raises the errors of ``check_owner``.
     """
     task.check_owner(owner)
     is_begun = task.progress in {ShutdownState.ACCEPTED, ShutdownState.WAKING}

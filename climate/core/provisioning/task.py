@@ -21,9 +21,10 @@ S = TypeVar("S", bound=StrEnum)
 class Report(Generic[S]):
     """A provisioner's report on the progress of a task.
 
-    ``owner`` is the name of the provisioner's process. ``claim`` is how long its claim lasts from
-    now on. Two fields are used only for preparations: ``seconds`` maps each phase to its duration;
-    ``cold`` means that the host was off at first. climate learns lead times only from cold hosts.
+    ``owner`` is the name of the provisioner's process. ``claim`` is how long the process keeps its
+    claim from now on. Two fields are used only for preparations: ``seconds`` maps each phase to its
+    duration; ``cold`` means that the host was off at first. climate learns lead times only from
+    cold hosts.
     """
 
     state: S
@@ -38,6 +39,8 @@ class Report(Generic[S]):
 class Task(Generic[S]):
     """A task for a provisioner on one host.
 
+    ``owner`` is the provisioner that has claimed the task. ``attempt`` counts the claims, without
+    their extensions. ``open_states`` are the states in which the task can be claimed.
     ``over_at`` is when the task was over, so that nothing was left to do (None: not yet).
     ``progress`` is the last state before the task was over.
     """
