@@ -88,10 +88,10 @@ def delete(session: Session, feed_id: str) -> None:
 def note_removal(
     session: Session, lease: Lease, status: EntryStatus, window: Window, now: datetime
 ) -> None:
-    """Store, for each calendar feed that shows a lease, that the lease is deleted.
+    """Store, for each calendar feed that shows a lease, that the lease is deleted at ``now``.
 
-    From now on, the feeds show the lease with this ``status`` and ``window``. The caller deletes
-    the lease itself. If no feed shows the lease, only one statement is executed.
+    The feeds then show the deleted lease with this ``status`` and ``window``. The caller must
+    delete the lease.
     """
     ids = [reservation.id for reservation in lease.reservations]
     held = sa.select(sa.cast(AllocationRow.resource_id, FeedRow.target_id.type)).where(

@@ -79,8 +79,8 @@ class TaskTable(Generic[T]):
     def end(self, session: Session, now: datetime, *which: sa.ColumnElement[bool]) -> bool:
         """Mark tasks as over since ``now``; return whether any task was changed.
 
-        Changes each task that meets all SQL conditions in ``which`` and is not over yet, and clears
-        the expiry of the claim on the task.
+        Changes the tasks that are not over yet and meet all SQL conditions in ``which``. Also ends
+        the claims on these tasks.
         """
         ended = sa.update(self.row).where(self.row.over_at.is_(None), *which)
         result = session.execute(ended.values(over_at=now, claimed_until=None))
