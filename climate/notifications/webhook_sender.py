@@ -58,7 +58,7 @@ class WebhookPoster:
         self._tls = ssl.create_default_context(cafile=cafile)
 
     def post(self, delivery: Delivery, payload: Mapping[str, Any]) -> Outcome:
-        """Send the notification of ``delivery`` with this payload; return whether it succeeded."""
+        """Send the notification of ``delivery`` with this ``payload``; return the outcome."""
         body = event_body(delivery.notification, payload, self._source, self._rules.largest)
         headers = {
             "Content-Type": "application/cloudevents+json; charset=UTF-8",

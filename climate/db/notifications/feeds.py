@@ -60,7 +60,10 @@ def find_by_secret(session: Session, secret_hash: str) -> Feed | None:
 
 
 def find_all(session: Session, project_id: str | None, page: Page) -> Part[Feed]:
-    """Return a page of the calendar feeds of a project (None: of all), sorted by creation time."""
+    """Return the calendar feeds of a project (None: of all projects), sorted by creation time.
+
+    ``page`` selects a part of the list.
+    """
     query = sa.select(FeedRow)
     if project_id is not None:
         query = query.where(FeedRow.project_id == project_id)

@@ -73,10 +73,10 @@ def get(session: Session, subscription_id: str, *, lock: bool = False) -> Subscr
 def find_all(
     session: Session, project_id: str | None, page: Page, *, with_all_projects: bool
 ) -> Part[Subscription]:
-    """Return a page of the subscriptions of a project (None: of all), sorted by creation time.
+    """Return the subscriptions of a project (None: of all projects), sorted by creation time.
 
-    If ``with_all_projects`` is set, subscriptions to the notifications of all projects are
-    included.
+    ``page`` selects a part of the list. If ``with_all_projects`` is false, subscriptions that
+    receive the notifications of all projects are left out.
     """
     query = sa.select(SubscriptionRow)
     if not with_all_projects:

@@ -95,9 +95,10 @@ def unprepared(
 def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
     """Return the ids of the preparations that must end, because their booking no longer exists.
 
-    The booking was deleted or moved, or its lease is over at ``now``. Preparations of hosts in
-    quarantine that are unfinished (WANTED, ACCEPTED) go on as tests, so they are left out.
-    ``since`` is a time before ``now``. A test ends if ``needed_at`` is ``since`` or earlier.
+    The booking was deleted or moved, or its lease is over at ``now``.
+
+    ``since`` is a time before ``now``. If the host is in quarantine, an unfinished preparation
+    (WANTED, ACCEPTED) with ``needed_at`` after ``since`` goes on as a test, and is left out.
     """
     booked = bookings(AllocationRow.id).where(
         *_IS_FOR_BOOKING, LeaseRow.status.in_(_GOING_ON), LeaseRow.end_at > now
@@ -196,10 +197,11 @@ def keep(session: Session, id_: str) -> None:
 
 
 def find(session: Session, wanted: TaskFilter, page: Page) -> Part[Preparation]:
-    """Return a page of the preparations that match the filter ``wanted``, sorted by ``needed_at``.
+    """Return the preparations that match the filter ``wanted``, sorted by ``needed_at``.
 
-    While a host has an unfinished shutdown, no provisioner can claim the host's preparations. So
-    these preparations are left out if the filter asks for claimable ones (``claimable_at``).
+    ``page`` selects a part of the list. While a host has an unfinished shutdown, no provisioner can
+    claim the host's preparations. So these preparations are left out if the filter asks for
+    claimable ones (``claimable_at``).
     """
     more = [] if wanted.lease_id is None else [PreparationRow.lease_id == wanted.lease_id]
     if wanted.claimable_at is not None:

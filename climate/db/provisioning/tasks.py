@@ -54,9 +54,9 @@ class TaskTable(Generic[T]):
     def find(
         self, session: Session, wanted: TaskFilter, page: Page, *more: sa.ColumnElement[bool]
     ) -> Part[T]:
-        """Return a page of tasks, sorted by the column ``by``.
+        """Return the tasks that match the filter ``wanted``, sorted by the column ``by``.
 
-        The tasks match the filter ``wanted`` and meet all SQL conditions in ``more``.
+        ``page`` selects a part of the list. ``more`` has further SQL conditions for the tasks.
         """
         query = sa.select(self.row).where(*self._conditions(wanted), *more)
         rows = session.scalars(cut(query, self.by, self.row.id, page)).all()
