@@ -137,7 +137,8 @@ def open_database(conf: ConfigOpts) -> Iterator[Database]:
 def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
     """Return the runtime: the database, plug-ins, clock and so on, which all requests share.
 
-    Raises Misconfigured, BrokenPlugin.
+    If ``clock`` is None, the runtime gets a clock that follows the database's clock. Raises
+    Misconfigured, BrokenPlugin.
     """
     database = make_database(conf)
     settings = config_registry.settings(conf)

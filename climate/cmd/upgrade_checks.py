@@ -114,8 +114,8 @@ def check_plugins(conf: ConfigOpts) -> Result:
 def check_broker(conf: ConfigOpts) -> Result:
     """Check that the configured message broker accepts a connection.
 
-    Of several addresses, only the first is checked. Only RabbitMQ and other AMQP brokers are
-    checked; other kinds cause a warning.
+    If the URL of the broker has several addresses, only the first is checked. Only RabbitMQ and
+    other AMQP brokers are checked; other kinds cause a warning.
     """
     url = conf.notifications.transport_url
     if not url:

@@ -5,13 +5,14 @@ checks a *slice*: a limited number of rows after a *position*, such as an id. A 
 slices from the beginning to the end of the table. A *verdict* is the stored result of a query:
 since when the invariant is broken, and the violations of the present round.
 
-All statements of a query must see the same state, so a query needs a session of
+A query returns the violations in a slice, and the position of the next slice (None: the round is
+complete). All statements of a query must see the same state, so a query needs a session of
 ``Database.snapshot``. Overdue work counts as a violation only after ``PATIENCE``, because a manager
 may be about to do it.
 
 A manager claims the next slice of a query by setting ``next_at`` to a later time. Before that time,
-no other manager runs the query. If a manager takes longer, another manager can claim the query;
-then the result of the first manager is not stored. So each change of a verdict is reported once.
+no other manager runs the query. If a manager takes longer, another manager can claim the query.
+Then the result of the first manager is not stored.
 """
 
 from collections import defaultdict
@@ -87,7 +88,7 @@ def bookings(session: Session, after: str, now: datetime) -> Findings:
 
 
 def open_events(session: Session, after: str, now: datetime) -> Findings:
-    """Check invariant 2: a lease has the open events that its status requires.
+    """Check invariant 2: at the time ``now``, a lease has the open events that its status requires.
 
     Checks a slice of the leases with ids above ``after`` (empty: from the beginning).
     """
@@ -106,7 +107,8 @@ def open_events(session: Session, after: str, now: datetime) -> Findings:
 def claims(session: Session, _after: str, now: datetime) -> Findings:
     """Check invariant 3: managers renew their claims, and attempt each event that is due.
 
-    A claim reserves an event for one manager until it expires. All events are one slice.
+    A claim reserves an event for one manager until the claim expires. All events are checked as one
+    slice, so the position ``_after`` is not used.
     """
     since = now - PATIENCE
     of, time_type = EVENTS.c, EVENTS.c.run_at.type
@@ -178,10 +180,11 @@ def _announcement_fault(
 ) -> str | None:
     """Return, as a text, what is wrong with the latest notification of a lease, or None.
 
-    A notification is wrong if its dates differ from those of the lease. ``payload`` is its content;
-    None if it is not stored. A missing notification is a fault only if the lease was created after
-    ``stored_since``, the time of the oldest stored notification: older notifications may have been
-    removed.
+    ``payload`` is the content of the notification (None: it is not stored). ``stored_since`` is the
+    time of the oldest notification of any lease (None: none is stored). Two things are wrong:
+
+    - The notification has other dates than the lease.
+    - The notification is not stored, although the lease was created after ``stored_since``.
     """
     if payload is None:
         is_stored = stored_since is not None and lease.created_at > stored_since
@@ -220,7 +223,7 @@ def whole_leases(session: Session, after: str, _now: datetime) -> Findings:
 def _booking_fault(lease: _Lease, row: ReservationRow, held: list[AllocationRow]) -> str | None:
     """Return, as a text, what is wrong with the allocations of a reservation, or None.
 
-    ``row`` is the reservation, and ``held`` are its allocations.
+    ``row`` is the reservation of ``lease``, and ``held`` are the allocations of the reservation.
     """
     if LEAVING in row.details:  # the reservation was removed from the lease
         return None

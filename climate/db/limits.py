@@ -1,4 +1,4 @@
-"""Statements on limits of projects and users: overrides of configured limits, present and past use.
+"""Statements on the limits of projects and users: overrides, and the use that limits count.
 
 A party is a project or a user. An override is a limit for one party that replaces the configured
 limit. A transaction locks the row of a party before it counts the party's use. So two requests
@@ -114,8 +114,7 @@ def lock(session: Session, parties: Collection[Party]) -> Overrides:
 
     Returns the overridden limits by party. Missing rows are inserted. If two transactions want to
     count the use of a party, the second waits here until the first has ended, and then also counts
-    what the first has booked. Executes one statement per row, because InnoDB locks all rows that a
-    statement scans.
+    what the first has booked.
     """
     locked: Overrides = {}
     connection = session.connection()
@@ -155,7 +154,10 @@ def count_leases(
 
 
 def open_leases(session: Session, project: Party, now: datetime) -> tuple[dict[str, int], int]:
-    """Return the overridden limits of a project, and how many of its leases are not over."""
+    """Return the overridden limits of a project by name, and the number of its open leases.
+
+    A lease is open if it is not over at ``now``.
+    """
     values = {"scope": project.scope.value, "owner_id": project.owner_id, "now": now}
     row = session.connection().execute(_OPEN_OF_PROJECT, {**values, "excluding": ""}).one()
     return dict(row[1] or {}), row[0]
@@ -171,10 +173,10 @@ def uses(
 ) -> list[UseOf]:
     """Return the hosts that leases of these parties (projects or users) use in ``[since, until)``.
 
-    If ``until`` is None, the time has no end. All bookings of a lease with the same start are one
-    item of the result. Items may begin before ``since`` and end after ``until``. Cleaning time does
-    not count. The use of a lease that is DELETING ends when its deletion began. If ``past_too`` is
-    set, the past use by deleted reservations is included. Executes one SQL statement.
+    If ``until`` is None, all use after ``since`` is included. All bookings of a lease with the same
+    start are one item of the result. Items may begin before ``since`` and end after ``until``.
+    Cleaning time does not count. The use of a lease that is DELETING ends when the deletion began.
+    If ``past_too`` is set, the past use by deleted reservations is included.
     """
     of_party = sa.or_(*(_belongs_to(party, LeaseRow) for party in parties))
     query = _uses().where(of_party, LeaseRow.end_at > since)
@@ -225,8 +227,8 @@ def _belongs_to(party: Party, table: type[LeaseRow | PastUseRow]) -> sa.ColumnEl
 def _uses() -> sa.Select[*_Uses]:
     """Build the query for the hosts that leases use.
 
-    The query has one row for all bookings of a lease that start at the same time.
-    A whole host counts with all its VCPUs. A share of a host counts with the VCPUs of the share.
+    The query has one row for all bookings of a lease that start at the same time. A whole host
+    counts with all its VCPUs. A share of a host counts with the VCPUs of the share.
     """
     deleted_at = sa.func.coalesce(LeaseRow.updated_at, LeaseRow.end_at)
     is_deleting = LeaseRow.status == LeaseStatus.DELETING.value
@@ -268,11 +270,13 @@ def _use_of(session: Session, query: sa.Select[*_Uses] | sa.CompoundSelect[*_Use
 def keep_past_use(
     session: Session, lease: Lease, reservation_ids: Collection[str], now: datetime
 ) -> None:
-    """Store which whole hosts reservations have used until ``now``, for the limit on host-hours.
+    """Store the past use of some reservations of a lease: how many whole hosts, from when to when.
 
-    Call it before the allocations of the reservations are deleted. If the lease is over, the stored
-    use ends at the end of the lease. If the lease is DELETING, the stored use ends when the
-    deletion began.
+    The past use counts towards the limit on host-hours. Call this function before the allocations
+    of the reservations are deleted. The past use ends at ``now``, or earlier:
+
+    - if the lease is over, at the end of the lease,
+    - if the lease is DELETING, when the deletion began.
     """
     deleted = lease.updated_at if lease.status is LeaseStatus.DELETING else None
     end = min(lease.window.end, deleted or now)

@@ -83,7 +83,7 @@ def alive(session: Session, now: datetime) -> list[Heartbeat]:
 
 
 def known(session: Session) -> list[Heartbeat]:
-    """Return the last heartbeat of each manager, by id, including managers that died lately."""
+    """Return the last heartbeats of all stored managers, dead ones too, sorted by id."""
     query = sa.select(ManagerRow).order_by(ManagerRow.id)
     return [record(Heartbeat, row) for row in session.scalars(query)]
 

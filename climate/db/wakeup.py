@@ -66,8 +66,8 @@ class PostgresWakeup(Wakeup):
     def hint(self) -> None:
         """Call the subscribers of this process, and let a thread send NOTIFY to other processes.
 
-        NOTIFY takes a lock that serialises all commits. So the caller's transaction does not send
-        it, and the caller does not wait for the thread.
+        The caller does not wait for this thread. NOTIFY is not sent in the caller's transaction,
+        because it would serialise all commits.
         """
         super().hint()
         self._hinted.set()

@@ -39,7 +39,7 @@ class BrokenTransport(RuntimeError):
 
 
 def open_transport(conf: ConfigOpts, url: str) -> Any:  # noqa: ANN401 - oslo.messaging is untyped
-    """Return an object that connects to the broker at ``url`` when it is used.
+    """Return oslo.messaging's transport for the broker at ``url``, without a connection yet.
 
     Raises BrokenTransport.
     """
@@ -55,7 +55,7 @@ def open_transport(conf: ConfigOpts, url: str) -> Any:  # noqa: ANN401 - oslo.me
 class LogEmitter:
     """The emitter of an installation without a broker: it writes notifications to the log.
 
-    Listeners get no messages there. They can read notifications from climate's HTTP API instead.
+    Without a broker, listeners can read notifications from climate's HTTP API.
     """
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:

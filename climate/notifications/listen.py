@@ -42,12 +42,13 @@ def from_broker(
     handler: Handler,
     pool: str | None = None,
 ) -> Iterator[None]:
-    """Call ``handler`` in a thread for each notification of the broker, until the block ends.
+    """Context manager: during the block, a thread calls ``handler`` for each notification.
 
-    ``pool`` is the name of a durable queue. All listeners with the same pool share its messages,
-    and the queue keeps messages while no listener is connected. If ``pool`` is None, the listener
-    has its own queue, which is removed when the block ends. If the broker is not available, the
-    function waits for it.
+    The notifications come from ``topics`` of the broker at ``transport_url``. If the broker is not
+    available, the listener waits for the broker. ``pool`` is the name of a durable queue. All
+    listeners with the same pool share its messages, and the queue keeps messages while no listener
+    is connected. If ``pool`` is None, the listener has its own queue, which is removed when the
+    block ends.
     """
     transport = open_transport(conf, transport_url)
     queue = pool or f"climate-listen-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -91,10 +92,11 @@ def from_http(
 ) -> Iterator[dict[str, Any]]:
     """Yield notifications with numbers above ``after`` (None: all stored ones), forever.
 
-    ``url`` is the root of the service. Each request waits for notifications (long polling). If the
-    service does not answer, or has too many waiting requests, the generator retries after growing
-    pauses. Raises Refused if the service rejects the request, for example because the next
-    notifications were removed.
+    ``url`` is the root of the service, and ``token`` is a Keystone token. Each request waits for
+    notifications (long polling). If the service does not answer, or has too many waiting requests,
+    the generator retries: the first time after ``pause`` seconds, then after longer pauses. Raises
+    Refused if the service rejects the request, for example because the next notifications were
+    removed.
     """
     session = requests.Session()
     session.headers["X-Auth-Token"] = token

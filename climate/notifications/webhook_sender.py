@@ -58,7 +58,7 @@ class WebhookPoster:
         self._tls = ssl.create_default_context(cafile=cafile)
 
     def post(self, delivery: Delivery, payload: Mapping[str, Any]) -> Outcome:
-        """Send a notification; return the outcome, which is a success or a failure."""
+        """Send the notification of ``delivery`` with this ``payload``; return the outcome."""
         body = event_body(delivery.notification, payload, self._source, self._rules.largest)
         headers = {
             "Content-Type": "application/cloudevents+json; charset=UTF-8",
@@ -106,7 +106,8 @@ class WebhookPoster:
     def _connected(self, host: str, port: int, *, secure: bool) -> Iterator[socket.socket]:
         """Yield a connection to ``host``, at an IP address to which webhooks may go.
 
-        A timer closes the connection at the time-out.
+        If ``secure`` is set, the connection uses TLS. A timer closes the connection at the
+        time-out.
         """
         deadline = time.monotonic() + self._rules.timeout
         with closing(self._connect(host, port, deadline)) as plain:

@@ -23,7 +23,10 @@ class LogContext(RequestContext):
     """The ids that the log lines of a thread contain. A new object replaces the old context."""
 
     def __init__(self, request_id: str = "", lease_id: str | None = None, **fields: Any) -> None:
-        """Replace the context of this thread; without arguments, the new context is empty."""
+        """Replace the context of this thread; without arguments, the new context is empty.
+
+        ``fields`` are other arguments of oslo.context's RequestContext.
+        """
         super().__init__(request_id=request_id or "none", resource_uuid=lease_id, **fields)
         self.request_id = request_id
         self.event_id: str | None = None
@@ -35,7 +38,10 @@ class LogContext(RequestContext):
 
 
 def begin_request(request_id: str, global_id: str | None) -> None:
-    """Set the context of log lines for a new request, whose caller is not authenticated yet."""
+    """Set the context of log lines for a new request, whose caller is not authenticated yet.
+
+    ``global_id`` is the id that the caller chose for related requests (None or invalid: ignored).
+    """
     valid_id = global_id if global_id and _GLOBAL_ID.fullmatch(global_id) else None
     LogContext(request_id, global_request_id=valid_id)
 

@@ -129,7 +129,10 @@ class Metrics:
         self._admissions.labels(request, outcome).inc()
 
     def conflict(self, reason: str) -> None:
-        """Count a database transaction that runs again after a conflict."""
+        """Count a database transaction that runs again after a conflict.
+
+        ``reason`` is the database's error code, or a word such as "locked".
+        """
         self._conflicts.labels(reason).inc()
 
     def event(self, kind: str, outcome: str) -> None:
@@ -151,9 +154,9 @@ class Metrics:
             self._readiness.observe(max(0.0, late.total_seconds()))
 
     def started(self, hardware: str, outcome: str) -> None:
-        """Count the start of a lease with hosts of the class ``hardware``.
+        """Count the start of a lease with hosts of the hardware class ``hardware``.
 
-        ``outcome`` states whether these hosts were ready in time.
+        ``outcome`` says whether these hosts were ready in time.
         """
         self._starts.labels(hardware, outcome).inc()
 
@@ -163,10 +166,10 @@ class Metrics:
 
     @contextmanager
     def call(self, resource_type: str, action: str, waiting: type[Exception]) -> Iterator[None]:
-        """Context manager: measure the plug-in call in its block.
+        """Context manager: record the duration and outcome of the plug-in call in its block.
 
-        A plug-in raises ``waiting`` if the cloud has not finished. Then climate must call the
-        plug-in again later.
+        A plug-in raises ``waiting`` if the cloud has not finished. Such a call does not count as
+        failed, because climate calls the plug-in again later.
         """
         began, outcome = time.monotonic(), "failed"
         try:
@@ -275,10 +278,10 @@ class Exporter:
 
 
 def state(registry: CollectorRegistry, name: str, text: str, read: Callable[[], Any]) -> None:
-    """Add a metric. At each query of Prometheus, the function ``read`` returns its value.
+    """Add a metric whose value the function ``read`` returns at each query of Prometheus.
 
-    ``name`` and ``text`` are its name and help. Does nothing if several processes export their
-    metrics together.
+    ``name`` and ``text`` are the name and help text of the metric. Does nothing if several
+    processes export their metrics together.
     """
     if not is_shared():
         Gauge(name, text, registry=registry).set_function(read)

@@ -43,9 +43,9 @@ class Provisioner:
     ) -> None:
         """Read the nodes file ``file``, the operator's list of hosts. Raises InvalidNodeConfig.
 
-        At most ``workers`` tasks run at the same time. A claim on a task lasts ``claim_timeout``
-        seconds and is renewed. Two queries for shutdowns are at least ``shutdown_pause`` seconds
-        apart.
+        ``tools`` has the API client and the power drivers. At most ``workers`` tasks run at the
+        same time. A claim on a task lasts ``claim_timeout`` seconds and is renewed. The provisioner
+        waits at least ``shutdown_pause`` seconds between two queries for shutdowns.
         """
         self._tools = tools
         self._file = file
@@ -63,8 +63,7 @@ class Provisioner:
     def run(self, stopping: threading.Event, pause: float) -> None:
         """Poll and run tasks until ``stopping`` is set; then release the claims of running tasks.
 
-        ``pause`` is the time between two polls in seconds. The time of a long poll counts towards
-        it.
+        Two polls begin at least ``pause`` seconds apart, except if ``wake`` is set.
         """
         LOG.info("%s provisions %s node(s)", self._owner, len(self.nodes))
         self._stopping = stopping  # so that tasks stop even during a long poll
@@ -97,9 +96,10 @@ class Provisioner:
         return 0.0 if self._start_tasks(PREPARATIONS, _LONG_POLL) else time.monotonic() - now
 
     def _start_tasks(self, noun: str, wait: int = 0) -> bool:
-        """Start tasks of the kind ``noun`` while workers are free; return whether there were any.
+        """Start tasks while workers are free; return whether climate has returned any task.
 
-        ``wait`` is how many seconds the request waits for a task if there is none.
+        ``noun`` is the kind of the tasks: ``preparations`` or ``shutdowns``. If there is no task,
+        the request waits up to ``wait`` seconds for one.
         """
         is_idle = True
         for task in self._tools.climate.claimable(noun, wait):

@@ -27,7 +27,10 @@ _ERRORS = 400
 
 
 def is_usable(node: Node, task: NodeTask, climate: ClimateClient, since: datetime) -> bool:
-    """Return whether a node that was powered on at ``since`` is usable now."""
+    """Return whether a node that was powered on at ``since`` is usable now.
+
+    Only the check ``service`` uses ``task`` and ``climate``: it asks climate for the task's host.
+    """
     kind = node.check.get("kind", "none")
     if kind == "service":
         try:

@@ -19,7 +19,7 @@ _LONGEST_REASON = 300
 
 
 class ApiUnavailable(Exception):
-    """Raised if the API does not answer, or answers with an error or no JSON. Retry later."""
+    """Raised if the API does not answer, or answers with an error or without JSON. Retry later."""
 
 
 class ClaimLost(Exception):
@@ -42,7 +42,7 @@ class NodeTask:
 
 
 class ClimateClient:
-    """A client for climate's API. Thread-safe. ``url`` is its root, without a version."""
+    """A client for climate's API. Thread-safe. ``url`` is the API's root, without a version."""
 
     def __init__(self, session: Session, url: str) -> None:
         self._session = session

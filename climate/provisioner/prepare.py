@@ -61,8 +61,8 @@ def prepare(tools: Tools, node: Node, claim: Claim) -> None:
 def get_ready(tools: Tools, node: Node, claim: Claim, seconds: dict[str, float]) -> bool:
     """Power a node on and wait until it is usable; return whether it was off before.
 
-    Writes the duration of each phase into ``seconds``. Raises PowerError, InvalidNodeConfig,
-    NotUsable, ClaimLost, Stopped.
+    Writes the duration of each phase into ``seconds``, with the keys ``wait``, ``power`` and
+    ``boot``. Raises PowerError, InvalidNodeConfig, NotUsable, ClaimLost, Stopped.
     """
     began = time.monotonic()
     with tools.groups.slot(node.groups, claim.pause):
@@ -86,7 +86,8 @@ def get_ready(tools: Tools, node: Node, claim: Claim, seconds: dict[str, float])
 def _power_on(tools: Tools, node: Node, claim: Claim) -> bool:
     """Power a node on; return whether it was off before.
 
-    If its controller does not answer, retry a few times. Raises PowerError.
+    If the controller of the node does not answer, retry a few times. Raises PowerError,
+    InvalidNodeConfig, ClaimLost, Stopped.
     """
     driver = tools.drivers[node.driver]
     for attempt in range(1, _ATTEMPTS + 1):

@@ -22,11 +22,14 @@ LOG = logging.getLogger(__name__)
 def shut_down(tools: Tools, node: Node, claim: Claim) -> None:
     """Power off the node of a claimed task, and report the result.
 
-    If the state of the task is ``waking``, power the node on again instead. If the first attempt
-    cannot read the power of the node, nothing has changed: report that the node stays on. After any
-    other failure, let the claim expire, so that a provisioner retries. Until the retry, the node
-    may go off at any moment, so climate does not prepare it. Raises ClaimLost, Stopped,
-    ApiUnavailable.
+    If the state of the task is ``waking``, power the node on instead. Failures of a shutdown:
+
+    - If the first attempt cannot find out whether the node has power, report that the node stays
+      on, because nothing was changed.
+    - Otherwise, report nothing. The claim expires, and a provisioner tries again. Until then, the
+      node may go off at any moment, so climate does not prepare it.
+
+    Raises ClaimLost, Stopped, ApiUnavailable.
     """
     if claim.task.state == "waking":
         _wake(tools, node, claim)

@@ -56,9 +56,8 @@ def claim(session: Session, key: IdempotencyKey, answer: Mapping[str, Any], now:
     """Store an idempotency key with the answer to its request.
 
     Call this function before any other statement of the transaction. Then a second request with the
-    same key waits here until the transaction ends, and receives the first answer. Otherwise, the
-    second request could be refused because the first took the last resource. Raises the errors of
-    ``check``.
+    same key waits here until the first has ended, and cannot be refused because the first took the
+    last resource. Raises the errors of ``check``; AlreadyProcessed has the first answer.
     """
     _insert(session, key, now, answer=dict(answer), held_id=None)
 

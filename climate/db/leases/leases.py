@@ -33,7 +33,7 @@ from climate.db.tables.leases import (
 
 
 def rows(lease: Lease) -> tuple[Rows, Rows, Rows]:
-    """Return the rows of a new lease, its reservations and its events, for ``bulk.insert``."""
+    """Return the row of a new lease, the rows of its reservations, and the rows of its events."""
     return (
         (LeaseRow, [_lease_values(lease)]),
         _reservations(lease.reservations),
@@ -131,8 +131,7 @@ def lock_unchanged(session: Session, known: Collection[Lease], *, patient: bool)
     """Lock leases as ``find_some`` does; return the ids of those that have not changed.
 
     ``known`` are the leases as the caller read them earlier. A lease has changed if its version,
-    status or ``updated_at`` differs. The version is not enough: older processes, of a climate
-    release before schema 0019, do not increment it.
+    status or ``updated_at`` differs. ``patient`` has the meaning that it has in ``find_some``.
     """
     ids = [lease.id for lease in known]
     rows = session.execute(_VERSIONS[patient], {"lease_ids": ids}).all()
@@ -169,8 +168,8 @@ def ailing(session: Session, now: datetime, until: datetime | None) -> list[str]
     """Return the ids of the leases to heal: they are degraded, or have booked a failing resource.
 
     A resource is failing while it is not reservable. A lease is degraded if climate found no
-    replacement for a failing resource, even if the resource works again now. Leases that have ended
-    are left out, and so are leases that start at or after ``until`` (None: no such limit).
+    replacement for a failing resource, even if the resource works again now. Only leases that end
+    after ``now`` and start before ``until`` are included (None: at any time).
     """
     failing = (
         sa.select(AllocationRow.id)
@@ -233,8 +232,8 @@ def set_status(session: Session, lease_id: str, status: LeaseStatus, now: dateti
 def set_trust(session: Session, lease_id: str, trust_id: str | None) -> None:
     """Store the id of the Keystone trust of a lease; None if the lease has no trust any more.
 
-    With the trust, managers act as the user of the lease. ``trust_lost``, the reason why a trust
-    does not work, is cleared.
+    With the trust, managers act as the user of the lease. Also clears ``trust_lost``, the reason
+    why the previous trust did not work.
     """
     _set(session, lease_id, trust_id=trust_id, trust_lost=None)
 
@@ -277,8 +276,8 @@ def advance(session: Session, changes: Iterable[tuple[Lease, Lease]]) -> None:
     - of leases: ``status``, ``degraded``, ``updated_at`` and ``started_at``,
     - of reservations: ``status``, ``details``, ``missing_resources`` and ``updated_at``.
 
-    A lease or reservation is not written if it is the same object in both. The version of the lease
-    does not change.
+    A lease or reservation is not written if it is the same object before and after. The version of
+    the lease does not change.
     """
     ids_by_values: dict[tuple[str, bool, datetime | None, datetime | None], list[str]] = {}
     reservations = []
@@ -305,8 +304,8 @@ def _progress(reservation: Reservation) -> dict[str, Any]:
 def catch_up(session: Session, lease_ids: Collection[str], now: datetime) -> None:
     """Store ``now`` as the time of the latest catch-up notification of these leases.
 
-    A catch-up notification lists all events of a lease that are late. Events that were late at this
-    time do not cause another one.
+    A catch-up notification lists all late events of a lease. Later, only events that became late
+    after ``now`` cause another catch-up notification.
     """
     statement = sa.update(LEASES).where(any_of(LEASES.c.id, lease_ids))
     session.execute(statement.values(caught_up_at=now))

@@ -52,8 +52,8 @@ def _children(
 def _children_of(table: sa.Table, names: str, order: str) -> sa.Select[Any]:
     """Build a query for the rows of a table that belong to leases, sorted by the columns ``order``.
 
-    The parameter ``lease_ids`` of the query selects the leases. The rows have the lease id, and
-    then the columns ``names``.
+    The query returns the lease id, and then the columns ``names``. In ``names`` and ``order``,
+    spaces separate the columns. The SQL parameter ``lease_ids`` selects the leases.
     """
     query = sa.select(table.c.lease_id, *columns(table, names))
     return query.where(any_of(table.c.lease_id, "lease_ids")).order_by(*columns(table, order))

@@ -1,4 +1,4 @@
-"""Queries for the windows of leases (start to end) in which notifications report changes.
+"""Queries for the windows (start to end) of the leases that recent notifications are about.
 
 The result tells viewers of the booking calendar which parts of the calendar have changed. It
 contains nothing else from the notifications, so viewers of any project may see it.
@@ -42,8 +42,8 @@ def after(
 ) -> ChangedWindows:
     """Return the windows of the leases in the notifications from number ``seq`` + 1 to ``last``.
 
-    Reads all notifications in this range, which the caller must limit. If ``resource_types`` is
-    set, a lease counts only if it has a reservation of one of these types (None: all leases count).
+    Reads all notifications in this range, so the caller must keep the range small. If
+    ``resource_types`` is set, only leases with a reservation of one of these types count.
     """
     query = sa.select(OutboxRow.changed_from, OutboxRow.changed_until).where(
         OutboxRow.seq > seq, OutboxRow.seq <= last, _OF_LEASE

@@ -60,7 +60,10 @@ def find_by_secret(session: Session, secret_hash: str) -> Feed | None:
 
 
 def find_all(session: Session, project_id: str | None, page: Page) -> Part[Feed]:
-    """Return a page of the calendar feeds of a project (None: of all), sorted by creation time."""
+    """Return the calendar feeds of a project (None: of all projects), sorted by creation time.
+
+    ``page`` selects a part of the list.
+    """
     query = sa.select(FeedRow)
     if project_id is not None:
         query = query.where(FeedRow.project_id == project_id)
@@ -88,10 +91,10 @@ def delete(session: Session, feed_id: str) -> None:
 def note_removal(
     session: Session, lease: Lease, status: EntryStatus, window: Window, now: datetime
 ) -> None:
-    """Store, for each calendar feed that shows a lease, that the lease is deleted.
+    """Store, for each calendar feed that shows a lease, that the lease is deleted at ``now``.
 
-    From now on, the feeds show the lease with this ``status`` and ``window``. The caller deletes
-    the lease itself. If no feed shows the lease, only one statement is executed.
+    The feeds then show the deleted lease with this ``status`` and ``window``. The caller must
+    delete the lease.
     """
     ids = [reservation.id for reservation in lease.reservations]
     held = sa.select(sa.cast(AllocationRow.resource_id, FeedRow.target_id.type)).where(

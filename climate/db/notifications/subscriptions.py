@@ -52,9 +52,9 @@ def insert(session: Session, subscription: Subscription, secret: str, most: int)
 
 
 def filters(wanted: NotificationFilter) -> dict[str, Any]:
-    """Return the form in which the filter of a subscription is stored.
+    """Return the filter of a subscription as it is stored in the column ``filters``.
 
-    The ``project_id`` is left out, because it has its own column.
+    The keys are ``lease_id``, ``event_types`` and ``resource_type``.
     """
     return values(wanted, "lease_id event_types resource_type")
 
@@ -73,10 +73,10 @@ def get(session: Session, subscription_id: str, *, lock: bool = False) -> Subscr
 def find_all(
     session: Session, project_id: str | None, page: Page, *, with_all_projects: bool
 ) -> Part[Subscription]:
-    """Return a page of the subscriptions of a project (None: of all), sorted by creation time.
+    """Return the subscriptions of a project (None: of all projects), sorted by creation time.
 
-    If ``with_all_projects`` is set, subscriptions to the notifications of all projects are
-    included.
+    ``page`` selects a part of the list. If ``with_all_projects`` is false, subscriptions that
+    receive the notifications of all projects are left out.
     """
     query = sa.select(SubscriptionRow)
     if not with_all_projects:
@@ -117,11 +117,11 @@ def delete(session: Session, subscription_id: str) -> None:
 def matching(
     after: sa.SQLColumnExpression[int], *more: sa.ColumnElement[bool]
 ) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a subscription may match one of certain notifications.
+    """Return the SQL condition that the outbox may have a notification for a subscription.
 
-    These are the notifications with numbers above ``after`` that meet the conditions in ``more``.
-    One of them must belong to the project of the subscription (to any project if ``all_projects``
-    is set). The subscription only *may* match, because its filter is not checked.
+    The number of the notification is above ``after``, and the notification meets all conditions in
+    ``more``. The notification belongs to the project of the subscription, or to any project if
+    ``all_projects`` is set. The filter of the subscription is not checked.
     """
     later = sa.exists().where(OutboxRow.seq > after, *more)
     its_own = later.where(OutboxRow.project_id == SubscriptionRow.project_id)
@@ -196,8 +196,8 @@ def want_dead_letters(session: Session, subscription_id: str, seqs: Collection[i
 def next_dead_letter(session: Session, subscription_id: str) -> DeadLetter | None:
     """Return the dead letter of a subscription that climate must deliver again next.
 
-    Of the dead letters that are marked for redelivery, it has the lowest sequence number. Returns
-    None if no dead letter is marked.
+    This is the marked dead letter with the lowest sequence number (see ``want_dead_letters``).
+    Returns None if no dead letter is marked.
     """
     query = sa.select(DeadLetterRow).where(
         DeadLetterRow.subscription_id == subscription_id, DeadLetterRow.wanted.is_(True)

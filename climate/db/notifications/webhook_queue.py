@@ -2,8 +2,8 @@
 
 A claim reserves a subscription for one manager, so that no other manager delivers its
 notifications. A claim has an owner (the manager) and an expiry. When a manager stores a result, it
-names itself as the owner. The result is stored only if the row still has this owner. Otherwise,
-another manager has claimed the subscription, or a user has changed it.
+names itself as the owner. The result is stored only if the row still has this owner. If it has not,
+another manager has claimed the subscription, or a user has changed the subscription.
 """
 
 from collections.abc import Collection, Mapping

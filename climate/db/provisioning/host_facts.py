@@ -95,10 +95,9 @@ def _first(
 ) -> sa.ScalarSelect[str]:
     """Return a subquery for the id of the first task of a host; NULL if the host has no task.
 
-    Only tasks that are not over count. If ``lease_id`` is set, only tasks for that lease count. The
-    host is the row of ``_HOST`` in the enclosing statement. ``row`` is the mapped class of the
-    tasks: preparations or shutdowns. The first task is the one with the smallest value in the
-    column named ``by``.
+    ``row`` is the class of the tasks: preparations or shutdowns. The first task has the smallest
+    value in the column named ``by``. Only tasks that are not over count. If ``lease_id`` is set,
+    only tasks for that lease count. The host is the row of ``_HOST`` in the enclosing statement.
     """
     task: Any = aliased(row)
     tasks = sa.select(task.id).where(task.resource_id == _HOST.id, task.over_at.is_(None))
@@ -108,10 +107,10 @@ def _first(
 
 
 def _joined(query: sa.Select[Any], lease_id: sa.BindParameter[str] | None = None) -> sa.Select[Any]:
-    """Join a query with the readiness, first preparation and first shutdown of each host.
+    """Join a query with three rows for each host: readiness, first preparation, first shutdown.
 
-    Only tasks that are not over count. If ``lease_id`` is set, only preparations for that lease
-    count.
+    The readiness is what climate knows about the host. Only preparations and shutdowns that are not
+    over count. If ``lease_id`` is set, only preparations for that lease count.
     """
     query = query.select_from(_HOST).outerjoin(ReadinessRow, ReadinessRow.resource_id == _HOST.id)
     first_tasks = (

@@ -95,9 +95,10 @@ def unprepared(
 def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
     """Return the ids of the preparations that must end, because their booking no longer exists.
 
-    The booking was deleted or moved, or its lease is over. An unfinished preparation (WANTED,
-    ACCEPTED) of a host in quarantine is left out if ``needed_at`` is after ``since``: it goes on as
-    a test. If it succeeds, the host works again.
+    The booking was deleted or moved, or its lease is over at ``now``.
+
+    ``since`` is a time before ``now``. If the host is in quarantine, an unfinished preparation
+    (WANTED, ACCEPTED) with ``needed_at`` after ``since`` goes on as a test, and is left out.
     """
     booked = bookings(AllocationRow.id).where(
         *_IS_FOR_BOOKING, LeaseRow.status.in_(_GOING_ON), LeaseRow.end_at > now
@@ -112,9 +113,9 @@ def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
 
 
 def bookings(*columns: Any) -> sa.Select[Any]:
-    """Build a query that selects ``columns``, with one row per allocation of a reservation.
+    """Build a query with one row per allocation, which selects ``columns``.
 
-    It can select columns of the allocation, the reservation and the lease.
+    ``columns`` may belong to the allocation, its reservation and its lease.
     """
     return (
         sa.select(*columns)
@@ -196,10 +197,11 @@ def keep(session: Session, id_: str) -> None:
 
 
 def find(session: Session, wanted: TaskFilter, page: Page) -> Part[Preparation]:
-    """Return a page of the preparations that match the filter ``wanted``, sorted by ``needed_at``.
+    """Return the preparations that match the filter ``wanted``, sorted by ``needed_at``.
 
-    While a host has an unfinished shutdown, no provisioner can claim the host's preparations. So
-    these preparations are left out if the filter asks for claimable ones (``claimable_at``).
+    ``page`` selects a part of the list. While a host has an unfinished shutdown, no provisioner can
+    claim the host's preparations. So these preparations are left out if the filter asks for
+    claimable ones (``claimable_at``).
     """
     more = [] if wanted.lease_id is None else [PreparationRow.lease_id == wanted.lease_id]
     if wanted.claimable_at is not None:
@@ -271,7 +273,7 @@ def unready(session: Session, lease_id: str) -> set[int]:
 def counts(session: Session, most: int) -> dict[str, int]:
     """Return how many preparations are not over, by state, for example {"wanted": 3}.
 
-    The query stops at ``most`` preparations.
+    The sum of these numbers is ``most`` or less: the query stops counting there.
     """
     rows = sa.select(PreparationRow.progress).where(_IS_NOT_OVER).limit(most).subquery()
     query = sa.select(rows.c.progress, sa.func.count()).group_by(rows.c.progress)

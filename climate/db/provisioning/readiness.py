@@ -57,10 +57,9 @@ def all_set_aside(session: Session) -> set[int]:
 
 
 def see(session: Session, seen: Mapping[int, Seen]) -> None:
-    """Store the cloud's last report on hosts: whether each host is up, and the report's time.
+    """Store the cloud's last report on each host: whether the host is up, and the report's time.
 
-    ``seen`` has the reports by resource id. The number of statements depends on the number of
-    distinct reports, not on the number of hosts.
+    ``seen`` has the reports by resource id.
     """
     known = set(session.scalars(sa.select(ReadinessRow.resource_id)))
     new = [
@@ -78,7 +77,7 @@ def see(session: Session, seen: Mapping[int, Seen]) -> None:
 
 
 def _locked(session: Session, resource_id: int) -> int:
-    """Lock the row of a host, or insert a missing row; return ``resource_id`` unchanged."""
+    """Lock the row of a host, or insert the row if it is missing. Return ``resource_id``."""
     query = sa.select(ReadinessRow.resource_id).where(ReadinessRow.resource_id == resource_id)
     if session.scalar(query.with_for_update()) is None:
         session.execute(sa.insert(ReadinessRow), [_blank(resource_id)])

@@ -52,9 +52,10 @@ class Idle:
 def idle(session: Session, now: datetime) -> list[Idle]:
     """Return the idle hosts, sorted by id: they work, have power, and have neither lease nor task.
 
-    A host has a lease during each booking and its cleaning time. A host also has each lease that
-    has begun and is not over, even after the end date of the lease. A task is a preparation or a
-    shutdown. Hosts in quarantine are left out.
+    A task is a preparation or a shutdown. Hosts in quarantine are left out. A host has a lease if:
+
+    - ``now`` is in a booking of the host, or in the cleaning time after the booking, or
+    - a lease with the host has begun and is not over, even if its end date has passed.
     """
     has_task = sa.or_(has_preparation(ResourceRow.id), is_shut_down(ResourceRow.id))
     taken = [
@@ -148,8 +149,8 @@ def ended(session: Session, settled: timedelta) -> list[Shutdown]:
     - The shutdown was given up (state KEPT).
     - The host is off or must be switched on again (OFF, WAKING), and a preparation needs it.
     - The state is OFF or WAKING, but the cloud reports the host as up: something other than climate
-      has switched the host on. A report counts only if it is more than ``settled`` later than
-      ``off_at``, because a cloud notices late that a host is off.
+      has switched the host on. Reports up to ``settled`` after ``off_at`` do not count, because a
+      cloud notices late that a host is off.
     """
     prepared = has_preparation(ShutdownRow.resource_id)
     is_off = ShutdownRow.progress.in_([ShutdownState.OFF.value, ShutdownState.WAKING.value])
@@ -172,8 +173,7 @@ def ended(session: Session, settled: timedelta) -> list[Shutdown]:
 def resting(session: Session) -> list[Shutdown]:
     """Return the shutdowns of hosts that are off (state OFF) and that leases can book.
 
-    If climate needs more spares (idle hosts that stay on), it asks provisioners to switch some of
-    these hosts on.
+    climate can let provisioners switch these hosts on, if it needs more spares.
     """
     bookable = sa.exists().where(
         ResourceRow.id == ShutdownRow.resource_id, ResourceRow.reservable.is_(True)

@@ -54,9 +54,9 @@ class TaskTable(Generic[T]):
     def find(
         self, session: Session, wanted: TaskFilter, page: Page, *more: sa.ColumnElement[bool]
     ) -> Part[T]:
-        """Return a page of tasks, sorted by the column ``by``.
+        """Return the tasks that match the filter ``wanted``, sorted by the column ``by``.
 
-        The tasks match the filter ``wanted`` and meet all SQL conditions in ``more``.
+        ``page`` selects a part of the list. ``more`` has further SQL conditions for the tasks.
         """
         query = sa.select(self.row).where(*self._conditions(wanted), *more)
         rows = session.scalars(cut(query, self.by, self.row.id, page)).all()
@@ -79,8 +79,8 @@ class TaskTable(Generic[T]):
     def end(self, session: Session, now: datetime, *which: sa.ColumnElement[bool]) -> bool:
         """Mark tasks as over since ``now``; return whether any task was changed.
 
-        Changes each task that meets all SQL conditions in ``which`` and is not over yet, and clears
-        the expiry of the claim on the task.
+        Changes the tasks that are not over yet and meet all SQL conditions in ``which``. Also ends
+        the claims on these tasks.
         """
         ended = sa.update(self.row).where(self.row.over_at.is_(None), *which)
         result = session.execute(ended.values(over_at=now, claimed_until=None))

@@ -107,9 +107,9 @@ def certify(session: Session, row: type[Base], keys: Collection[Any]) -> None:
 def certify_where(
     session: Session, row: type[Base], which: Callable[[], sa.ColumnElement[bool]]
 ) -> None:
-    """Do the same as ``certify`` for the locked rows that meet a condition.
+    """Do the same as ``certify`` for the locked rows of the table ``row`` that meet a condition.
 
-    ``which`` returns the SQL condition; it is called only on a Galera cluster.
+    ``which`` returns the SQL condition. ``which`` is called only on a Galera cluster.
     """
     connection = session.connection()
     if connection.dialect.name == "mysql" and is_galera(connection):
@@ -149,8 +149,8 @@ def _insert(table: type[Base]) -> sa.Insert:
 def _all_at_once(tables: tuple[tuple[type[Base], tuple[str, ...]], ...]) -> sa.TextClause:
     """Build one statement that inserts rows into several tables, one CTE per table.
 
-    It reads the rows from JSON arrays, so its text depends on the columns, not on the number of
-    rows. PostgreSQL checks the foreign keys at the end of the statement.
+    ``tables`` has the class and the column names of each table. The statement reads the rows from
+    JSON arrays, so its text does not depend on the number of rows.
     """
     inserts = []
     for number, (table, columns) in enumerate(tables):

@@ -160,8 +160,8 @@ class FeedRow(Base):
 class FeedRemovalRow(Base):
     """The table of deleted leases that calendar feeds still show.
 
-    The transaction that deletes a lease writes the row. There is no foreign key, because the
-    deletion of a lease must not wait for a change of a feed.
+    The transaction that deletes a lease writes the row. ``feed_id`` is not a foreign key, so that
+    this transaction never waits for a change of the feed.
     """
 
     __tablename__ = "feed_removals"

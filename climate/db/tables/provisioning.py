@@ -18,8 +18,8 @@ class TaskRow(Certified, Base):
     """The columns of a provisioner's task, which the tables of preparations and shutdowns share.
 
     A provisioner is a program that powers hosts on and off. ``progress`` is the state of the task.
-    ``owner`` and ``claimed_until`` are the claim of the provisioner that works on it. ``over_at``
-    is when climate stopped needing the task (NULL: climate still needs it).
+    ``owner`` and ``claimed_until`` are the claim of the provisioner that works on the task.
+    ``over_at`` is when climate stopped needing the task (NULL: climate still needs it).
     """
 
     __abstract__ = True

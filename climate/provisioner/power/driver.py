@@ -100,8 +100,8 @@ def becomes(
 ) -> bool:
     """Wait up to ``patience`` seconds until the power of a node is ``power``; return whether it is.
 
-    Raises Unreachable after several queries in a row to which the controller did not answer. Also
-    raises Refused.
+    ``pause`` is the function that waits between two queries of the power. Raises Unreachable if the
+    controller does not answer several queries in a row. Also raises Refused.
     """
     deadline = time.monotonic() + patience
     failed = 0

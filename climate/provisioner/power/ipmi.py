@@ -1,10 +1,12 @@
 """Power driver for IPMI, which runs the program ``ipmitool`` once per request.
 
-A separate process has an advantage: if a controller does not answer, the driver can kill it. A
-thread cannot be killed. ipmitool prints the same error for a wrong password and for a timeout
-("Unable to establish IPMI v2 / RMCP+ session"). So the driver distinguishes these causes by the
-duration of the run. ipmitool repeats unanswered requests. Therefore the driver sends only
-idempotent requests: on, off, shutdown of the system ("soft"), and boot device.
+If a controller does not answer, the driver kills the process. (A thread could not be killed.)
+
+ipmitool prints the same error for a wrong password and for a timeout ("Unable to establish IPMI v2
+/ RMCP+ session"). So the driver distinguishes these causes by the duration of the run.
+
+ipmitool may send a request several times. So the driver uses only idempotent requests: on, off,
+shutdown of the system ("soft"), and boot device.
 """
 
 import os

@@ -54,7 +54,7 @@ def upgrade() -> None:
 
 
 def _remake_events(*, lease_id_nullable: bool, with_payload: bool) -> None:
-    """Rebuild the table of events and copy its rows, because SQLite cannot alter a column."""
+    """Rebuild the table of events, with or without the column ``payload``, and copy its rows."""
     kept = (
         "id, lease_id, kind, rank, due_at, run_at, status, owner, claimed_until, attempt,"
         " last_error, created_at, updated_at"

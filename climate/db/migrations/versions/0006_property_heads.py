@@ -38,7 +38,10 @@ def _head() -> sa.Column[str]:
 
 
 def _remake(*head: sa.Column[str]) -> None:
-    """Rebuild the table and copy its rows, because SQLite cannot add the stored column ``head``."""
+    """Rebuild the table with the column ``head``, or without it if ``head`` is omitted.
+
+    Copies the rows. SQLite needs this, because it cannot add a stored column.
+    """
     op.drop_index(_BY_NUMBER, _TABLE)
     op.rename_table(_TABLE, f"{_TABLE}_before")
     op.create_table(

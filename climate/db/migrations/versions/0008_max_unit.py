@@ -29,7 +29,7 @@ def downgrade() -> None:
 
 
 def _remake(*more: "sa.Column[int]") -> None:
-    """Rebuild the table with the columns ``more``, and copy its rows.
+    """Rebuild the table with the additional columns ``more``, and copy its rows.
 
     SQLite's ADD COLUMN would put the new column after the constraints.
     """

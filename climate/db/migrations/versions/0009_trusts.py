@@ -1,4 +1,4 @@
-"""Add to leases the trust with which managers act as the user, and why the trust was lost."""
+"""Add two columns to leases: the trust to act as the user, and why the trust does not work."""
 
 import sqlalchemy as sa
 from alembic import op

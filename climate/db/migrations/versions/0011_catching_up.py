@@ -1,4 +1,4 @@
-"""Add to leases ``caught_up_at``: when a notification last listed late events of the lease."""
+"""Add the column ``caught_up_at`` to leases: when a notification last listed their late events."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -105,9 +105,9 @@ def _make_dead_letters() -> None:
 
 
 def _remake_outbox(*more: "sa.Column[str]", about_leases: bool) -> None:
-    """Rebuild the outbox with the columns ``more``, and copy its rows.
+    """Rebuild the outbox with the additional columns ``more``, and copy its rows.
 
-    SQLite cannot change NOT NULL of a column. ``about_leases`` sets NOT NULL of ``lease_id``.
+    If ``about_leases`` is true, the new column ``lease_id`` is NOT NULL; otherwise, it may be NULL.
     """
     op.drop_index("outbox_published_at_seq", "outbox")
     op.execute("ALTER TABLE outbox RENAME TO outbox_before")

@@ -39,9 +39,9 @@ def downgrade() -> None:
 
 
 def _leave_room(percent: int) -> None:
-    """Set how many percent of a page PostgreSQL fills, so that updates find space in the same page.
+    """Let PostgreSQL fill only ``percent`` of each page when it inserts rows.
 
-    Such updates need not change indexes.
+    Then later updates find space in the same page, and need not change indexes.
     """
     if op.get_bind().dialect.name == "postgresql":
         for table in ("leases", "reservations"):
