@@ -1,10 +1,10 @@
 """Limits of projects and users, checked in the transaction of the admission.
 
-A *party* is a project or a user. Its *use* is the resources that its leases have booked. If a limit
-of a party concerns its use or its number of leases, the transaction locks the party's row before it
-counts. It locks first the project's row, then the user's row, and only then resources. So, of two
-parallel requests of a project, the second counts the use of the first. The transaction does not
-lock the rows of other parties. For an exempt requester, ``LimitGate`` executes no statement.
+A *party* is a project or a user. The *use* of a party is what its leases have booked. To check a
+limit on the use or on the number of leases, the transaction locks the party's row, and then counts.
+So, of two parallel requests of a project, the second counts the use of the first. The transaction
+locks first the project's row, then the user's row, and only then resources. It does not lock the
+rows of parties without such a limit. For an exempt requester, ``LimitGate`` executes no statement.
 
 If limits are disabled, only ``OpenLeasesGate`` applies: it limits the number of open leases of a
 project.
