@@ -283,8 +283,8 @@ def _starts(
 
     Several requirements may not fit together at a returned time, so the caller tries each time.
     To keep the tries few, the function then returns single moments instead of whole ranges: the
-    start of each range, and the ends of bookings within the range. Only at these moments can
-    capacity have become free. The number of moments is limited.
+    start of each range, and the ends of bookings within the range. Capacity becomes free only at
+    these moments. Their number is limited.
     """
     span = Window(part[0], later(part[1], occupied))
     timelines = [

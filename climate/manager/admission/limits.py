@@ -111,11 +111,10 @@ class Guard:
     ) -> None:
         """Raise LimitExceeded if a lease would book more resources than a limit allows.
 
-        ``before`` has the hosts and vCPUs that the lease books before the request (empty for a new
-        lease). ``after`` has those that it would book after the request; if it is None, the
-        function reads them from the database. All other leases of the same project or user count,
-        too. If the limit was exceeded already before the request, a change is allowed unless it
-        increases the excess.
+        ``before`` has the hosts and vCPUs that the lease has booked before the request (empty for a
+        new lease). ``after`` has the hosts and vCPUs after the request (None: read them from the
+        database). All other leases of the same project or user count, too. If the limit was already
+        exceeded before the request, a change is allowed unless it increases the excess.
         """
         if not self._counted:
             return
@@ -224,8 +223,9 @@ class OpenLeasesGate(Gate):
 def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str]) -> Guard:
     """Return a Guard, which checks the requested ``lease`` against the limits.
 
-    ``roles`` are the requester's roles; some of them exempt from all limits. If a limit requires a
-    count of leases or booked resources, the function locks the rows of the project and the user.
+    ``roles`` are the requester's roles; some of them exempt from all limits. If a limit of the
+    project or user requires a count of leases or booked resources, the function locks the row of
+    that project or user.
     """
     if not settings.apply_to(lease.project_id, lease.user_id, roles):
         return Guard()

@@ -42,14 +42,11 @@ def reallocate(
     window: Window,
     now: datetime,
 ) -> bool:
-    """Store the bookings (allocations) of a lease with changed dates or reservations.
+    """Change the bookings of the stored ``lease`` to new ``reservations`` and dates (``window``).
 
-    ``lease`` is the lease before the change; ``reservations`` and ``window`` are the new values. A
-    pending lease may exchange resources that no longer fit; a started lease keeps all.
-
-    Returns True if the lease gained units, or if the size of its units changed. If a started lease
-    did so, a manager must give the users access to these units. Raises InsufficientResources,
-    LostRace.
+    A pending lease may exchange resources that no longer fit; a started lease keeps all. Returns
+    True if the lease has new units, or units of a new size. If the lease has started, a manager
+    must give the users access to these units. Raises InsufficientResources, LostRace.
     """
     live = [reservation for reservation in reservations if reservation.stays]
     if not live:
