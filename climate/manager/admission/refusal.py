@@ -162,7 +162,7 @@ class _Inquiry:
     def own_blockers(self) -> list[Blocker]:
         """Return up to ``_BLOCKERS`` leases of the same project that block the requested lease.
 
-        These have booked resources that match the requirement which lacks resources.
+        These leases have booked resources that match the unmet requirement.
         """
         ids = self._matching(self._requirement)
         if not ids:

@@ -59,8 +59,8 @@ def slices(store: Store, name: str, position: str) -> Iterator[tuple[list[str], 
 def check_once(runtime: Runtime) -> None:
     """Check a few slices of each invariant that is due, unless another manager checks it now.
 
-    Then set the metrics that state which invariants are broken. They include what other managers
-    have found.
+    Then set the metrics that state which invariants are broken. These metrics include what other
+    managers have found.
     """
     for name in LOOKS:
         now = runtime.clock.now()

@@ -84,9 +84,9 @@ class PowerSaver:
 def advance(runtime: Runtime, objection: str | None = None) -> None:
     """Cancel shutdowns that are unclaimed and no longer wanted; mark finished shutdowns as over.
 
-    Unclaimed means that no provisioner has claimed the shutdown yet. If ``objection`` is set, the
-    function cancels all unclaimed shutdowns, and stores this text as the reason. Otherwise, it
-    cancels those whose host a lease needs.
+    Unclaimed means that no provisioner has claimed the shutdown yet. ``objection`` is a reason to
+    switch off no host. If it is set, all unclaimed shutdowns are cancelled for this reason.
+    Otherwise, only those whose host a lease needs are cancelled.
 
     Before a shutdown is marked as over, climate enables the host's service in the cloud. If that
     fails, the next run tries again.

@@ -116,10 +116,11 @@ def _ignoring_power(
     discovered: DiscoveredResource | None,
     may_be_off: bool,  # noqa: FBT001 - not a switch, a fact
 ) -> DiscoveredResource | None:
-    """Return ``discovered``, the state of a resource in the cloud; a host may lack power.
+    """Return the state of a resource in the cloud; a host that may be off counts as usable.
 
-    If ``may_be_off`` is true, the resource is a host that provisioners power on only on demand.
-    Such a host counts as usable in the result, not as lost, unless it is disabled in the cloud.
+    ``discovered`` is the state that the cloud reports. ``may_be_off`` is true for a host that
+    provisioners power on only on demand. If the cloud reports such a host as lost, the result
+    reports it as usable, unless the host is disabled in the cloud.
     """
     if discovered is None or not may_be_off or not discovered.lost or discovered.disabled:
         return discovered
