@@ -289,8 +289,8 @@ def _anonymous(span: BookedSpan, *, sees_all: bool) -> Kind:
     """Return why a resource is occupied, for a booking whose lease the calendar does not name.
 
     - HELD: an external service still decides about the lease.
-    - CLEANING: the lease was deleted, and the resource is being cleaned. Only viewers who may see
-      all leases (``sees_all``) get this kind; others get TAKEN.
+    - CLEANING: the lease was deleted; the booking lasts until the cleaning after it ends. Only
+      viewers who may see all leases (``sees_all``) get this kind; others get TAKEN.
     - TAKEN: all other bookings.
     """
     if span.is_held:
