@@ -177,8 +177,8 @@ def _reason(text: bytes) -> str:
 def for_config(conf: ConfigOpts) -> Enforcer | None:
     """Return the client of the enforcement service; None if no address is configured.
 
-    Raises Misconfigured if a call of the service may take longer than ``hold_timeout``, because
-    climate releases a new lease that is not confirmed by then.
+    Raises Misconfigured if a call of the service may take as long as the option ``hold_timeout``.
+    After this time, climate gives up a new lease that the service has not allowed yet.
     """
     options = conf.enforcement
     if not any(options[name] for name in _ADDRESSES):

@@ -51,12 +51,12 @@ def admit(
     """Choose and lock new resources for all demands of a lease, or raise.
 
     A demand is what one reservation requires. ``occupied`` is the lease's window plus cleaning
-    time. Returns one mapping per demand, from resource id to the number of new units. A unit is a
-    whole resource or a fixed share of one. Units that a changed lease keeps are not new. The
-    function does not store the bookings.
+    time. ``preference`` states which resources to try first. Returns one mapping per demand, from
+    resource id to the number of new units. A unit is a whole resource or a fixed share of one. The
+    mapping has no units that a changed lease keeps. The function does not store the bookings.
 
-    ``locked`` are ids of resources that this transaction has locked already. If ``locked`` is not
-    empty, the function waits for no other lock, because a wait could cause a deadlock. Raises
+    ``locked`` are ids of resources that this transaction has locked already. If there are any, the
+    function never waits for a lock, because a wait could cause a deadlock. Raises
     InsufficientResources, LostRace.
     """
     # A transaction that waits for locks acquires all of them at once, in their order.
@@ -74,10 +74,9 @@ def admit(
 def dry_run(
     session: Session, demands: Sequence[Demand], occupied: Window, preference: Preference
 ) -> tuple[Units, ...] | None:
-    """Return the units that ``admit`` would choose now; None if it would fail. Locks nothing.
+    """Return the units that ``admit`` would choose now; None if too few are free. Locks nothing.
 
-    The result has one mapping per demand (what one reservation requires), from resource id to
-    number of units.
+    The parameters and the result are as in ``admit``.
     """
     candidates: CandidateSet | None = find_candidates(session, demands, occupied, preference)
     while candidates is not None:
@@ -91,9 +90,9 @@ def dry_run(
 class InUse:
     """The resources that a started reservation must keep, because users work on them.
 
-    ``ids`` are the ids of these resources. Call ``demands_over(window)`` to find out what the lease
-    would require with another window. The call raises InsufficientResources if the lease cannot
-    keep its resources in that window.
+    ``ids`` are the ids of these resources. ``demands_over(window)`` returns what each reservation
+    of the lease would require if the lease had this window. It raises InsufficientResources if the
+    lease cannot keep its resources in this window.
     """
 
     ids: Collection[int]
@@ -108,9 +107,9 @@ class InsufficientResources(NotEnoughResources):
     set if a started reservation cannot keep its resources. The module ``refusal`` makes the answer
     to the user from this error.
 
-    The error has a mapping ``details`` with the position of the reservation and four numbers:
-    ``asked`` (units required), ``matching`` (resources that match), ``free`` and ``missing``
-    (units). If ``index`` is None, ``details`` has no numbers.
+    The mapping ``details`` has four numbers about the demand at ``index``: ``asked`` (units
+    required), ``matching`` (resources that match), ``free`` and ``missing`` (units). If ``index``
+    is None, there are no numbers. The key ``reservation`` has the position of the reservation.
     """
 
     def __init__(
@@ -135,10 +134,10 @@ def _lock_chosen(
 ) -> tuple[CandidateSet, tuple[Units, ...]]:
     """Choose units for each demand (what one reservation requires), and lock their resources.
 
-    ``held`` are ids of resources that this transaction has locked already. If another transaction
-    has locked a candidate, the function chooses another one, and fetches more candidates if there
-    are too few. Returns all candidates fetched, and for each demand the number of chosen units by
-    resource id. Raises LostRace, InsufficientResources.
+    ``held`` are ids of resources that this transaction has locked already. In place of candidates
+    that another transaction has locked, the function chooses others. If there are too few, it
+    fetches more. Returns all candidates that it fetched, and for each demand a mapping from
+    resource id to the number of chosen units. Raises LostRace, InsufficientResources.
     """
     patient = is_patient(session) and not held
     locked = set(held) | candidates.locked

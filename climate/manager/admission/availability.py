@@ -85,7 +85,7 @@ def free_over(
     of consecutive steps. A step is a window and the number of units that are free throughout it. If
     ``private`` is true, the query may name private properties.
 
-    Two steps with one free unit each do not mean that a lease over both fits: the two units can be
+    A lease over two steps may not fit even if each step has a free unit, because these units can be
     on different resources. Call ``search`` to find windows that fit.
 
     Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
@@ -106,11 +106,11 @@ def free_over(
 
 @dataclass(frozen=True, slots=True)
 class LeastFree:
-    """The number of units that match a request, and how many of these are free over time.
+    """The number of units that match a request (``units``), and how many of these are free.
 
-    ``units`` is the number of matching units. The time is divided into buckets of equal length, for
-    example an hour. For each bucket, the lowest number of free units in it counts. ``steps`` are in
-    the order of time; a step joins consecutive buckets with the same number.
+    The time is divided into buckets of equal length, for example an hour. The number for a bucket
+    is the lowest number of free units at any time in it. ``steps`` are in the order of time. A step
+    joins consecutive buckets with the same number.
     """
 
     units: int
@@ -248,8 +248,8 @@ def matching(
 ) -> Sequence[int]:
     """Return the ids of resources that match a requirement and that the operator's filters accept.
 
-    Resources that are booked are included. The function examines at most ``limit`` resources (None:
-    all).
+    Booked resources are included. ``preference`` has the filters, and decides which resources come
+    first. The function examines at most ``limit`` matching resources (None: all).
     """
     ids = allocations.matching(session, requirement, limit=limit, rotation=preference.rotation)
     if not preference.selection.filters:
@@ -281,10 +281,10 @@ def _starts(
     the ids of the matching resources for each requirement. ``occupied`` is the duration of the
     lease plus cleaning time.
 
-    If there are several requirements, they may still not fit together, so the caller tries each
-    returned time. To keep the tries few, each returned range is then a single moment: the start of
-    a possible range, or the end of a booking within one. No other moment needs a try, because
-    capacity becomes free only when a booking ends. The number of moments is limited.
+    Several requirements may not fit together at a returned time, so the caller tries each time.
+    To keep the tries few, the function then returns single moments instead of whole ranges: the
+    start of each range, and the ends of bookings within the range. Capacity becomes free only at
+    these moments. Their number is limited.
     """
     span = Window(part[0], later(part[1], occupied))
     timelines = [

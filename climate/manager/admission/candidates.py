@@ -34,8 +34,9 @@ class Demand:
     units that stay there, and count towards the requirement. This transaction has already locked
     these resources and deleted the bookings of these units.
 
-    ``beside`` are the ids of other resources that the reservation has; their units do not count. If
-    the layout is APART (each unit on another resource), no new unit may be on one of them.
+    ``beside`` are the ids of other resources that the reservation has. Their units do not count
+    towards the requirement. If the layout is APART (each unit on another resource), no new unit may
+    be on these resources.
     """
 
     reservation_id: str
@@ -59,13 +60,13 @@ class CandidateSet:
     """For each demand of a lease, resources that match and are free over the ``occupied`` window.
 
     A demand is what one reservation requires. ``ids`` has a list of candidates (resource ids) for
-    each demand, the preferred ones first. ``free`` has the free amounts by resource id and resource
-    class (for example VCPU). ``limits`` states how many candidates per demand each further query
-    would fetch (None: all).
+    each demand, in the order of ``preference``. ``free`` has the free amounts by resource id and
+    resource class (for example VCPU). ``limits`` has one number for each query that may still
+    follow: the maximum number of candidates per demand (None: no maximum).
 
-    If ``locking`` is true, a query may also lock the first candidates. ``locked`` has the ids of
-    locked resources. ``unchanged`` has the locked resources that no other transaction changed
-    between the search and the lock.
+    If ``locking`` is true, the queries also lock the first candidates. ``locked`` has the ids of
+    the locked resources. ``unchanged`` has the ids of those locked resources that no other
+    transaction changed between the search and the lock.
     """
 
     demands: Sequence[Demand]
@@ -89,9 +90,9 @@ def find_candidates(
 ) -> CandidateSet:
     """Query the database for the first candidates of each demand (what one reservation requires).
 
-    Candidates are resources that match and are free in ``occupied``. If ``locking`` is true, the
-    same statement also locks the candidates that ``select`` is certain to choose. Only PostgreSQL
-    can do this.
+    Candidates are resources that match and are free in ``occupied``. ``preference`` decides which
+    come first. If ``locking`` is true, and if it is certain which candidates ``select`` will
+    choose, the query also locks these. Only PostgreSQL can do this.
     """
     selection = preference.selection
     is_selective = bool(_classes(demands) or selection.filters or selection.weighers)
@@ -191,7 +192,8 @@ def _ranked(
     """Return the candidates that the operator's filters accept, in the order of the weighers.
 
     Filters and weighers are functions that the operator configures to reject or to prefer
-    resources. ``ids`` and the result have one list of resource ids per demand.
+    resources. ``ids`` and the result have one list of resource ids per demand. ``free`` has the
+    free amounts by resource id and resource class.
     """
     selection = candidates.preference.selection
     records = resources.find_some(session, _all(ids))
@@ -240,9 +242,9 @@ def with_room(candidates: CandidateSet, index: int) -> list[int]:
 def is_still_free(session: Session, candidates: CandidateSet, demand: Demand, units: Units) -> bool:
     """Return whether every resource in ``units`` is still a candidate for the demand.
 
-    A candidate matches and is not booked. Another transaction may have booked a candidate before
-    the caller locked it. For whole resources, this check is sufficient. For shares of resources,
-    also call ``leaves_enough``.
+    A candidate matches the demand and has free capacity. The check is needed because another
+    transaction may have booked a candidate before the caller locked it. If the demand is for shares
+    of resources, also call ``leaves_enough``.
     """
     if units.keys() <= candidates.unchanged:
         return True
@@ -324,7 +326,7 @@ def _all(ids: Iterable[Sequence[int]]) -> set[int]:
 
 
 def _step(count: int) -> int:
-    """Return the smallest number in ``_STEPS`` that is at least ``count``.
+    """Round ``count`` up to a number in ``_STEPS``, the usual limits of queries (3, 6, 12, ...).
 
     Returns ``count`` if all numbers in ``_STEPS`` are smaller.
     """

@@ -1,10 +1,10 @@
 """Limits of projects and users, checked in the transaction of the admission.
 
-A *party* is a project or a user. Its *use* is the resources that its leases have booked. If a limit
-of a party concerns its use or its number of leases, the transaction locks the party's row before it
-counts. It locks first the project's row, then the user's row, and only then resources. So, of two
-parallel requests of a project, the second counts the use of the first. The transaction does not
-lock the rows of other parties. For an exempt requester, ``LimitGate`` executes no statement.
+A *party* is a project or a user. The *use* of a party is what its leases have booked. To check a
+limit on the use or on the number of leases, the transaction locks the party's row, and then counts.
+So, of two parallel requests of a project, the second counts the use of the first. The transaction
+locks first the project's row, then the user's row, and only then resources. It does not lock the
+rows of parties without such a limit. For an exempt requester, ``LimitGate`` executes no statement.
 
 If limits are disabled, only ``OpenLeasesGate`` applies: it limits the number of open leases of a
 project.
@@ -111,11 +111,10 @@ class Guard:
     ) -> None:
         """Raise LimitExceeded if a lease would book more resources than a limit allows.
 
-        ``before`` has the hosts and vCPUs that the lease books before the request (empty for a new
-        lease). ``after`` has those that it would book after the request; if it is None, the
-        function reads them from the database. All other leases of the same project or user count,
-        too. If the limit was exceeded already before the request, a change is allowed unless it
-        increases the excess.
+        ``before`` has the hosts and vCPUs that the lease has booked before the request (empty for a
+        new lease). ``after`` has the hosts and vCPUs after the request (None: read them from the
+        database). All other leases of the same project or user count, too. If the limit was already
+        exceeded before the request, a change is allowed unless it increases the excess.
         """
         if not self._counted:
             return
@@ -224,8 +223,9 @@ class OpenLeasesGate(Gate):
 def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str]) -> Guard:
     """Return a Guard, which checks the requested ``lease`` against the limits.
 
-    ``roles`` are the requester's roles; some of them exempt from all limits. If a limit requires a
-    count of leases or booked resources, the function locks the rows of the project and the user.
+    ``roles`` are the requester's roles; some of them exempt from all limits. If a limit of the
+    project or user requires a count of leases or booked resources, the function locks the row of
+    that project or user.
     """
     if not settings.apply_to(lease.project_id, lease.user_id, roles):
         return Guard()

@@ -134,9 +134,8 @@ def use_after(
     The numbers include the uncommitted changes of this transaction. ``requester`` is a tuple of
     user id, project id and roles.
 
-    The result leaves out the requester's project if the lease belongs to another project, and the
-    requester if the lease belongs to another user. Returns None if both are left out, or if no
-    limits apply.
+    The project is left out if ``lease`` belongs to another project. The user is left out if
+    ``lease`` belongs to another user. Returns None if both are left out, or if no limits apply.
     """
     user_id, project_id, roles = requester
     settings = runtime.settings.limits

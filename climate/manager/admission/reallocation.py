@@ -42,11 +42,11 @@ def reallocate(
     window: Window,
     now: datetime,
 ) -> bool:
-    """Store the bookings (allocations) of a lease with changed dates or reservations.
+    """Change the bookings of the stored ``lease`` to new ``reservations`` and dates (``window``).
 
     A pending lease may exchange resources that no longer fit; a started lease keeps all. Returns
-    True if the lease gained units, or if the size of its units changed. If the lease has started, a
-    manager must then give the users access to these units. Raises InsufficientResources, LostRace.
+    True if the lease has new units, or units of a new size. If the lease has started, a manager
+    must give the users access to these units. Raises InsufficientResources, LostRace.
     """
     live = [reservation for reservation in reservations if reservation.stays]
     if not live:
@@ -87,9 +87,10 @@ def _admit(
 ) -> tuple[list[Demand], tuple[Units, ...]]:
     """Choose and lock new units for a changed lease; return the demands, and the new units of each.
 
-    A demand is what one reservation requires, with the units that it keeps. If there are too few
-    new units and the lease has not started, the function tries again with demands that keep
-    nothing. Then the lease may get entirely different resources.
+    A demand is what one reservation requires, with the units that it keeps. ``locked`` are ids of
+    resources that the transaction has locked already. If too few units are free, and the lease has
+    not ``started``, the function tries again with demands that keep nothing. The lease may then get
+    entirely different resources.
     """
     if not any(demand.maximum for demand in demands):
         return demands, tuple({} for _ in demands)  # the lease gains nothing
@@ -111,11 +112,13 @@ def _lock(
 ) -> set[int]:
     """Lock the resources that the lease has booked; return the ids of all locked resources.
 
-    The first attempts of the transaction never wait for locks. They raise LostRace if another
-    transaction has locked a resource of the lease. A later, patient attempt (``is_patient``) waits.
+    ``requirements`` and ``held`` (the bookings) are by reservation id, ``held`` also by resource
+    id. ``occupied`` is the new window plus cleaning time (None: the lease ends now).
 
-    To avoid deadlocks, a transaction waits for locks only once. So a patient attempt locks, in the
-    same statement, also the candidates for new resources. The result includes these candidates.
+    The first attempts of a transaction raise LostRace if another transaction has locked a resource
+    of the lease. A later attempt (``is_patient``) waits for these locks. To avoid deadlocks, it
+    waits only once: one statement also locks the candidates for new resources. The result includes
+    these candidates.
     """
     present = {id_ for ids in held.values() for id_ in ids}
     ids = set(present)
@@ -135,10 +138,13 @@ def _lock(
 
 
 def _growing(lease: Lease, live: Sequence[Reservation], window: Window, now: datetime) -> set[str]:
-    """Return the ids of the reservations that may gain resources.
+    """Return the ids of those reservations in ``live`` that may gain resources.
 
-    A reservation may gain resources if its parameters changed, or if its lease has not started and
-    gets dates outside its present window.
+    ``lease`` is the lease before the change. ``live`` and ``window`` are the reservations and dates
+    after it. A reservation may gain resources in two cases:
+
+    - The parameters of the reservation changed.
+    - The lease has not started, and the new window is not within the present one.
     """
     before = {reservation.id: reservation.params for reservation in lease.reservations}
     moving = not has_started(lease, now) and not lease.window.contains(window)
@@ -156,10 +162,10 @@ def _demands(
 ) -> list[Demand]:
     """Return what each reservation of a changed lease requires, and which units it keeps.
 
-    ``units`` has the present number of units by reservation id and resource id. A reservation keeps
-    the units that still match and are free in ``occupied``. If its id is not in ``growing``, it
-    gains units only to reach its minimum. Raises InsufficientResources if a started lease would
-    lose units.
+    ``requirements`` are by reservation id. ``units`` has the present number of units by reservation
+    id and resource id. A reservation keeps the units that still match and are free in ``occupied``.
+    Reservations whose id is not in ``growing`` gain units only to reach their minimum. Raises
+    InsufficientResources if a started lease would lose units.
     """
     classes = {name for parts in requirements.values() for part in parts for name in part.amounts}
     present = {id_ for held in units.values() for id_ in held}

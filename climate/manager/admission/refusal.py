@@ -87,9 +87,9 @@ def explain(
     """Return the error for the API, with numbers, blocking leases and alternatives.
 
     ``shortage`` is the error of the admission. ``lease`` is the requested lease, ``present`` the
-    stored one (None for a new lease). In the transaction of ``session``, the lease has no
-    allocations (bookings of resources). ``gates`` are the checks of optional features, such as
-    limits. The error offers only alternatives that all gates allow.
+    stored one (None for a new lease). ``gates`` are the checks of optional features, such as
+    limits. The error offers only alternatives that all gates allow. Before the call, the caller
+    must delete the bookings of the stored lease in the transaction of ``session``.
     """
     inquiry = _Inquiry(runtime, session, shortage, lease, gates, present)
     own = inquiry.own_blockers()
@@ -160,10 +160,9 @@ class _Inquiry:
         self._preference = runtime.preference()
 
     def own_blockers(self) -> list[Blocker]:
-        """Return leases of the same project that have booked resources which the lease needs.
+        """Return up to ``_BLOCKERS`` leases of the same project that block the requested lease.
 
-        The list has at most ``_BLOCKERS`` leases. Only the requirement that lacks resources is
-        examined.
+        These leases have booked resources that match the unmet requirement.
         """
         ids = self._matching(self._requirement)
         if not ids:
@@ -173,11 +172,11 @@ class _Inquiry:
         )
 
     def taken_by_others(self) -> list[Window]:
-        """Return the times at which other projects have booked resources which the lease needs.
+        """Return the windows in which other projects have booked resources that the lease needs.
 
-        The times are sorted by start, without duplicates. If bookings of one resource follow each
-        other without a gap, they are merged into one time, so that the requester cannot see where
-        one lease ends and the next begins.
+        The windows are sorted by start, without duplicates. Bookings of one resource without a gap
+        between them are merged into one window, so that the requester cannot see where one lease
+        ends and the next begins.
         """
         ids = self._matching(self._requirement)
         if not ids:

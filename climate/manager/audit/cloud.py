@@ -137,10 +137,10 @@ def _holdings(
 
 
 def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> set[str]:
-    """Return which resources of this type are held by reservations of other types.
+    """Return the resources of this type that reservations of other types hold.
 
-    The result has the external ids (the ids in the cloud) of these resources. Only reservations of
-    the leases ``present`` count. The cloud may have objects for these leases.
+    The result has the external ids (the ids in the cloud) of these resources. ``present`` are the
+    leases for which the cloud may have objects. Only their reservations count.
     """
     others = [
         r.id for lease in present for r in lease.reservations if r.resource_type != resource_type
@@ -154,10 +154,10 @@ def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> s
 
 
 def _retry(store: Store, lease_id: str) -> None:
-    """Request that a manager hands over the resources of a running lease again.
+    """Request that a manager again gives the users of a running lease access to its resources.
 
-    If the lease is not running, or has an unfinished update, request an immediate retry of the
-    lease's failed start or end instead. Does nothing if the lease is deleted.
+    If the lease is not running, or has an unfinished update, request an immediate retry of its
+    failed start or end instead. Do nothing if the lease is deleted.
     """
     now = store.clock.now()
 

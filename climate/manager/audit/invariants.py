@@ -4,9 +4,9 @@ An invariant is a rule that the stored rows must always obey. Each check is divi
 the database. When all slices are checked, a round is complete. Only one manager at a time checks an
 invariant: the manager that has the turn. It checks a few slices per turn.
 
-An invariant counts as broken from the first violation until a whole round finds none. The verdict
-on an invariant states whether the invariant is broken, and which violations the present round has
-found. climate sends a notification only when an invariant changes between broken and holding.
+An invariant counts as broken from the first violation until a whole round finds none. The stored
+verdict on an invariant states whether it is broken, and what the present round has found. climate
+sends a notification only when an invariant becomes broken, or holds again.
 """
 
 import logging
@@ -59,8 +59,8 @@ def slices(store: Store, name: str, position: str) -> Iterator[tuple[list[str], 
 def check_once(runtime: Runtime) -> None:
     """Check a few slices of each invariant that is due, unless another manager checks it now.
 
-    Then set the metrics that state which invariants are broken. They include what other managers
-    have found.
+    Then set the metrics that state which invariants are broken. These metrics include what other
+    managers have found.
     """
     for name in LOOKS:
         now = runtime.clock.now()

@@ -22,12 +22,12 @@ _MOST = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lateness:
-    """The work that waits for managers. Counting stops at 10,000 events and notifications.
+    """The work that waits for managers: events of leases, and notifications.
 
-    ``due`` is the number of due events that no manager has claimed, by kind. ``oldest_due_at`` is
-    the earliest due time of all overdue events (None: there is none). ``unpublished`` is the number
-    of notifications that are not published yet; the oldest was written at ``unpublished_since``
-    (None: all are published).
+    ``due`` has the number of due events that no manager has claimed, by kind (such as start).
+    ``oldest_due_at`` is the earliest due time of all overdue events (None: there is none).
+    ``unpublished`` is the number of unpublished notifications. The oldest was written at
+    ``unpublished_since`` (None: all are published). Counting stops at 10,000.
     """
 
     due: Mapping[str, int]
@@ -72,7 +72,10 @@ def managers_at_work(store: Store) -> ManagersAtWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedEvent:
-    """An overdue event, how late it is in seconds, and why it has not run yet."""
+    """An overdue event, how late it is in seconds, and why it has not run yet.
+
+    ``cause`` is a code for programs, ``reason`` a text for people.
+    """
 
     event: OverdueEvent
     late_seconds: float
@@ -83,8 +86,8 @@ class ExplainedEvent:
 def find_overdue(store: Store, page: Page) -> tuple[list[ExplainedEvent], Part[OverdueEvent]]:
     """Return a page of the overdue events, in order of due time, with the reason for each.
 
-    The first result has the events with the reasons why they have not run. The second result is the
-    same page without reasons. From this page, the caller makes the link to the next page.
+    The first result has the events, with the reasons why they have not run. The second result is
+    the same page without reasons. The caller needs it to make the link to the next page.
     """
     now = store.clock.now()
     with store.database.read() as session:

@@ -84,9 +84,12 @@ def notify_nodes_of(
 ) -> None:
     """When a lease starts or ends, write a ``node.KIND`` notification for each of its hosts.
 
-    KIND is the argument ``kind``, the kind of the event. ``granted`` has the resources of the lease
-    by reservation id. The function does nothing for other kinds, if ``settings`` is None
-    (provisioning is disabled), or if ``settings.topics`` is off.
+    KIND is ``kind``, the kind of the lease's event. ``granted`` has the resources of the lease by
+    reservation id. The function does nothing in three cases:
+
+    - The event is not a start or an end.
+    - ``settings`` is None (provisioning is disabled).
+    - ``settings.topics`` is off.
     """
     if settings is None or not settings.topics or kind not in {START, END}:
         return

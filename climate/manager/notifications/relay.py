@@ -114,11 +114,11 @@ class Relay:
         return published
 
     def _publish_waiting(self) -> int:
-        """Publish all notifications that are not published yet; return how many were published.
+        """Publish all unpublished notifications; return how many were published.
 
-        If an error occurs, the method logs it and returns False, which is the number 0 and marks
-        this run as failed. During the pause after an error, the method publishes nothing and also
-        returns False.
+        After an error, the method pauses: later calls publish nothing until the pause is over.
+        These calls, and the call with the error, return False. False counts as 0 and marks the run
+        as failed. The error is logged.
         """
         if time.monotonic() < self._retry_at:
             return False

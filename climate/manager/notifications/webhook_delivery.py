@@ -117,10 +117,10 @@ class WebhookDelivery:
         return len(claimed)
 
     def _claim(self, free: int, slow: int) -> list[tuple[str, bool]]:
-        """Claim up to ``free`` subscriptions, of which up to ``slow`` have a slow receiver.
+        """Claim subscriptions for the free threads of this manager.
 
-        Returns a list of (subscription id, whether its receiver is slow). A receiver counts as slow
-        after a slow or failed delivery.
+        ``free`` is the maximum number of subscriptions, ``slow`` the maximum number of those with a
+        slow receiver. Returns a list of (subscription id, whether its receiver is slow).
         """
         now = self._runtime.clock.now()
         with self._runtime.database.read() as session:
@@ -255,10 +255,13 @@ class _Results:
     def _note_failure(self, delivery: Delivery, reason: str, verdict: Verdict) -> None:
         """Store that a delivery failed for ``reason``, apply ``verdict``, and release the claim.
 
-        The verdict is one of these: retry the delivery after a pause; give up, and store the
-        notification as a dead letter; or suspend the subscription, which then delivers nothing. A
-        dead letter whose delivery fails stays a dead letter. A suspension also writes a
-        notification.
+        The verdict is one of these:
+
+        - Retry the delivery after a pause.
+        - Give up, and store the notification as a dead letter.
+        - Suspend the subscription, so that it delivers nothing, and write a notification.
+
+        A dead letter (a notification given up earlier) stays a dead letter.
         """
         now = self._runtime.clock.now()
         subscription, letter = delivery.subscription, delivery.letter

@@ -8,10 +8,11 @@ Each run compares the bookings of the next hours with the existing preparations.
 handles leases whose dates or hosts changed.
 
 Every manager has a planner, and all steps are idempotent. Two planners cannot create the same
-preparation, because preparations have a unique key, and a planner locks the lease. (The planner
-does not use an advisory lock instead: a process can hold only one at a time, and a plug-in may need
-one meanwhile.)
+preparation, because preparations have a unique key, and a planner locks the lease.
 """
+
+# No advisory lock keeps planners apart: a process can hold only one at a time, and a plug-in may
+# need one meanwhile.
 
 import logging
 from collections.abc import Mapping
@@ -192,8 +193,8 @@ def quarantine(now: datetime, resource_id: int, reason: str, session: Session) -
 class Planner:
     """Plans preparations and shutdowns of hosts, from ``start`` to ``stop``.
 
-    The planner runs at an interval, and earlier at each hint that an event was written. A hint is a
-    message between threads or processes.
+    The planner runs at an interval. A hint (a message that another thread or process has written an
+    event) starts the next run earlier.
     """
 
     def __init__(self, runtime: Runtime, settings: Provisioning) -> None:

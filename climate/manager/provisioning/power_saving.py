@@ -84,9 +84,9 @@ class PowerSaver:
 def advance(runtime: Runtime, objection: str | None = None) -> None:
     """Cancel shutdowns that are unclaimed and no longer wanted; mark finished shutdowns as over.
 
-    Unclaimed means that no provisioner has claimed the shutdown yet. If ``objection`` is set, the
-    function cancels all unclaimed shutdowns, and stores this text as the reason. Otherwise, it
-    cancels those whose host a lease needs.
+    Unclaimed means that no provisioner has claimed the shutdown yet. ``objection`` is a reason to
+    switch off no host. If it is set, all unclaimed shutdowns are cancelled for this reason.
+    Otherwise, only those whose host a lease needs are cancelled.
 
     Before a shutdown is marked as over, climate enables the host's service in the cloud. If that
     fails, the next run tries again.
@@ -195,7 +195,8 @@ def _to_wake(
 ) -> list[Shutdown]:
     """Return the shutdowns whose hosts must be switched on again as spare hosts.
 
-    Hosts that a lease needs are left out, because their preparation switches them on.
+    ``policy`` sets the number of spare hosts; ``free`` are the free hosts that are on. Hosts that a
+    lease needs are left out, because their preparation switches them on.
     """
     off = [task for task in shutdowns.resting(session) if policy.spare]
     if not off:
@@ -234,10 +235,12 @@ def _request(
 ) -> list[Shutdown]:
     """Lock the hosts ``seen``, choose again among them, and store shutdowns of the chosen hosts.
 
-    Returns these shutdowns. ``seen`` has the ids of the hosts that the caller chose to switch off,
-    and the smallest id of all free hosts. The locks block bookings of the hosts. All managers lock
-    the host with the smallest id, so only one manager at a time switches hosts off. Otherwise two
-    managers might each switch off the hosts that the other manager keeps as spare hosts.
+    Returns these shutdowns. ``seen`` has the ids of the hosts that the caller chose to switch off.
+    While they are locked, no lease can book them.
+
+    ``seen`` also has the smallest id of all free hosts. All managers lock this host, so only one
+    manager at a time chooses. Otherwise two managers might each switch off the hosts that the other
+    keeps as spare hosts.
     """
     now = clock.now()
     allocations.lock(session, seen, wait=True)

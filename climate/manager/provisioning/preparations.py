@@ -60,12 +60,12 @@ def find(runtime: Runtime, wanted: TaskFilter, page: Page, wait: float = 0.0) ->
 
 
 def _until_expiry(database: Database, seen_at: datetime | None) -> float:
-    """Return in how many seconds the next claim of a preparation expires.
+    """Return how many seconds after ``seen_at`` the next claim of a preparation expires.
 
-    A waiting request for claimable preparations must then query again, because the expiry writes no
-    notification. The seconds count from ``seen_at``, the time of the request's last query. Returns
-    infinity if no claim expires, or if ``seen_at`` is None: the request is not for claimable
-    preparations.
+    ``seen_at`` is the time of the last query of a waiting request; None if the request is not for
+    claimable preparations. When a claim expires, the request must query again, because no
+    notification announces the expiry. Returns infinity if ``seen_at`` is None, or if no claim will
+    expire.
     """
     if seen_at is None:
         return math.inf
@@ -143,11 +143,10 @@ def _accepted(
 def _apply_when_over(
     _session: Session, over: Preparation, report: Report[PreparationState], now: datetime
 ) -> Preparation:
-    """Return a preparation that is over, as changed by a late report.
+    """Return ``over``, a preparation that is over, after a late report.
 
-    ``over`` is this preparation. Only one report changes it: the first report READY from the
-    provisioner that claimed it last. The result then has ``now`` as ``ready_at``, and the reported
-    durations.
+    Only one report changes the preparation: the first report READY from the provisioner that
+    claimed it last. The result then has ``now`` as ``ready_at``, and the reported durations.
     """
     is_ready = report.state is PreparationState.READY and report.owner == over.owner
     if not is_ready or over.ready_at is not None:

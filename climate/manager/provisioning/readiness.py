@@ -31,10 +31,11 @@ _SETTLING = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True)
 class HostReadiness:
-    """How ready a host is for its next lease, and what is known about its preparations.
+    """How ready a host is for its next lease, and what climate knows about the host.
 
-    ``lead`` is the lead time: how long before a lease its preparation must begin, if the lease has
-    no other host. ``lead`` is None if provisioning is disabled.
+    ``hardware`` is the hardware class, ``shown`` the readiness. ``known`` has the earlier
+    preparations and the quarantine. ``lead`` is the lead time for a lease of this host alone: how
+    long before the lease the preparation must begin (None: provisioning is disabled).
     """
 
     host: Resource
@@ -113,9 +114,8 @@ def host_status(
 ) -> tuple[Collection[int], Collection[int]]:
     """Return the ids of the hosts in quarantine, and the ids of other hosts that are perhaps off.
 
-    A host is perhaps off if it is in ``registered``, provisioners prepare it on demand, and no
-    lease needs it now. If provisioning is disabled (``settings`` is None), the second collection is
-    empty.
+    Among the hosts in ``registered``, those are perhaps off that provisioners prepare on demand and
+    that no lease needs now. If provisioning is disabled (``settings`` is None), there are none.
     """
     hosts = [resource for resource in registered if resource.type == HOST]
     if not hosts:

@@ -46,8 +46,8 @@ def report(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> Shutdow
 def _reserve_host(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> None:
     """Disable a host's service in the cloud before a provisioner claims the shutdown of the host.
 
-    Does nothing if the host is to be switched on again, or if the provisioner only extends its
-    claim. If the cloud refuses, cancel the shutdown and raise ShutdownOver.
+    Does nothing if the host must be switched on again, or if the provisioner already has the claim.
+    If the cloud refuses, cancel the shutdown and raise ShutdownOver.
     """
     now = runtime.clock.now()
     with runtime.database.read() as session:

@@ -54,10 +54,13 @@ _SECOND = timedelta(seconds=1)
 class CalendarView:
     """The part of a calendar to show, and who views it.
 
-    ``resolution`` is the length of a bucket in seconds (0: intervals instead of buckets).
-    ``viewer`` is the viewer's project. The calendar names only the leases of this project, unless
-    ``sees_all`` is set. If ``private`` is set, the viewer may name private properties in the
-    filter.
+    The calendar shows up to ``limit`` rows, after the first ``offset`` rows. ``filter`` selects and
+    sorts the resources. ``resolution`` is the length of a bucket in seconds (0: intervals instead
+    of buckets).
+
+    ``viewer`` is the viewer's project. The calendar names only the leases of this project; if
+    ``sees_all`` is set, it names all leases. If ``private`` is set, the viewer may name private
+    properties in the filter.
     """
 
     filter: RowFilter
@@ -87,8 +90,9 @@ class CalendarView:
 class CalendarRow:
     """A row of a calendar: a resource, its state, and its intervals or buckets.
 
-    If the calendar has buckets, ``digits`` has a digit for each bucket, from 0 (always free) to 9
-    (never free), and ``own`` states for each bucket whether the viewer has bookings in it.
+    ``group`` is the value of the property by which the rows are grouped, if any. If the calendar
+    has buckets, ``digits`` has a digit for each bucket, from 0 (always free) to 9 (never free), and
+    ``own`` states for each bucket whether the viewer's project has bookings in it.
     """
 
     id: int
@@ -105,9 +109,9 @@ class CalendarPage:
     """A page of a calendar.
 
     ``version`` is the version of the calendar just before the page was read. ``total`` is the
-    number of rows on all pages. ``groups`` are the groups of rows with the same value of a property
-    (None: the viewer requested no groups). ``leases`` has the leases that the viewer may see, by
-    id.
+    number of rows on all pages. A group consists of the rows with the same value of a property; if
+    the viewer requested no groups, ``groups`` is None. ``leases`` has the leases that the page
+    names, by id.
     """
 
     version: Version
@@ -282,7 +286,13 @@ def _occupied(span: BookedSpan, view: CalendarView) -> Occupied:
 
 
 def _anonymous(span: BookedSpan, *, sees_all: bool) -> Kind:
-    """Return the kind of interval that a viewer sees for a booking whose lease is not shown."""
+    """Return why a resource is occupied, for a booking whose lease the calendar does not name.
+
+    - HELD: an external service still decides about the lease.
+    - CLEANING: the lease was deleted; the booking lasts until the cleaning after it ends. Only
+      viewers who may see all leases (``sees_all``) get this kind; others get TAKEN.
+    - TAKEN: all other bookings.
+    """
     if span.is_held:
         return Kind.HELD
     # The allocation of a deleted lease ends with the cleaning after it.

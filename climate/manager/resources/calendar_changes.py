@@ -91,9 +91,9 @@ def wait(
 ) -> CalendarChanges:
     """Return the same as ``find``, but wait up to ``seconds`` for a change if there is none yet.
 
-    Only a change of a lease ends the wait early. If only resources change, the function returns
-    this change when the time is over. ``project_id`` is the requester's project. Raises
-    TooManyFollowers if too many requests are already waiting.
+    Only a change of a lease ends the wait early. A change of resources alone is returned at the end
+    of the time. ``project_id`` is the requester's project. Raises TooManyFollowers if too many
+    requests, of this project or of all projects, are already waiting.
     """
     changes = find(runtime, after, resource_type)
     if _is_news(changes) or seconds <= 0:

@@ -49,8 +49,7 @@ def bookings(
 ) -> Part[Booking]:
     """Return a page of a resource's bookings that overlap [start, end), sorted by start.
 
-    If ``end`` is None, the page has all bookings that overlap the time after ``start``. Raises
-    NotFound.
+    If ``end`` is None, the time after ``start`` has no limit. Raises NotFound.
     """
     resource = registry.get_resource(runtime, resource_id, private=False)
     with runtime.database.snapshot() as session:

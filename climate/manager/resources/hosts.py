@@ -1,4 +1,7 @@
-"""Use cases that exist only for hosts: their extra properties, and their allocations in v1."""
+"""Use cases that exist only for hosts: extra properties, and the allocations in API version 1.
+
+An extra property is a property that an operator added to a host.
+"""
 
 from collections.abc import Mapping
 
@@ -84,7 +87,10 @@ def find_properties(runtime: Runtime) -> tuple[list[Property], dict[str, list[st
 
 
 def set_property_private(runtime: Runtime, name: str, *, private: bool) -> Property:
-    """Hide an extra property of hosts from listings, or show it again; raises NotFound."""
+    """Hide an extra property of hosts from listings; if not ``private``, show it again.
+
+    Raises NotFound.
+    """
     now = runtime.clock.now()
     return runtime.database.write(
         lambda session: resources.set_private(session, HOST, name, private=private, now=now)

@@ -5,8 +5,8 @@ Reservable means that new leases can get the resource. A resource is not reserva
 - It has failed. Healing replaces the resource in the leases that have it now or start soon. A
   resource that works again becomes reservable again.
 - It is a host in quarantine.
-- The end of its last lease keeps failing, so this lease still holds parts of it. (This case does
-  not apply to plug-ins that report how much such a lease still holds.)
+- The end of its last lease keeps failing, so this lease may still use the resource. (This case does
+  not apply if the plug-in reports how much such a lease still uses.)
 
 If provisioners power on hosts only on demand, a host that no lease needs may be off. Such a host
 counts as working.
@@ -116,10 +116,11 @@ def _ignoring_power(
     discovered: DiscoveredResource | None,
     may_be_off: bool,  # noqa: FBT001 - not a switch, a fact
 ) -> DiscoveredResource | None:
-    """Return the state of a host in the cloud; report a lost host as usable if it may be off.
+    """Return the state of a resource in the cloud; a host that may be off counts as usable.
 
-    ``discovered`` is the state that the cloud reports. A host may be off if provisioners power it
-    on only on demand. A host that is disabled in the cloud stays lost even if it may be off.
+    ``discovered`` is the state that the cloud reports. ``may_be_off`` is true for a host that
+    provisioners power on only on demand. If the cloud reports such a host as lost, the result
+    reports it as usable, unless the host is disabled in the cloud.
     """
     if discovered is None or not may_be_off or not discovered.lost or discovered.disabled:
         return discovered
@@ -134,7 +135,9 @@ def _note_up(
 ) -> None:
     """Store which hosts the cloud reports as up, and when the cloud last heard from them.
 
-    climate uses this to find idle hosts, and to decide when a shutdown of a host is over.
+    ``registered`` are the hosts. ``by_external_id`` has the state of each host in the cloud, by the
+    host's id there. ``queried_at`` is the time of the query. climate uses the result to find idle
+    hosts, and to decide when a shutdown of a host is over.
     """
     seen = {host.id: Seen(up=False, at=queried_at) for host in registered}
     for host in registered:
@@ -153,7 +156,8 @@ def _update_inventories(
 ) -> None:
     """Store the inventories that the cloud reports for a resource, if they have changed.
 
-    An inventory is the amount that leases can share, such as 64 VCPU. Allocations stay as they are.
+    An inventory is an amount that leases can share, such as 64 VCPU. ``shared`` has the stored
+    inventories by resource class (VCPU). Bookings stay as they are.
     """
     if discovered is None or not discovered.complete or discovered.inventories == shared:
         return

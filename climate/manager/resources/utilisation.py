@@ -35,8 +35,8 @@ class Period(StrEnum):
 class By(StrEnum):
     """How a utilisation query groups its result into series of numbers.
 
-    There is one series per resource type, per project or per value of a property. PROPERTY makes
-    one series for each value, for example for each rack.
+    The result has one series per resource type (TYPE), per project (PROJECT), or per value of a
+    property, for example per rack (PROPERTY).
     """
 
     TYPE = "type"
@@ -99,7 +99,9 @@ def show(runtime: Runtime, query: UtilisationQuery) -> list[Series]:
 def _read(
     runtime: Runtime, session: Session, query: UtilisationQuery
 ) -> tuple[dict[str, int], list[Sums]]:
-    """Return the number of resources by name of the series, and the booked times of all series.
+    """Return the data of all series: how many resources each has, and sums of its bookings.
+
+    The numbers of resources are by name of the series.
 
     Raises InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
