@@ -1,7 +1,7 @@
-"""Audit of instances: compare the slots in the cloud with the running reservations.
+"""Audit of instances: compares the slots in the cloud with the running reservations.
 
 A slot is reserved capacity on a host for one instance. The audit changes nothing. The Drift objects
-that it returns have functions that repair.
+that it returns have functions that repair the differences.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,8 +38,9 @@ def _drifts_of_running(
 ) -> Iterator[Drift]:
     """Yield the differences between the cloud and a running reservation.
 
-    To repair a difference, a manager starts the reservation again. There is no repair if servers
-    are on a host that the reservation should not have.
+    ``counts`` has the number of slots that the reservation must have, by host. ``slots`` are the
+    slots in the cloud. To repair a difference, a manager starts the reservation again. There is no
+    repair if servers are on a host that the reservation should not have.
     """
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
     lease_id, owner = held.lease.id, held.lease.project_id

@@ -56,10 +56,10 @@ class Occupant:
         return f"{self.what} {self.id} of project {self.project_id}"
 
     def is_at_any(self, resources: Iterable[Resource]) -> bool:
-        """Return False if only resources in other networks have this occupant's address.
+        """Return False if resources have the occupant's address, but only in other networks.
 
-        Several networks can have equal addresses. Return True if no resource has the address, or
-        if the occupant's network is unknown.
+        Several networks can have equal addresses. If no resource has the occupant's address, or if
+        the occupant's network is unknown, return True.
         """
         same = [resource for resource in resources if resource.external_id == self.endpoint]
         networks = {resource.properties.get("network_id") for resource in same}
@@ -146,7 +146,8 @@ def _drifts_of_running(
 ) -> Iterator[Drift]:
     """Yield the differences between the cloud and a running reservation.
 
-    To repair a difference, a manager starts the reservation again.
+    ``created`` has the ids of the occupants that climate created for the reservation, by address or
+    segment. To repair a difference, a manager starts the reservation again.
     """
     if held.reservation.params["on_start"] == NOTHING:
         return
@@ -223,7 +224,11 @@ class EndpointPlugin(ResourcePlugin):
     def _ensure_occupant(
         self, lease: Lease, reservation: Reservation, resource: Resource, present: Occupant | None
     ) -> str:
-        """Return the id of an endpoint's floating IP or network; create and mark it if missing."""
+        """Return the id of the endpoint's floating IP or network.
+
+        ``present`` is the existing object. If it is None, create the object. Afterwards, mark the
+        object if it has no mark.
+        """
         if present is not None and present.is_marked:
             return present.id
         id_ = self.cloud.create(lease, reservation, resource) if present is None else present.id

@@ -128,7 +128,10 @@ def _trusted(conf: ConfigOpts, trust_id: str) -> dict[str, str | None]:
 def adapter(
     conf: ConfigOpts, session: Session, group: str, default_microversion: str | None = None
 ) -> Adapter:
-    """Return a client for the service that the section ``[group]`` configures."""
+    """Return a client for the service that the configuration section ``group`` describes.
+
+    Requests without a microversion (API version) have ``default_microversion``.
+    """
     section = conf[group]
     return Adapter(
         session,

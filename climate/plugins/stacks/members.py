@@ -80,7 +80,10 @@ def _floatingips(
 
 
 def _check_end(params: Mapping[str, Any], reserves: Reserves) -> None:
-    """Raise InvalidInput if ``on_end`` would keep resources that other leases use afterwards."""
+    """Raise InvalidInput if the stack would keep reserved resources after the end of the lease.
+
+    Other leases use these resources then. The parameter ``on_end`` says what the stack keeps.
+    """
     on_end = params["on_end"]
     if on_end == DELETE or params["on_start"] == NOTHING:
         return

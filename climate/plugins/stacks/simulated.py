@@ -146,7 +146,9 @@ def _members(
 ) -> Iterator[Any]:
     """Yield the resources of a template, with a nested list for each group and nested template.
 
-    ``room`` has one item for each resource that is allowed. Raises ValueError if it is exhausted.
+    ``parent`` is the name of the resource that the template defines, if any. ``parameters`` are the
+    values of the template's parameters. ``room`` has one item for each resource that is allowed.
+    Raises ValueError if ``room`` is exhausted.
     """
     defaults = {
         name: record.get("default") for name, record in (template.get("parameters") or {}).items()

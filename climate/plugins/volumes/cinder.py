@@ -70,7 +70,10 @@ _RESERVED_TYPE = re.compile(
 
 
 def reserved_type_description(reserved_type: ReservedType, *, is_over: bool = False) -> str:
-    """Return the description by which climate recognizes the volume type of a reservation."""
+    """Return the description by which climate recognizes the volume type of a reservation.
+
+    ``is_over`` says whether the reservation has ended.
+    """
     over = "ended " if is_over else ""
     return f"climate {over}reservation:{reserved_type.reservation_id} of {reserved_type.base_id}"
 
