@@ -354,8 +354,8 @@ class ResourcePlugin(abc.ABC):
     ) -> DiscoveredResource:
         """Return the resource in the cloud that an operator wants to register.
 
-        ``external_number`` is the hypervisor id of a host, from a request of API v1. If it is set,
-        ``name`` is ignored. Raises NotFound if there is no such resource. Raises Conflict if
+        ``external_number`` is a hypervisor id, from a request of API v1. For hosts, ``name`` is
+        ignored if this id is set. Raises NotFound if there is no such resource. Raises Conflict if
         several resources have the name, if the resource is in use, or if it can never be reserved.
         """
 
@@ -392,7 +392,7 @@ class ResourcePlugin(abc.ABC):
 
 
 def run_all(*steps: Callable[[], object]) -> None:
-    """Call all steps in order, even if some fail: one failing host does not block the others.
+    """Call all steps in order, even if some fail.
 
     Afterwards, if steps failed, raise the first exception other than NotYet. If all exceptions
     were NotYet, raise the first one.

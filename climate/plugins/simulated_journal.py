@@ -50,7 +50,7 @@ class Journal:
         return self._state.locked()
 
     def append(self, entry: dict[str, Any]) -> None:
-        """Record a change of the cloud, without delay or random failure.
+        """Record the change ``entry`` of the cloud, without delay or random failure.
 
         Raises Fenced, and SimulatedFailure if the change is impossible.
         """
@@ -105,7 +105,7 @@ class CloudState:
             yield self
 
     def append(self, entry: dict[str, Any]) -> None:
-        """Record a change, unless the present state already includes it.
+        """Record the change ``entry``, unless the present state already includes it.
 
         Raises Fenced, and SimulatedFailure if the change is impossible.
 

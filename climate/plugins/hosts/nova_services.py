@@ -67,7 +67,7 @@ def known_services(listed: Iterable[Any], zone: Callable[[str], str]) -> dict[st
 def _reported(updated_at: str | None) -> datetime:
     """Convert the time of a service's last report, in UTC without time zone, to an aware time.
 
-    ``None`` becomes 1970-01-01: Nova has it for a new service that has not reported yet.
+    None means that the service has not reported yet, and becomes 1970-01-01.
     """
     return datetime.fromisoformat(updated_at).replace(tzinfo=UTC) if updated_at else _NEVER
 
@@ -88,7 +88,8 @@ def find_hosts(
 
     If a service has several nodes, also yield a host for each of these nodes. ``alone`` says
     whether such a single node can be reserved; if not, its host has the reason as ``refusal``.
-    ``capabilities`` has additional configured properties by node name.
+    ``services`` is keyed by service name; ``capabilities`` has additional configured properties by
+    node name.
     """
     by_service: dict[str, list[Node]] = {}
     for node in nodes:

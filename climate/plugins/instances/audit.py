@@ -63,7 +63,8 @@ def _drifts_of_running(
 def _leftover(cloud: InstanceCloud, id_: str, slots: Slots) -> Drift:
     """Return the drift for slots that belong to no running reservation.
 
-    The repair deletes the slots. If servers are in them, there is no repair.
+    ``id_`` is the reservation id of the slots. The repair deletes the slots. If servers are in
+    them, there is no repair.
     """
     servers = cloud.slot_servers(id_)
     hosts = ", ".join(sorted(slots.hosts)) or "none"

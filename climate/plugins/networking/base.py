@@ -165,7 +165,10 @@ def _drifts_of_running(
 
 
 class EndpointSchema(DefaultingSchema):
-    """The common parameters: what climate does at the start and at the end of a reservation."""
+    """The parameters that all reservations of addresses and of segments have in common.
+
+    They say what climate does at the start and at the end of a reservation.
+    """
 
     on_start = fields.String(
         load_default=CREATE,

@@ -206,10 +206,7 @@ def send(
 
 
 def _reason(error: Exception) -> str:
-    """Return the message in an error answer of a service, such as Nova.
-
-    The function reads the answer itself, because keystoneauth does not find Nova's message.
-    """
+    """Return the message in the error answer of a service, such as Nova; else the error's text."""
     response: Any = getattr(error, "response", None)
     try:
         [fault] = response.json().values()

@@ -190,7 +190,10 @@ def _member(
 
 
 def _value(value: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
-    """Evaluate an expression of a template; attributes of other resources become None."""
+    """Evaluate an expression of a template; attributes of other resources become None.
+
+    ``values`` are the values of the template's parameters.
+    """
     if isinstance(value, list):
         return [_value(part, values) for part in value]
     if not isinstance(value, dict):

@@ -231,7 +231,8 @@ def aliases(environment: Mapping[str, Any]) -> Mapping[str, str]:
 def _edited_file(name: str, text: str, edit: Edit, aliases: Mapping[str, str]) -> str:
     """Return the edited text of a file that is a template; return any other file unchanged.
 
-    Raises InvalidTemplate if the file exceeds a limit, but seems to be a template.
+    ``aliases`` maps types of resources to their replacements. Raises InvalidTemplate if the file
+    exceeds a limit, but seems to be a template.
     """
     try:
         template = parse_template(text)

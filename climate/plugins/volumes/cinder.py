@@ -170,7 +170,11 @@ class Cinder:
         params: Mapping[str, Any] | None = None,
         allowed: tuple[int, ...] = (),
     ) -> Response:
-        """Send a request to Cinder, as ``climate.plugins.openstack.session.send`` does."""
+        """Send a request to Cinder, and return the response.
+
+        ``body`` is sent as JSON. HTTP statuses from 400 on are errors, except those in ``allowed``.
+        Raises BackendUnavailable.
+        """
         return openstack_session.send(
             self._adapter, "Cinder", method, f"/{path}", allowed=allowed, json=body, params=params
         )
