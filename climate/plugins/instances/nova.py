@@ -209,7 +209,7 @@ def _hosts(
     """Return the number of usable slots of a reservation by host.
 
     ``aggregate`` is the reservation's host aggregate. ``counts`` maps hosts to the numbers of slots
-    in Placement, by reservation id. A host has 0 usable slots if it is missing in one of them.
+    in Placement, by reservation id. A host that is missing in one of the two has 0 usable slots.
     """
     members = aggregate.hosts if aggregate is not None else ()
     slots = {

@@ -114,8 +114,8 @@ class FloatingipPlugin(EndpointPlugin):
     ) -> DiscoveredResource:
         """Return the address with this name, which is ``address`` or ``network_id/address``.
 
-        ``external_number`` is only for messages. Raises Conflict if a floating IP has the address, and
-        InvalidInput if the address cannot be reserved. If no subnet has the address, raises
+        ``external_number`` is only for messages. Raises Conflict if a floating IP has the address,
+        and InvalidInput if the address cannot be reserved. If no subnet has the address, raises
         InvalidInput if ``name`` includes a network, and NotFound otherwise.
         """
         if not name:

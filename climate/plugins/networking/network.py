@@ -82,8 +82,8 @@ class NetworkPlugin(EndpointPlugin):
     ) -> DiscoveredResource:
         """Return the segment with the name ``type:physical_network:number``.
 
-        ``external_number`` is only for messages. Raises NotFound if ``name`` is malformed, and Conflict if a
-        network is on the segment.
+        ``external_number`` is only for messages. Raises NotFound if ``name`` is malformed, and
+        Conflict if a network is on the segment.
         """
         segment = Segment.parse(name or "")
         if segment is None:

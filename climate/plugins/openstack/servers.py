@@ -150,9 +150,9 @@ def keep_image(
     """Create an image of a server once per ``occasion`` (a text); return whether Nova has finished.
 
     ``images`` is a client of Glance, which stores images. Nova has finished if the image is saved,
-    or if Nova gave up. Repeat the call until it returns
-    True, even after an error. The image has the name ``reserved_<name>``. Nova creates the image in
-    climate's project; a second request moves the image to the server's project.
+    or if Nova gave up. Repeat the call until it returns True, even after an error. The image has
+    the name ``reserved_<name>``. Nova creates the image in climate's project; a second request
+    moves the image to the server's project.
     """
     mark = {"climate_server": server.id, "climate_occasion": occasion}
     # Users can put climate's marks on images. Only Nova sets instance_uuid.
