@@ -149,7 +149,7 @@ class ExpectedState:
         """The ids of the reservations in ``running``, ``changing`` and ``elsewhere``.
 
         If the cloud has objects for any other reservation, these objects are leftovers. The only
-        exception are objects that ``prepare`` created for the reservations in ``awaited``.
+        exceptions are objects that ``prepare`` created for the reservations in ``awaited``.
         """
         running = {held.reservation.id for held in self.running}
         return running.union(self.changing, self.elsewhere)

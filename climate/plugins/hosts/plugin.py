@@ -190,7 +190,7 @@ class HostPlugin(ResourcePlugin):
     ) -> Mapping[str, Any]:
         """Move ``resources`` into the pool of the reservation.
 
-        Other hosts in the pool are removed from it, and the servers on them deleted.
+        If the pool has other hosts, delete their servers, and remove these hosts from the pool.
         """
         pool, reserved = reservation.id, [resource.external_id for resource in resources]
         working = [resource.external_id for resource in resources if resource.reservable]

@@ -95,7 +95,7 @@ class EndpointCloud(Protocol):
         """
 
     def mark(self, occupant_id: str, reservation_id: str) -> None:
-        """Mark a floating IP or network with a reservation's id, which its owner can then see."""
+        """Mark a floating IP or network with a reservation's id, visible to the object's owner."""
 
     def unmark(self, occupant_id: str) -> None:
         """Remove climate's marks from a floating IP or network; succeed if it is gone."""
@@ -274,12 +274,11 @@ class EndpointPlugin(ResourcePlugin):
     def _is_of(self, occupant: Occupant, lease: Lease, reservation: Reservation) -> bool:
         """Return whether the floating IP or network ``occupant`` belongs to the reservation.
 
-        It must be in the lease's project, and one of these must be true:
+        The object must be in the lease's project, and one of these must be true:
 
-        - It is marked with the reservation's id.
-        - climate has stored its id in the reservation's details. Its owner may have removed the
-          mark.
-        - It has no mark, and ``on_start`` is ``nothing``: users create the objects themselves.
+        - The object is marked with the reservation's id.
+        - The reservation's details have the object's id. The owner may have removed the mark.
+        - The object has no mark, and ``on_start`` is ``nothing``, so users create objects.
         """
         if occupant.project_id != lease.project_id:
             return False
