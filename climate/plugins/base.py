@@ -90,8 +90,8 @@ class Drift:
 
     - If ``lease_id`` is set, a manager calls ``start`` again for the reservations of this running
       lease.
-    - Otherwise, if ``repair`` is set, climate calls ``repair``. But climate does not call it if an
-      unfinished lease has the reservation ``reservation_id``.
+    - Otherwise, if ``repair`` is set, climate calls ``repair``, unless an unfinished lease has the
+      reservation ``reservation_id``.
     - If neither is set, there is no automatic repair, and an operator must decide.
     """
 
@@ -148,8 +148,8 @@ class ExpectedState:
     def known(self) -> set[str]:
         """The ids of the reservations in ``running``, ``changing`` and ``elsewhere``.
 
-        The objects of all other reservations in the cloud are leftovers, with one exception:
-        ``prepare`` may have created objects for the reservations in ``awaited``.
+        If the cloud has objects for any other reservation, these objects are leftovers. The only
+        exceptions are objects that ``prepare`` created for the reservations in ``awaited``.
         """
         running = {held.reservation.id for held in self.running}
         return running.union(self.changing, self.elsewhere)
@@ -242,8 +242,8 @@ class ResourcePlugin(abc.ABC):
         """Return the parts of a composite reservation, such as a stack; by default, none. Pure.
 
         climate adds a reservation for each part to the same lease. The parts start before the
-        composite reservation. They end after the composite reservation has ended, or after
-        ``[virtual:stack] end_patience`` seconds of waiting for this.
+        composite reservation. They end after the composite reservation has ended; climate waits
+        for this at most ``[virtual:stack] end_patience`` seconds.
         """
         return ()
 
@@ -321,9 +321,9 @@ class ResourcePlugin(abc.ABC):
     def before_end(  # noqa: B027 - optional: most types have nothing to do
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> None:
-        """Do what the user requested for the time shortly before the end, such as saving images.
+        """Perform the action that the user requested before the end, such as saving images.
 
-        Idempotent.
+        Idempotent. climate calls this method when the event ``before_end_lease`` is due.
         """
 
     def enroll(self, external_id: str) -> None:  # noqa: B027 - optional
@@ -354,8 +354,8 @@ class ResourcePlugin(abc.ABC):
     ) -> DiscoveredResource:
         """Return the resource in the cloud that an operator wants to register.
 
-        ``external_number`` is a hypervisor id, which v1 requests for hosts can have. If it is set,
-        ``name`` is ignored. Raises NotFound if there is no such resource. Raises Conflict if
+        ``external_number`` is a hypervisor id, from a request of API v1. For hosts, ``name`` is
+        ignored if this id is set. Raises NotFound if there is no such resource. Raises Conflict if
         several resources have the name, if the resource is in use, or if it can never be reserved.
         """
 
@@ -392,7 +392,7 @@ class ResourcePlugin(abc.ABC):
 
 
 def run_all(*steps: Callable[[], object]) -> None:
-    """Call all steps in order, even if some fail: one failing host does not block the others.
+    """Call all steps in order, even if some fail.
 
     Afterwards, if steps failed, raise the first exception other than NotYet. If all exceptions
     were NotYet, raise the first one.

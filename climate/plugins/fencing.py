@@ -2,9 +2,10 @@
 
 A manager process claims an event for a limited time, and then processes the event. A process that
 was paused may continue a plug-in call long after another manager has claimed the event. Therefore
-all OpenStack clients, and the simulated cloud, call ``check`` right before each change. Two gaps
-remain: a pause between ``check`` and the request, and a request that reaches the cloud late. A
-thread without a fencing token, such as that of a command, can always change the cloud.
+the thread gets a fencing token, which expires with the claim. All OpenStack clients, and the
+simulated cloud, call ``check`` right before each change. Two gaps remain: a pause between ``check``
+and the request, and a request that reaches the cloud late. A thread without a fencing token, for
+instance in a command, can always change the cloud.
 """
 
 from collections.abc import Callable, Iterator

@@ -54,7 +54,8 @@ def load_plugins(
 ) -> Mapping[str, ResourcePlugin]:
     """Create the configured plug-ins; return them by resource type, such as ``physical:host``.
 
-    ``names`` are entry points such as ``physical.host.plugin``. Raises BrokenPlugin.
+    ``names`` are entry points such as ``physical.host.plugin``. ``turn`` (advisory locks) and
+    ``clock`` are passed to those plug-ins that have such a parameter. Raises BrokenPlugin.
     """
     manager: NamedExtensionManager[ResourcePlugin] = NamedExtensionManager(
         PLUGINS,
@@ -164,7 +165,10 @@ def _multiplied(text: str) -> tuple[str, float]:
 
 
 def _load(namespace: str, option: str, names: Sequence[str]) -> list[Callable[..., Any]]:
-    """Return the functions with these entry point names, in the order of ``names``."""
+    """Return the functions of the entry points ``names`` in the group ``namespace``, in order.
+
+    ``option`` is the configuration option that has these names. Raises Misconfigured.
+    """
 
     def missing(absent: Iterable[str]) -> None:
         raise Misconfigured(

@@ -20,9 +20,9 @@ def titled(title: str, description: str = "", **more: Any) -> dict[str, Any]:
 
 
 class WholeNumber(fields.Integer):
-    """A field for an integer >= 0 in decimal text, or any integer as a JSON number.
+    """A field for an integer, as a JSON number or as text with digits only, such as ``"1"``.
 
-    Command lines send text, such as ``"1"``. Rejects ``1.5`` and booleans.
+    Rejects ``1.5`` and booleans.
     """
 
     def _validated(self, value: Any) -> int:  # noqa: ANN401 - marshmallow's signature

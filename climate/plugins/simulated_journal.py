@@ -25,9 +25,9 @@ _REGISTRATION = {"enroll", "withdraw", "rest", "rouse"}
 
 
 class SimulatedFailure(RuntimeError):
-    """A failure of the simulated cloud.
+    """Raised if a call of the simulated cloud fails.
 
-    It is either random (``failure_rate``), or due to a request that a real cloud would reject, too.
+    Failures are random (``failure_rate``), or due to a request that a real cloud would reject, too.
     """
 
 
@@ -50,7 +50,7 @@ class Journal:
         return self._state.locked()
 
     def append(self, entry: dict[str, Any]) -> None:
-        """Record a change of the cloud, without delay or random failure.
+        """Record the change ``entry`` of the cloud, without delay or random failure.
 
         Raises Fenced, and SimulatedFailure if the change is impossible.
         """
@@ -105,7 +105,9 @@ class CloudState:
             yield self
 
     def append(self, entry: dict[str, Any]) -> None:
-        """Record a change if it changes the present state. Raises Fenced, SimulatedFailure.
+        """Record the change ``entry``, unless the present state already includes it.
+
+        Raises Fenced, and SimulatedFailure if the change is impossible.
 
         A lock on the file separates the lines of concurrent processes.
         """

@@ -38,7 +38,7 @@ class AuditedCloud(Protocol):
     def enroll(self, host: str) -> None:
         """Put a host into the free pool, which no project can use.
 
-        Do nothing if it is in a pool already.
+        Do nothing if the host is in a pool already.
         """
 
     def remove_host(self, pool: str, host: str) -> None:
@@ -80,8 +80,9 @@ def _drifts_of_running(
 ) -> Iterator[Drift]:
     """Yield the differences between the cloud and a running reservation.
 
-    To repair a difference, a manager starts the reservation again. There is no repair if servers
-    are on a host that the reservation should not have.
+    ``pool`` is the pool of the reservation; None if the cloud has none. To repair a difference, a
+    manager starts the reservation again. There is no repair if servers are on a host that the
+    reservation should not have.
     """
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
     lease_id = held.lease.id

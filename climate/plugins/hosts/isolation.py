@@ -16,7 +16,7 @@ NOBODY = "nobody"
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """The metadata and zones of host aggregates that a filter of Nova's scheduler requires."""
+    """What a filter of Nova's scheduler requires of host aggregates: metadata and zones."""
 
     #: The metadata key of an aggregate whose value is the id of the project with access.
     owner_key: str
@@ -33,10 +33,10 @@ class Isolation:
         return "" if self.zone_prefix and zone.startswith(self.zone_prefix) else zone
 
     def check_zones(self, host: str, zones: Collection[str | None]) -> None:
-        """Raise Conflict if each reservation needs its own zone, but the host is in a zone already.
+        """Raise Conflict if each reservation needs its own zone, but the host has a zone already.
 
-        ``zones`` are the availability zones of the host's aggregates. Nova allows one zone per
-        host.
+        Nova allows one zone per host. ``zones`` are the availability zones of the host's
+        aggregates.
         """
         present = sorted(zone for zone in zones if zone)
         if present and self.zone_prefix is not None:

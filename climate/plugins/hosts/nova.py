@@ -38,9 +38,9 @@ class NovaCloud(NovaPools):
         self._host_servers.evict(find, self._patience, f" on {host}")
 
     def snapshot_servers(self, host: str, occasion: str) -> None:
-        """Create an image ``reserved_<name>`` of each server; the server's project owns it.
+        """Create an image ``reserved_<name>`` of each server; the server's project owns the image.
 
-        ``occasion`` is a text. For the same text, each server gets only one image.
+        Create only one image of a server for each ``occasion`` (a text).
         """
         with session.answers():
             for server in self._host_servers.servers(host):

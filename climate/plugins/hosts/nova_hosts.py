@@ -64,8 +64,8 @@ class NovaHosts:
     def load_properties(self, hosts: Sequence[DiscoveredResource]) -> list[DiscoveredResource]:
         """Return the hosts with their traits and inventories from Placement.
 
-        If ``hosts`` has several items, this applies only to single nodes and to hosts in climate's
-        pools. The other hosts get ``complete=False``.
+        If ``hosts`` has several items, only single nodes and hosts in climate's pools get these
+        data. The other hosts get ``complete=False``.
         """
         names = {host.external_id for host in hosts}
         if len(names) > 1:
@@ -123,7 +123,10 @@ class NovaHosts:
         return sorted([*aggregate.hosts, *nodes])
 
     def _holders(self, aggregates: Mapping[str, Any], host: str) -> list[str]:
-        """Return the names of climate's host aggregates that contain ``host``."""
+        """Return the names of climate's host aggregates that contain ``host``.
+
+        ``aggregates`` has all host aggregates of the cloud by name.
+        """
         return [
             name
             for name, aggregate in aggregates.items()

@@ -156,7 +156,7 @@ class NovaNodes:
         return str(providers[0]["uuid"])
 
     def _write(self, path: str, **values: Any) -> None:
-        """Set values at a ``path`` of Placement; retry if another process changes them as well."""
+        """Set values at a ``path`` of Placement; retry if another process changes it meanwhile."""
         for retries in reversed(range(_RACES)):
             present = self._get(path)
             if _has_names(present, values):
@@ -191,17 +191,17 @@ def _path(host: str) -> str:
 
 
 def _has_names(present: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Return whether each key of ``values`` has the same names in ``present`` as in ``values``.
+    """Return whether ``present`` has the same names as ``values`` under each key of ``values``.
 
-    Each key has a list of names, or a mapping by name. In a mapping, only the names are compared,
-    because Placement adds defaults to their values.
+    Under a key is a list of names, or a mapping by name. The values of such a mapping are not
+    compared, because Placement adds defaults to them.
     """
     return all(sorted(present[name]) == sorted(value) for name, value in values.items())
 
 
 def _holder(host: str) -> str:
-    """Return the id, derived from the node's name, under which climate allocates a node's memory.
+    """Return the consumer id of the allocation with which climate closes a node in Placement.
 
-    This allocation in Placement closes the node to all projects.
+    The id is derived from the name of the node.
     """
     return str(uuid.uuid5(_SPACE, host))

@@ -53,10 +53,10 @@ class Service:
 
 
 def known_services(listed: Iterable[Any], zone: Callable[[str], str]) -> dict[str, Service]:
-    """Return Nova's compute services by host name.
+    """Convert novaclient's compute services; return them by host name.
 
-    ``zone`` is a function of a zone's name. It must return an empty string if climate created the
-    zone for a reservation, and otherwise the same name.
+    ``zone`` is a function that receives the name of a zone. It returns an empty string if climate
+    created the zone for a reservation, and otherwise the same name.
     """
     return {
         service.host: Service(zone(service.zone), _reported(service.updated_at))
@@ -67,7 +67,7 @@ def known_services(listed: Iterable[Any], zone: Callable[[str], str]) -> dict[st
 def _reported(updated_at: str | None) -> datetime:
     """Convert the time of a service's last report, in UTC without time zone, to an aware time.
 
-    ``None`` becomes 1970-01-01: Nova has it for a new service that has not reported yet.
+    None means that the service has not reported yet, and becomes 1970-01-01.
     """
     return datetime.fromisoformat(updated_at).replace(tzinfo=UTC) if updated_at else _NEVER
 
@@ -86,9 +86,10 @@ def find_hosts(
 ) -> Iterator[DiscoveredResource]:
     """Yield a host for each compute service of ``nodes``, in the order of service names.
 
-    If a service has several nodes, also yield a host for each of these nodes. If ``alone`` is
-    false, these single nodes cannot be reserved, and their ``refusal`` has the reason.
-    ``capabilities`` are additional configured properties by node name.
+    If a service has several nodes, also yield a host for each of these nodes. ``alone`` says
+    whether such a single node can be reserved; if not, its host has the reason as ``refusal``.
+    ``services`` is keyed by service name; ``capabilities`` has additional configured properties by
+    node name.
     """
     by_service: dict[str, list[Node]] = {}
     for node in nodes:
@@ -144,9 +145,10 @@ def _value_at(node: Node, name: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def _summed(service: str, nodes: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the properties of a service with several nodes, from the properties of the nodes.
+    """Return the properties of a service with several nodes.
 
-    Amounts are the sums over the nodes. Another property is kept if all nodes have the same value.
+    ``service`` is the name of the service, and ``nodes`` has the properties of each node. Amounts
+    are summed. Other properties are kept only if all nodes have the same value.
     """
     shared = {
         name: value
@@ -231,8 +233,8 @@ class ComputeServices:
     def disable(self, host: str, *, is_free: bool) -> None:
         """Disable the service of a free host, before climate powers the host off.
 
-        ``is_free`` says whether the host is in the free pool. If climate has disabled the service
-        before, ``is_free`` is ignored: a lease may have booked the host since. Raises Conflict
+        ``is_free`` says whether the host is in the free pool. It is ignored if climate has disabled
+        the service already. Raises Conflict
 
         - if the service does not exist,
         - if an operator has disabled it,

@@ -5,9 +5,9 @@ on it. One request returns the generations of all providers, but traits and inve
 or two requests per provider. Therefore climate reads only providers whose generation has changed,
 up to a limit per call; later calls read the others.
 
-A node has a tree of providers. The data of the node are the sum over this tree. Only hosts with a
-single node get inventories, which allow reservations of instances: an instance cannot run on two
-nodes.
+A node has a tree of providers. The data of the node are the sum over this tree. Inventories allow
+reservations of instances. Only hosts with a single node get inventories, because an instance cannot
+run on two nodes.
 """
 
 import logging
@@ -170,7 +170,8 @@ def _with_facts(host: DiscoveredResource, known: Mapping[str, Facts]) -> Discove
 def _sum(first: Inventory | None, second: Inventory) -> Inventory:
     """Return the sum of two inventories, with the smaller allocation ratio.
 
-    An allocation is on only one of the two providers, so ``max_unit`` is the larger of both.
+    ``max_unit`` is the larger of both, because an allocation cannot be split between two providers.
+    If ``first`` is None, return ``second``.
     """
     if first is None:
         return second

@@ -50,7 +50,7 @@ class HostCloud(AuditedCloud, Protocol):
     properties: frozenset[str]
 
     def hosts(self) -> Iterable[DiscoveredResource]:
-        """Return all hosts of the cloud, including unusable ones and those with a ``refusal``."""
+        """Return all hosts of the cloud, even those that cannot be used or registered now."""
 
     def load_properties(self, hosts: Sequence[DiscoveredResource]) -> Sequence[DiscoveredResource]:
         """Return these hosts, completed with data that take longer to read.
@@ -178,7 +178,7 @@ class HostPlugin(ResourcePlugin):
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
         """Return a requirement for ``min`` to ``max`` hosts.
 
-        The hosts match two expressions: ``hypervisor_properties`` and ``resource_properties``.
+        The hosts must match the parameters ``hypervisor_properties`` and ``resource_properties``.
         """
         sources = (params["hypervisor_properties"], params["resource_properties"])
         everything: Query = Everything()
@@ -190,7 +190,7 @@ class HostPlugin(ResourcePlugin):
     ) -> Mapping[str, Any]:
         """Move ``resources`` into the pool of the reservation.
 
-        Other hosts in the pool are removed from it, and the servers on them deleted.
+        If the pool has other hosts, delete their servers, and remove these hosts from the pool.
         """
         pool, reserved = reservation.id, [resource.external_id for resource in resources]
         working = [resource.external_id for resource in resources if resource.reservable]

@@ -19,7 +19,10 @@ from climate.plugins.simulated_journal import Journal, SimulatedFailure
 
 
 def host(number: int, down: Collection[str]) -> DiscoveredResource:
-    """Return the simulated host with this number; every fourth host is large and has GPUs."""
+    """Return the simulated host with this number; every fourth host is large and has GPUs.
+
+    ``down`` are the names of all hosts that have failed.
+    """
     name = f"sim-{number}"
     vcpus = 64 if number % 4 == 0 else 16
     traits = ["HW_CPU_X86_AVX2", *(["CUSTOM_GPU_HOST"] if number % 4 == 0 else [])]

@@ -1,7 +1,7 @@
-"""Audit of instances: compare the slots in the cloud with the running reservations.
+"""Audit of instances: compares the slots in the cloud with the running reservations.
 
 A slot is reserved capacity on a host for one instance. The audit changes nothing. The Drift objects
-that it returns have functions that repair.
+that it returns have functions that repair the differences.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,8 +38,9 @@ def _drifts_of_running(
 ) -> Iterator[Drift]:
     """Yield the differences between the cloud and a running reservation.
 
-    To repair a difference, a manager starts the reservation again. There is no repair if servers
-    are on a host that the reservation should not have.
+    ``counts`` has the number of slots that the reservation must have, by host. ``slots`` are the
+    slots in the cloud. To repair a difference, a manager starts the reservation again. There is no
+    repair if servers are on a host that the reservation should not have.
     """
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
     lease_id, owner = held.lease.id, held.lease.project_id
@@ -62,7 +63,8 @@ def _drifts_of_running(
 def _leftover(cloud: InstanceCloud, id_: str, slots: Slots) -> Drift:
     """Return the drift for slots that belong to no running reservation.
 
-    The repair deletes the slots. If servers are in them, there is no repair.
+    ``id_`` is the reservation id of the slots. The repair deletes the slots. If servers are in
+    them, there is no repair.
     """
     servers = cloud.slot_servers(id_)
     hosts = ", ".join(sorted(slots.hosts)) or "none"

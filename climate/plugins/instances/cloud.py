@@ -58,7 +58,11 @@ class Flavor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boot:
-    """Which servers climate must start in the slots of a reservation."""
+    """Which servers climate must start in the slots of a reservation.
+
+    ``amount`` is the number of all servers of the reservation, and ``known`` the number of those
+    that were started before.
+    """
 
     reservation_id: str
     #: The default of the servers' name.
@@ -90,8 +94,8 @@ class InstanceCloud(Protocol):
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
         """Let only this project start instances of this size in the slots of a reservation.
 
-        Afterwards, ``set_slots`` must put the slots on hosts. The flavor of these instances has the
-        reservation's id. Returns additional details of the reservation for users.
+        Afterwards, ``set_slots`` must put the slots on hosts. The id of the instances' flavor is
+        ``reservation_id``. Returns additional details of the reservation for users.
         """
 
     def slot_hosts(self, reservation_id: str) -> Sequence[str]:

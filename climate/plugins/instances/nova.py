@@ -10,8 +10,9 @@ these hosts:
 - AggregateMultiTenancyIsolation admits all flavors of the project. Therefore
   AggregateTypeAffinityFilter must reject the project's other flavors.
 
-Affinity requires no server groups: climate puts the slots on one host or on different hosts. A
-reservation's aggregate is created first and deleted last, so that an audit finds leftovers.
+climate supports the parameter ``affinity`` without server groups of Nova: it puts the slots on one
+host, or on different hosts. A reservation's aggregate is created first and deleted last, so that an
+audit finds leftovers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -207,8 +208,8 @@ def _hosts(
 ) -> dict[str, int]:
     """Return the number of usable slots of a reservation by host.
 
-    The number is 0 if the host is not in the reservation's aggregate, or has no inventory of the
-    reservation's resource class.
+    ``aggregate`` is the reservation's host aggregate. ``counts`` maps hosts to the numbers of slots
+    in Placement, by reservation id. A host that is missing in one of the two has 0 usable slots.
     """
     members = aggregate.hosts if aggregate is not None else ()
     slots = {

@@ -105,7 +105,7 @@ class ReservedFlavors:
             self._nova.flavors.delete(reservation_id)
 
     def named(self) -> dict[str, Any]:
-        """Return all flavors that are named like the flavor of a reservation, by id.
+        """Return all flavors whose name looks like that of a reservation's flavor, by flavor id.
 
         The result includes flavors of Blazar, and flavors for reserved single nodes.
         """
@@ -121,8 +121,8 @@ class ReservedFlavors:
 def flavor_shape(size: Size) -> dict[str, int]:
     """Return the columns of a reservation's flavor, such as ``{"vcpus": 2, "ram": 4096}``. Pure.
 
-    They are arguments of novaclient. Nova requires at least one virtual CPU and one MiB, even if
-    the size has less. The extra specs then have the correct amounts.
+    Nova requires at least one virtual CPU and one MiB. If ``size`` has less, the columns have this
+    minimum, and the flavor's extra specs have the correct amounts.
     """
     amounts = size.amounts
     minimal = {
@@ -167,8 +167,8 @@ def _corrections(
     """Return extra specs for the amounts that the flavor's columns do not give correctly.
 
     ``amounts`` has the correct amounts by resource class, ``taken`` the amounts that follow from
-    the columns. ``overridden`` are classes that other extra specs set already. These classes are
-    left out, because Nova rejects a flavor that sets PCPU twice.
+    the columns. ``overridden`` are the classes that other extra specs set already; the result does
+    not have them.
     """
     return {
         f"{RESOURCES}{name}": str(amounts.get(name, 0))

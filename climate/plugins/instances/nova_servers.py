@@ -106,7 +106,10 @@ def _rank(server: Server) -> tuple[bool, bool, bool, str]:
 
 
 def _was_built(server: Server | None) -> bool:
-    """Return whether Nova has finished building a server, even if the server has failed since."""
+    """Return whether Nova has finished building a server, even if the server has failed since.
+
+    Return False for None.
+    """
     return server is not None and server.get("OS-SRV-USG:launched_at") is not None
 
 
@@ -116,7 +119,7 @@ def _has_failed(server: Server) -> bool:
 
 
 def _is_leaving(server: Server) -> bool:
-    """Return whether Nova is deleting a server. Afterwards, climate starts another one."""
+    """Return whether Nova is deleting a server."""
     return server.get("OS-EXT-STS:task_state") == "deleting"
 
 

@@ -1,8 +1,8 @@
 """Parameters for servers that climate starts, and for images that it saves at the end.
 
-By default, climate starts no servers, and at the end of the lease deletes those that users started
-in the reservation. The parameter ``server`` describes the servers that climate starts, with some of
-the fields of Nova's request to create a server. The lease's user owns these servers.
+By default, climate starts no servers. At the end of the lease, climate deletes the servers in the
+reservation. The parameter ``server`` describes the servers that climate starts. It has some of the
+fields of Nova's request to create a server. The lease's user owns these servers.
 """
 
 import base64

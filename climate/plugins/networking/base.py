@@ -56,10 +56,10 @@ class Occupant:
         return f"{self.what} {self.id} of project {self.project_id}"
 
     def is_at_any(self, resources: Iterable[Resource]) -> bool:
-        """Return False if only resources in other networks have this occupant's address.
+        """Return False if resources have the occupant's address, but only in other networks.
 
-        Several networks can have equal addresses. Return True if no resource has the address, or
-        if the occupant's network is unknown.
+        Several networks can have equal addresses. If no resource has the occupant's address, or if
+        the occupant's network is unknown, return True.
         """
         same = [resource for resource in resources if resource.external_id == self.endpoint]
         networks = {resource.properties.get("network_id") for resource in same}
@@ -95,7 +95,7 @@ class EndpointCloud(Protocol):
         """
 
     def mark(self, occupant_id: str, reservation_id: str) -> None:
-        """Mark a floating IP or network with a reservation's id, which its owner can then see."""
+        """Mark a floating IP or network with a reservation's id, visible to the object's owner."""
 
     def unmark(self, occupant_id: str) -> None:
         """Remove climate's marks from a floating IP or network; succeed if it is gone."""
@@ -146,7 +146,8 @@ def _drifts_of_running(
 ) -> Iterator[Drift]:
     """Yield the differences between the cloud and a running reservation.
 
-    To repair a difference, a manager starts the reservation again.
+    ``created`` has the ids of the occupants that climate created for the reservation, by address or
+    segment. To repair a difference, a manager starts the reservation again.
     """
     if held.reservation.params["on_start"] == NOTHING:
         return
@@ -164,7 +165,10 @@ def _drifts_of_running(
 
 
 class EndpointSchema(DefaultingSchema):
-    """The common parameters: what climate does at the start and at the end of a reservation."""
+    """The parameters that all reservations of addresses and of segments have in common.
+
+    They say what climate does at the start and at the end of a reservation.
+    """
 
     on_start = fields.String(
         load_default=CREATE,
@@ -223,7 +227,11 @@ class EndpointPlugin(ResourcePlugin):
     def _ensure_occupant(
         self, lease: Lease, reservation: Reservation, resource: Resource, present: Occupant | None
     ) -> str:
-        """Return the id of an endpoint's floating IP or network; create and mark it if missing."""
+        """Return the id of the endpoint's floating IP or network.
+
+        ``present`` is the existing object. If it is None, create the object. Afterwards, mark the
+        object if it has no mark.
+        """
         if present is not None and present.is_marked:
             return present.id
         id_ = self.cloud.create(lease, reservation, resource) if present is None else present.id
@@ -266,12 +274,11 @@ class EndpointPlugin(ResourcePlugin):
     def _is_of(self, occupant: Occupant, lease: Lease, reservation: Reservation) -> bool:
         """Return whether the floating IP or network ``occupant`` belongs to the reservation.
 
-        It must be in the lease's project, and one of these must be true:
+        The object must be in the lease's project, and one of these must be true:
 
-        - It is marked with the reservation's id.
-        - climate has stored its id in the reservation's details. Its owner may have removed the
-          mark.
-        - It has no mark, and ``on_start`` is ``nothing``: users create the objects themselves.
+        - The object is marked with the reservation's id.
+        - The reservation's details have the object's id. The owner may have removed the mark.
+        - The object has no mark, and ``on_start`` is ``nothing``, so users create objects.
         """
         if occupant.project_id != lease.project_id:
             return False

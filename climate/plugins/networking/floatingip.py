@@ -114,9 +114,9 @@ class FloatingipPlugin(EndpointPlugin):
     ) -> DiscoveredResource:
         """Return the address with this name, which is ``address`` or ``network_id/address``.
 
-        Raises Conflict if a floating IP has the address, and InvalidInput if the address cannot be
-        reserved. If the address does not exist, raises NotFound, or InvalidInput if ``name``
-        includes a network.
+        ``external_number`` is only for messages. Raises Conflict if a floating IP has the address,
+        and InvalidInput if the address cannot be reserved. If no subnet has the address, raises
+        InvalidInput if ``name`` includes a network, and NotFound otherwise.
         """
         if not name:
             raise NotFound(f"Floating IP {external_number} not found.")
@@ -163,8 +163,8 @@ def _address(text: str) -> IPv4Address:
 def _parse_name(name: str, subnets: Sequence[Subnet], *, strict: bool) -> DiscoveredResource:
     """Return the address at the end of ``name``.
 
-    Raises InvalidInput if the address cannot be reserved. If the address does not exist, raises
-    NotFound, or InvalidInput if ``strict`` is true.
+    Raises InvalidInput if the address cannot be reserved. If none of ``subnets`` has the address,
+    raises InvalidInput if ``strict`` is true, and NotFound otherwise.
     """
     error_class = InvalidInput if strict else NotFound
     try:

@@ -80,7 +80,11 @@ class NetworkPlugin(EndpointPlugin):
     def find(
         self, *, name: str | None = None, external_number: str | None = None
     ) -> DiscoveredResource:
-        """Return the segment with the name ``type:physical_network:number``."""
+        """Return the segment with the name ``type:physical_network:number``.
+
+        ``external_number`` is only for messages. Raises NotFound if ``name`` is malformed, and
+        Conflict if a network is on the segment.
+        """
         segment = Segment.parse(name or "")
         if segment is None:
             raise NotFound(

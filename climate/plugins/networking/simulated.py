@@ -40,6 +40,7 @@ class SimulatedEndpoints:
     def occupy(self, endpoint: str, project_id: str, reservation_id: str = "") -> str:
         """Create a floating IP or network, as an operator would do; return its id.
 
+        If ``reservation_id`` is set, the new object is marked with this reservation.
         Raises SimulatedFailure if another one uses the address or segment.
         """
         if self.occupants([endpoint]):
@@ -60,7 +61,7 @@ class SimulatedEndpoints:
             self._act("unmark", occupant_id)
 
     def use(self, occupant_id: str, port_id: str) -> None:
-        """Connect a floating IP or network with a port, as a user would do."""
+        """Connect a floating IP or network to a port, as a user would do."""
         self._act("use", occupant_id, port=port_id)
 
     def delete(self, occupant: Occupant) -> None:

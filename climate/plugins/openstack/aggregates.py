@@ -35,9 +35,9 @@ class AggregateChanges:
         """Return the host aggregate with this name and metadata; create or change it if necessary.
 
         ``present`` is the aggregate as the caller has read it, or None if it does not exist.
-        ``zone`` applies only to a new aggregate. If two requests set metadata of the same aggregate
-        at once, Nova answers one of them with status 500. This is no error if the aggregate has the
-        metadata afterwards.
+        ``zone`` is the availability zone of a new aggregate; the zone of an existing one does not
+        change. If Nova fails to set the metadata, for instance because another request sets them at
+        the same time, this is an error only if the aggregate does not have them afterwards.
         """
         if present and metadata.items() <= present.metadata.items():
             return present

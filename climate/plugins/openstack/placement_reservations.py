@@ -42,8 +42,8 @@ class PlacementSlots:
     def put(self, host: str, root: Callable[[], str], reservation_id: str, count: int) -> None:
         """Set the number of slots of a reservation on a host to ``count``.
 
-        A slot is reserved capacity for one instance. ``root`` returns the UUID of the host's
-        resource provider. It is called only if the host has no child provider yet.
+        A slot is reserved capacity for one instance. The function ``root`` returns the UUID of the
+        host's resource provider. ``put`` calls ``root`` only if the host has no child provider yet.
         """
         child = self._child(host) or self._create_child(host, root())
         path, name = f"{_path(child)}/inventories", reservation_class(reservation_id)

@@ -71,7 +71,7 @@ class HostServers:
     def remaining_after(self, seconds: float, host: str) -> list[str]:
         """Wait until nothing uses the host, but at most ``seconds``.
 
-        Return the ids of the servers and migrations that still use the host, as ``on`` does.
+        Return the ids of the servers and migrations that still use the host.
         """
         until = time.monotonic() + seconds
         while (remaining := self.on(host)) and time.monotonic() < until:
@@ -149,9 +149,10 @@ def keep_image(
 ) -> bool:
     """Create an image of a server once per ``occasion`` (a text); return whether Nova has finished.
 
-    Nova has finished if the image is saved, or if Nova gave up. Repeat the call until it returns
-    True, even after an error. The image has the name ``reserved_<name>``. Nova creates the image in
-    climate's project; a second request moves the image to the server's project.
+    ``images`` is a client of Glance, which stores images. Nova has finished if the image is saved,
+    or if Nova gave up. Repeat the call until it returns True, even after an error. The image has
+    the name ``reserved_<name>``. Nova creates the image in climate's project; a second request
+    moves the image to the server's project.
     """
     mark = {"climate_server": server.id, "climate_occasion": occasion}
     # Users can put climate's marks on images. Only Nova sets instance_uuid.

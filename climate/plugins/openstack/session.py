@@ -128,7 +128,10 @@ def _trusted(conf: ConfigOpts, trust_id: str) -> dict[str, str | None]:
 def adapter(
     conf: ConfigOpts, session: Session, group: str, default_microversion: str | None = None
 ) -> Adapter:
-    """Return a client for the service that the section ``[group]`` configures."""
+    """Return a client for the service that the configuration section ``group`` describes.
+
+    Requests without a microversion (API version) have ``default_microversion``.
+    """
     section = conf[group]
     return Adapter(
         session,
@@ -203,10 +206,7 @@ def send(
 
 
 def _reason(error: Exception) -> str:
-    """Return the message in an error answer of a service, such as Nova.
-
-    The function reads the answer itself, because keystoneauth does not find Nova's message.
-    """
+    """Return the message in the error answer of a service, such as Nova; else the error's text."""
     response: Any = getattr(error, "response", None)
     try:
         [fault] = response.json().values()

@@ -62,8 +62,9 @@ class Trusts:
     def make(self, requester: Requester, now: datetime) -> str:
         """Create a trust that lets climate act as the requester in the requester's project.
 
-        Returns its id. Raises Forbidden if Keystone does not allow this with the requester's kind
-        of token, Unauthenticated if the token has expired, and BackendUnavailable.
+        ``now`` is stored in the trust as its creation time. Returns the trust's id. Raises
+        Forbidden if Keystone does not allow this with the requester's kind of token,
+        Unauthenticated if the token has expired, and BackendUnavailable.
         """
         try:
             with answers("Keystone"):

@@ -60,9 +60,10 @@ class Stack:
         return _tagged(self.tags, _RESERVATION)
 
     def tags_for(self, reservation_id: str | None, plan: str | None) -> list[str]:
-        """Return the users' tags of the stack, and climate's tags for a reservation and plan.
+        """Return the users' tags of the stack, followed by new tags of climate.
 
-        The plan is an id of the source that climate deploys.
+        climate's tags are for a reservation, and for a plan: an id of the source that climate
+        deploys. Arguments that are None give no tags.
         """
         others = [tag for tag in self.tags if tag != MARK and not tag.startswith(f"{MARK}-")]
         return [*others, *tags(reservation_id, plan)]
@@ -96,9 +97,9 @@ class StackCloud(Protocol):
         """Return the flavors that the requester can use."""
 
     def networks(self, requester: Requester, names: Collection[str]) -> Mapping[str, str]:
-        """Return the ids of external networks; the keys are ``names``, which may be names or ids.
+        """Return a mapping from each of ``names`` to the id of this external network.
 
-        Networks that do not exist are left out.
+        An item of ``names`` is the name or id of a network. Unknown networks are left out.
         """
 
     def preview(self, requester: Requester, source: Source) -> Sequence[Any]:

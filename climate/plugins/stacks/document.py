@@ -1,9 +1,9 @@
 """Reads templates and environments of Heat, as YAML or JSON, within limits.
 
-A user's text must not stop the process. libyaml's composer recurses in C without a limit, so deep
-nesting would overflow the stack. An alias repeats the value for which it stands, so aliases of
-aliases would multiply it. Therefore climate first checks the events of the YAML parser, which
-libyaml produces without recursion, and loads the document only after that.
+A user's text must not stop the process. Deep nesting would overflow the stack of the YAML library.
+An alias repeats a value, so aliases of aliases would multiply the value. Therefore climate first
+checks the depth and size of the document from the events of the YAML parser. Only then climate
+loads the document.
 """
 
 import json

@@ -80,7 +80,11 @@ def _floatingips(
 
 
 def _check_end(params: Mapping[str, Any], reserves: Reserves) -> None:
-    """Raise InvalidInput if ``on_end`` would keep resources that other leases use afterwards."""
+    """Raise InvalidInput if the stack would keep reserved resources after the end of the lease.
+
+    Other leases use these resources then. The parameter ``on_end`` says what the stack keeps, and
+    ``reserves`` has the resources that the members reserve.
+    """
     on_end = params["on_end"]
     if on_end == DELETE or params["on_start"] == NOTHING:
         return
@@ -125,7 +129,7 @@ def members_of(params: Mapping[str, Any]) -> tuple[Member, ...]:
 
 
 def reserved(source: Source, params: Mapping[str, Any], members: Iterable[Reservation]) -> Source:
-    """Return a copy of a stack's source that uses the resources of its member reservations.
+    """Return a copy of a stack's source that uses the resources of the member reservations.
 
     These resources are flavors, volume types and floating IPs.
     """

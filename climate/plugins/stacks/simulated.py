@@ -146,7 +146,9 @@ def _members(
 ) -> Iterator[Any]:
     """Yield the resources of a template, with a nested list for each group and nested template.
 
-    ``room`` has one item for each resource that is allowed. Raises ValueError if it is exhausted.
+    ``parent`` is the name of the resource that the template defines, if any. ``parameters`` are the
+    values of the template's parameters. ``room`` has one item for each resource that is allowed.
+    Raises ValueError if ``room`` is exhausted.
     """
     defaults = {
         name: record.get("default") for name, record in (template.get("parameters") or {}).items()
@@ -188,7 +190,10 @@ def _member(
 
 
 def _value(value: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
-    """Evaluate an expression of a template; attributes of other resources become None."""
+    """Evaluate an expression of a template; attributes of other resources become None.
+
+    ``values`` are the values of the template's parameters.
+    """
     if isinstance(value, list):
         return [_value(part, values) for part in value]
     if not isinstance(value, dict):

@@ -5,6 +5,10 @@ climate wraps its expression in an outer expression, which maps each known value
 The outer expression puts any other value into angle brackets. So Heat's preview of the copy shows
 which values have no replacement. climate edits only the template itself and the nested templates in
 the source's files.
+
+An ``Edit`` is a function that changes one resource of a template in place. Its parameters are the
+type of the resource (``kind``), the properties, and whether the template has the format of AWS
+CloudFormation (``cfn``).
 """
 
 import copy
@@ -95,7 +99,7 @@ def edited(source: Source, edit: Edit) -> Source:
 def at_maximum(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: FBT001 - an Edit
     """Set the minimum and desired size of a group to its maximum size.
 
-    Used as an ``Edit``: a function that changes one resource of a template.
+    This function is an ``Edit``.
     """
     if kind in _SIZES:
         largest, present = _SIZES[kind]
@@ -136,8 +140,7 @@ def with_volume_types(types: Mapping[str, str], default: str | None) -> Edit:
 def noting_volume_types(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: FBT001
     """Move the type of a volume into the volume's metadata.
 
-    Heat's preview shows metadata, but does not check them. Used as an ``Edit``: a function that
-    changes one resource of a template.
+    Heat's preview shows metadata, but does not check them. This function is an ``Edit``.
     """
     if kind == VOLUME and properties.get("volume_type") is not None:
         properties["metadata"] = {NOTED: properties.pop("volume_type")}
@@ -165,7 +168,7 @@ def replaced(value: Any, by: Mapping[str, str], *, cfn: bool) -> Any:  # noqa: A
     """Return an expression of Heat that evaluates ``value`` and replaces the result.
 
     ``by`` maps results to replacements. Any other result gets angle brackets, such as ``<name>``,
-    so that it names no existing object.
+    so that it names no existing object. ``cfn`` selects the format of AWS CloudFormation.
     """
     exactly = {f"<{name}>": other for name, other in by.items()}
     if cfn:
@@ -228,7 +231,8 @@ def aliases(environment: Mapping[str, Any]) -> Mapping[str, str]:
 def _edited_file(name: str, text: str, edit: Edit, aliases: Mapping[str, str]) -> str:
     """Return the edited text of a file that is a template; return any other file unchanged.
 
-    Raises InvalidTemplate if the file exceeds a limit, but seems to be a template.
+    ``aliases`` maps types of resources to their replacements. Raises InvalidTemplate if the file
+    exceeds a limit, but seems to be a template.
     """
     try:
         template = parse_template(text)
@@ -257,7 +261,11 @@ def _edit_resource(
     edit: Edit,
     aliases: Mapping[str, str],
 ) -> None:
-    """Apply ``edit`` to a resource, and to resources that are defined in its properties."""
+    """Apply ``edit`` to a resource, and to resources that are defined in its properties.
+
+    ``keys`` are the keys of the resource's type and properties, such as ``Type``, ``Properties``.
+    ``aliases`` maps types to replacements: ``edit`` receives the replacement of the type.
+    """
     if not isinstance(resource, dict):
         return
     kind, properties = resource.get(keys[0]), resource.get(keys[1])

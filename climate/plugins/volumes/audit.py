@@ -1,7 +1,7 @@
-"""Audit of volumes: compare the reserved volume types in the cloud with the leases.
+"""Audit of volumes: compares the reserved volume types in the cloud with the leases.
 
 A reserved type is the private volume type of a reservation. The audit changes nothing. The Drift
-objects that it returns have functions that repair.
+objects that it returns have functions that repair the differences.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +36,8 @@ def _drifts_of_running(
 ) -> Iterator[Drift]:
     """Yield the differences between the cloud and a running reservation.
 
-    To repair a difference, a manager starts the reservation again.
+    ``expected`` is the quota that the reservation should have. ``present`` has the reserved types
+    in the cloud by reservation id. To repair a difference, a manager starts the reservation again.
     """
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
     lease_id, owner = held.lease.id, held.lease.project_id

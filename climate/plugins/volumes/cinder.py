@@ -70,7 +70,10 @@ _RESERVED_TYPE = re.compile(
 
 
 def reserved_type_description(reserved_type: ReservedType, *, is_over: bool = False) -> str:
-    """Return the description by which climate recognizes the volume type of a reservation."""
+    """Return the description by which climate recognizes the volume type of a reservation.
+
+    ``is_over`` says whether the reservation has ended.
+    """
     over = "ended " if is_over else ""
     return f"climate {over}reservation:{reserved_type.reservation_id} of {reserved_type.base_id}"
 
@@ -167,7 +170,11 @@ class Cinder:
         params: Mapping[str, Any] | None = None,
         allowed: tuple[int, ...] = (),
     ) -> Response:
-        """Send a request to Cinder, as ``climate.plugins.openstack.session.send`` does."""
+        """Send a request to Cinder, and return the response.
+
+        ``body`` is sent as JSON. HTTP statuses from 400 on are errors, except those in ``allowed``.
+        Raises BackendUnavailable.
+        """
         return openstack_session.send(
             self._adapter, "Cinder", method, f"/{path}", allowed=allowed, json=body, params=params
         )

@@ -112,8 +112,9 @@ class SimulatedVolumes:
     def make(
         self, reserved_type: ReservedType, project_id: str, size: int, reservation_id: str = ""
     ) -> str:
-        """Create a volume, as users can; return its id.
+        """Create a volume of ``size`` GiB, as users can; return its id.
 
+        If ``reservation_id`` is set, the volume is marked as created by climate.
         Raises SimulatedFailure if the quota is exceeded, or the project has no access to the type.
         """
         present = self._present()
