@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from climate import bootstrap
+from climate.cmd import bootstrap
 
 _FORKSERVER = multiprocessing.get_context("forkserver")
-_FORKSERVER.set_forkserver_preload(["__main__", "climate.bootstrap", "benchmarks.tasks"])
+_FORKSERVER.set_forkserver_preload(["__main__", "climate.cmd.bootstrap", "benchmarks.tasks"])
 _PATIENCE = 120.0
 
 

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 import climate
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.config import registry as config_registry
 from climate.db.engine import schema
 from climate.manager.events.dispatcher import Dispatcher

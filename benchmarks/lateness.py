@@ -41,7 +41,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from benchmarks import stopwatch
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
 from climate.core.lease.schedule import START
 from climate.db.engine import schema

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TextIO
 
 from oslo_config.cfg import ConfigOpts
 
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.config import registry as config_registry
 from climate.core.notifications.message import Notification
 from climate.db.engine import ids, schema

@@ -16,7 +16,7 @@ from flask import Flask, jsonify, request
 from marshmallow import Schema, fields, validate
 
 from benchmarks.tasks import ROWS, make_conf
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.db.engine.database import Database
 
 _SPAWN = multiprocessing.get_context("spawn")

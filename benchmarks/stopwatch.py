@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import sqlalchemy as sa
 
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.config import registry as config_registry
 from climate.core.lease.lifecycle import LeaseStatus, ReservationStatus
 from climate.core.lease.model import Event, Granted, Lease, Reservation

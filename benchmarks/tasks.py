@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from benchmarks.calendar import UNIT, Calendar
 from benchmarks.clients import Outcome
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.config import registry as config_registry
 from climate.core.errors import Contention, NotEnoughResources
 from climate.core.lease.model import HOST

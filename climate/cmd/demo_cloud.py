@@ -5,7 +5,7 @@ from pathlib import Path
 
 from oslo_config.cfg import ConfigOpts
 
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.core.errors import Conflict
 from climate.manager.process.runtime import Runtime
 from climate.manager.resources import registry as resources

@@ -14,9 +14,8 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_config.cfg import ConfigOpts
 
-from climate import bootstrap
 from climate.api.server import http_server
-from climate.cmd import demo_cloud
+from climate.cmd import bootstrap, demo_cloud
 from climate.cmd import limits as cmd_limits
 from climate.config import registry as config_registry
 from climate.config.registry import Misconfigured

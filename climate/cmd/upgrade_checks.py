@@ -10,10 +10,10 @@ from oslo_config import cfg
 from oslo_config.cfg import ConfigOpts
 from oslo_upgradecheck.upgradecheck import Code, Result
 
-from climate import bootstrap
 from climate.api.auth import is_loopback
 from climate.api.server import http_server
 from climate.clock import SystemClock
+from climate.cmd import bootstrap
 from climate.config import registry as config_registry
 from climate.config.registry import Misconfigured
 from climate.db import managers

@@ -5,7 +5,7 @@ default, and from environment variables. Each worker process must import this mo
 database connections do not survive a fork.
 """
 
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.config import registry as config_registry
 
 conf = config_registry.new()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from werkzeug.test import TestResponse
 
-from climate import bootstrap
 from climate.api import app
+from climate.cmd import bootstrap
 from climate.config import registry as config_registry
 from tests.conftest import MakeStory
 from tests.support.clock import ManualClock

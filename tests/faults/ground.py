@@ -12,7 +12,7 @@ from typing import Self
 
 import sqlalchemy as sa
 
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.config import registry as config_registry
 from climate.db.tables.leases import Base, InventoryRow, PropertyRow, ResourceProperty, ResourceRow
 from climate.db.tables.notifications import RelayRow

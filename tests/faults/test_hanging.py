@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from climate.bootstrap import Manager, make_manager
+from climate.cmd.bootstrap import Manager, make_manager
 from climate.core.lease.model import Granted, Lease, Reservation
 from climate.core.lease.schedule import START
 from climate.plugins.fencing import Fenced

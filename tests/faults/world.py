@@ -16,7 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.config import registry as config_registry
 from climate.core.lease.change import Change
 from climate.core.lease.lifecycle import OPEN_EVENT

@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from typing import Any, TypeVar
 
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.config import registry as config_registry
 from tests.conftest import NOON
 from tests.support.clock import ManualClock

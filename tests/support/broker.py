@@ -13,7 +13,7 @@ import kombu
 from oslo_config.cfg import ConfigOpts
 from sqlalchemy.engine import make_url
 
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.config import registry as config_registry
 from climate.core.lease.model import Lease
 from climate.core.notifications.message import Notification, NotificationFilter

@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from oslo_config.cfg import ConfigOpts
 from werkzeug.test import TestResponse
 
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.core.lease.model import HOST
 from climate.manager.events.dispatcher import Dispatcher
 from climate.manager.notifications.relay import Relay

@@ -30,7 +30,6 @@ LAYERS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"db", "plugins", "notifications"}),
         frozenset({"manager"}),
         frozenset({"api"}),
-        frozenset({"bootstrap"}),
         frozenset({"cmd"}),
     ),
     "climate.manager": (
@@ -58,7 +57,7 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
     "apscheduler": ("climate.manager.process.timer",),
     "oslo_config.cfg.CONF": ("climate.config",),
     "climate.clock.SystemClock": ("climate.cmd.upgrade_checks",),
-    "climate.bootstrap": ("climate.cmd",),
+    "climate.cmd.bootstrap": ("climate.cmd",),
     "tests": (),
 }
 # Modules that read the machine's wall clock, and why. All others receive a clock.

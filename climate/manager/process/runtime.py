@@ -1,4 +1,4 @@
-"""Runtime: the objects that use cases need; ``climate.bootstrap`` creates it once per process.
+"""Runtime: the objects that use cases need; ``climate.cmd.bootstrap`` creates it once per process.
 
 A function that needs one part of the runtime receives only this part: ``Store``, ``Catalog`` or
 ``Settings``. A function that needs several parts, for itself or for functions that it calls,

@@ -10,9 +10,9 @@ import pytest
 import sqlalchemy as sa
 from flask.testing import FlaskClient
 
-from climate import bootstrap as parts
 from climate.api.server import http_server
-from climate.bootstrap import Manager
+from climate.cmd import bootstrap as parts
+from climate.cmd.bootstrap import Manager
 from climate.db import managers
 from climate.db.engine import schema
 from climate.db.engine.database import Database

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.config import registry as config_registry
 from tests.support.browser import Browser
 from tests.support.clock import ManualClock

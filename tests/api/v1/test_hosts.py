@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.plugins.base import DiscoveredResource
 from climate.plugins.hosts.simulated import SimulatedCloud
 from tests.conftest import MakeStory

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.core.provisioning.shutdown import ShutdownState
 from climate.db.provisioning import shutdowns as db
 from climate.manager.provisioning import planner as preparing

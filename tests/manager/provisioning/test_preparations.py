@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.core.provisioning.lead_time import REMEMBERED
 from climate.db.provisioning import readiness as stored_readiness
 from climate.manager.provisioning import planner as preparing

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.config import registry as config_registry
 from climate.manager.audit import cloud as cloud_audit
 from climate.manager.audit.invariants import violations

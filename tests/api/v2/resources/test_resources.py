@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from climate import bootstrap
+from climate.cmd import bootstrap
 from climate.db.resources import resources
 from tests.conftest import MakeStory
 from tests.support.service import Story, hosts

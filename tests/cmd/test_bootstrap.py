@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from climate import bootstrap
+from climate.cmd import bootstrap
 
 
 @pytest.fixture
