@@ -30,7 +30,10 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_TEST := $(VENV)/.installed-test
 INSTALLED_DEV := $(VENV)/.installed-dev
 INSTALLED_BROWSER := $(VENV)/.installed-browser
-EXTRAS_DEV := test,browser,dev
+INSTALLED_DOCS := $(VENV)/.installed-docs
+EXTRAS_BROWSER := test,browser
+EXTRAS_DOCS := test,docs
+EXTRAS_DEV := test,browser,docs,dev
 INPUTS := setup.cfg pyproject.toml constraints.txt
 UV := uv>=0.9,<1
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -41,7 +44,7 @@ PACKAGES := --constraint constraints.txt --editable
 .PHONY: help install install-dev run test test-db test-system test-openstack test-faults \
 	test-faults-short test-clusters test-browser test-nightly test-nightly-local test-nightly-faults \
 	test-nightly-clusters test-nightly-openstack clusters-up clusters-down \
-	coverage lint format type check config openstack-up openstack-down openstack-wipe bench screenshots \
+	docs coverage lint format type check config openstack-up openstack-down openstack-wipe bench screenshots \
 	constraints clean
 
 help: ## Show this list
@@ -119,6 +122,9 @@ openstack-down: ## Stop it; what it knows is kept
 openstack-wipe: ## Stop it and remove all that it knows; its packages are kept
 	@$(TESTBED) wipe
 
+docs: $(INSTALLED_DOCS) ## Build the documentation into build/docs/html; a warning is an error
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --jobs auto $(ARGS) docs build/docs/html
+
 coverage: $(INSTALLED_DEV) ## Run the tests and show the lines that none of them reached
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(ARGS)
@@ -176,13 +182,18 @@ $(INSTALLED_TEST): $(INPUTS) | $(BIN)/python
 
 $(INSTALLED_BROWSER): $(INPUTS) | $(BIN)/python
 	@echo "Installing climate, the test tools and the driver of the browser into $(VENV)"
-	$(call install,.[test,browser])
+	$(call install,.[$(EXTRAS_BROWSER)])
+	@touch $(INSTALLED) $(INSTALLED_TEST) $@
+
+$(INSTALLED_DOCS): $(INPUTS) | $(BIN)/python
+	@echo "Installing climate, the test tools and the documentation tools into $(VENV)"
+	$(call install,.[$(EXTRAS_DOCS)])
 	@touch $(INSTALLED) $(INSTALLED_TEST) $@
 
 $(INSTALLED_DEV): $(INPUTS) | $(BIN)/python
 	@echo "Installing climate, the test tools, the linters and the type checker into $(VENV)"
 	$(call install,.[$(EXTRAS_DEV)])
-	@touch $(INSTALLED) $(INSTALLED_TEST) $(INSTALLED_BROWSER) $@
+	@touch $(INSTALLED) $(INSTALLED_TEST) $(INSTALLED_BROWSER) $(INSTALLED_DOCS) $@
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { \

@@ -1,9 +1,11 @@
-"""The documentation covers every command, option, error, route and event kind.
+"""The documentation covers every command, option, error, route, event kind and notification.
 
 The lists come from the code, so a new entry fails here until it is documented. Paths, tests and
-links that the documentation names must exist.
+links that the documentation names must exist. The tests read pages as Sphinx does, with the parts
+that come from the code, but do not need Sphinx.
 """
 
+import ast
 import configparser
 import re
 from collections.abc import Iterator
@@ -14,13 +16,17 @@ from climate.api import app
 from climate.config.registry import GROUPS
 from climate.core.errors import ClimateError
 from climate.core.lease import schedule
+from climate.core.notifications.catalog import EVERYWHERE, MEMBERS, SHARED, TYPES
+from docs.extension.pages import expand
 
 ROOT = Path(__file__).parents[2]
 README = "README.md"
-API = "docs/api.md"
-API_2 = "docs/api-v2.md"
-CONFIGURATION = "docs/configuration.md"
-THREATS = "docs/threat-model.md"
+API = "docs/reference/api-v1.md"
+API_2 = "docs/reference/api-routes.md"
+CONFIGURATION = "docs/reference/options.md"
+ERRORS = "docs/reference/errors.md"
+THREATS = "docs/evidence/threat-model.md"
+NOTIFICATION = re.compile(r"(?:lease|node|audit|subscription)(?:\.[a-z_]+)+\Z")
 # The first folder of a path in the repository, or of one below climate/.
 FOLDERS = {path.name for parent in (ROOT, ROOT / "climate") for path in parent.iterdir()}
 
@@ -29,13 +35,21 @@ FOLDERS = {path.name for parent in (ROOT, ROOT / "climate") for path in parent.i
 def text(name: str) -> str:
     """Return the text of a document, "" if it does not exist."""
     path = ROOT / name
-    return path.read_text(encoding="utf-8") if path.exists() else ""
+    return read(path) if path.exists() else ""
+
+
+@cache
+def read(path: Path) -> str:
+    """Return the text of a document. That of a page of the site has its generated parts, too."""
+    source = path.read_text(encoding="utf-8")
+    docs_ = ROOT / "docs"
+    return expand(str(path.relative_to(docs_)), source) if path.is_relative_to(docs_) else source
 
 
 @cache
 def docs() -> str:
     """Return the text of all documents below docs/."""
-    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("docs/**/*.md")))
+    return "\n".join(read(path) for path in sorted(ROOT.glob("docs/**/*.md")))
 
 
 def mentions(document: str, word: str) -> bool:
@@ -123,26 +137,17 @@ def test_every_program_is_documented() -> None:
     assert [name for name in console_scripts() if not mentions(documents, name)] == []
 
 
-def test_every_option_is_documented_in_the_section_of_its_group() -> None:
-    missing = [
-        f"[{group}] {option.name}"
-        for group, options in GROUPS.items()
-        for option in options
-        if not mentions(section(text(CONFIGURATION), group), option.name)
-    ]
-    assert missing == []
-
-
-def test_every_documented_option_exists() -> None:
-    unknown = {}
-    for group, options in GROUPS.items():
-        rows = re.findall(r"^\| `(\w+)` \|", section(text(CONFIGURATION), group), re.MULTILINE)
-        unknown[group] = set(rows) - {option.name for option in options}
-    assert {group: names for group, names in unknown.items() if names} == {}
+def test_every_option_is_documented_with_its_meaning() -> None:
+    described = re.findall(
+        r"^```\{confval\} (.*)\n(?::.*\n)+\n(\S.*)", text(CONFIGURATION), re.MULTILINE
+    )
+    documented = {name for name, meaning in described}
+    every = {f"[{group}] {option.name}" for group in GROUPS for option in GROUPS[group]}
+    assert every - documented == set()
 
 
 def test_the_documented_error_codes_are_those_of_the_code() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (\d{3}) \|", section(text(API), "Errors"), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| (\d{3}) ", text(ERRORS), re.MULTILINE)
     assert set(rows) == {(error.code, str(error.status)) for error in (ClimateError, *errors())}
 
 
@@ -150,13 +155,28 @@ def test_every_route_is_documented() -> None:
     missing = []
     for route in routes():
         page = text(API_2 if " /v2" in route else API)
-        if not re.search(rf"{re.escape(route)}(?![\w/<-])", page):
+        shown = re.sub(r"<(\w+)>", r"{\1}", route)
+        if f"`{shown}`" not in page:
             missing.append(route)
     assert missing == []
 
 
 def test_every_kind_of_event_is_documented() -> None:
     assert [kind for kind in event_kinds() if not mentions(docs(), kind)] == []
+
+
+def test_the_catalog_has_every_type_of_notification_and_every_member() -> None:
+    published = set()
+    for path in (ROOT / "climate").rglob("*.py"):
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
+        published |= {word for word in texts if isinstance(word, str) and NOTIFICATION.match(word)}
+    listed = {type_.name for type_ in TYPES}
+    assert "lease.delete" in published
+    assert published - listed == set()
+    shared = {member for members in SHARED.values() for member in members}
+    own = {member for type_ in TYPES for member in type_.members}
+    assert shared | own | set(EVERYWHERE) == set(MEMBERS)
 
 
 def test_every_threat_has_a_defence_and_a_test() -> None:
@@ -191,7 +211,7 @@ def exists(path: str, test: str) -> bool:
 def test_every_link_of_the_documentation_leads_somewhere() -> None:
     broken = {}
     for document in all_documents():
-        links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", document.read_text(encoding="utf-8"))
+        links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", read(document))
         here = [(document.parent / path if path else document, to) for path, to in links]
         broken[document.name] = [
             f"{path.name}#{to}"
@@ -207,5 +227,5 @@ def all_documents() -> list[Path]:
 
 def anchors(path: Path) -> set[str]:
     """Return the anchors of the headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", read(path), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

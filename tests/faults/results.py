@@ -1,4 +1,4 @@
-"""What each cell of the matrix came to: noted in files, and made into the page docs/faults.md.
+"""Results of the cells of the matrix: stored in files, and made into docs/evidence/faults.md.
 
 ``python -m tests.faults.results`` writes the page from the files, whichever runs made them. It
 keeps the section on clusters, which is written by hand.
@@ -22,7 +22,7 @@ from tests.faults.injection import FAULTS, Fault
 from tests.faults.stage import Moment
 
 FOLDER = Path(os.environ.get("CLIMATE_TEST_FAULT_RESULTS", ".faults")).absolute()
-PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "faults.md"
 DATABASES = {"postgresql": "PostgreSQL", "mariadb": "MariaDB", "sqlite": "SQLite"}
 
 _LONGEST_REASON, _LONGEST_LINE = 2000, 200
@@ -144,7 +144,7 @@ the steps listed below, and not before.
 What passes: every lease that was acknowledged is over and no other is there; each effect on the
 cloud was had once and in order, images of servers included, none before its time; nothing is left
 in the cloud; every notification arrived at least once, those of a lease in their order; the
-[invariants](../ARCHITECTURE.md#five-invariants) hold.
+[invariants](../../ARCHITECTURE.md#five-invariants) hold.
 
 The numbers are `held / tried again / told again / too late`: calls that were under way when the
 fault came; attempts at an event beyond its first, which looked and did what was missing, and
@@ -159,7 +159,7 @@ _FOOT = """\
 CI runs the short matrix with each change (`make test-faults-short`): each fault at one moment, 11
 of the cells, with 12 leases. `make test-nightly` completes the full matrix: it runs the other
 cells, with 200 leases. `make test-faults` runs every cell with 200 leases. The tables above come
-from such runs ([CONTRIBUTING.md](../CONTRIBUTING.md#faults)).
+from such runs ([CONTRIBUTING.md](../../CONTRIBUTING.md#faults)).
 
 ## What is done
 
@@ -184,7 +184,7 @@ other leases, which start meanwhile.
 Not tried here: two faults at once; a network that swallows packets and says nothing; a full disk
 below PostgreSQL, MariaDB or RabbitMQ; machines that lose power. What climate does to a real cloud
 while that fails is tried by `make test-openstack`
-([CONTRIBUTING.md](../CONTRIBUTING.md#a-real-openstack)).
+([CONTRIBUTING.md](../../CONTRIBUTING.md#a-real-openstack)).
 """
 
 

@@ -1,7 +1,7 @@
 """Filters and weighers: they decide which of the matching resources a reservation gets.
 
-They are plug-ins (docs/plugins.md). They are pure functions, without clock, input or output,
-because they run inside the transaction that books the resources.
+They are plug-ins (docs/reference/plugins.md). They are pure functions, without clock, input or
+output, because they run inside the transaction that books the resources.
 """
 
 import math
