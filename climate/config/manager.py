@@ -40,8 +40,8 @@ MANAGER = [
         default=5,
         min=0,
         max=50,
-        help="Quick retries, after 1, 2, 4 and so on seconds (at most 60). After them a start or"
-        " end shows ERROR and is retried about every minute; an update or before-end is abandoned.",
+        help="Quick retries, with growing pauses of at most a minute. After them a start or end"
+        " shows ERROR and is retried about every minute; an update or before-end is abandoned.",
     ),
     cfg.FloatOpt(
         "poll_interval",
