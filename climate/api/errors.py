@@ -3,7 +3,7 @@
 v1 uses Blazar's two body formats: one for Blazar's own errors, another for errors of its web
 framework, such as an unknown URL. v2 uses problem documents (RFC 9457).
 
-In v2, the body has climate's error code. In v1, only a header has the error code, because v1
+In v2, the body contains climate's error code. In v1, only a header contains the code, because v1
 clients expect exactly the fields of Blazar's body.
 """
 
@@ -31,7 +31,7 @@ from climate.db.engine.database import is_unavailable
 LOG = logging.getLogger(__name__)
 CODE_HEADER = "Climate-Error-Code"
 _RETRY_AFTER = "1"
-# Paths below these have problems (RFC 9457) as errors.
+# Errors of paths that start with these are problem documents (RFC 9457).
 _WITH_PROBLEMS = ("/v2", "/console")
 _REQUIRED = "Missing data for required field."
 # Errors that replace the framework's: its error names change between releases.
@@ -105,7 +105,7 @@ def _climate_error(status: int, text: str) -> ClimateError:
 
 
 def _unexpected(error: Exception) -> Response:
-    """Return the response for an exception that no other handler knows.
+    """Return the response for an exception for which no other handler is registered.
 
     If the database is unavailable, the status is 503. Any other exception is a bug in climate: the
     status is 500, the traceback is logged, and the response shows no details.
