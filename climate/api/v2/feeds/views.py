@@ -111,7 +111,7 @@ def _target_name(call: Call, scope: FeedScope, id_: str, *, sees_all: bool) -> s
 
     ``scope`` is the kind of object. ``sees_all`` states whether the caller may see the leases of
     all projects. Raises NotFound if there is no such object, or if the caller may not see it.
-    Raises Forbidden if the caller may not read resources and ``id_`` is the id of one.
+    Raises Forbidden if ``scope`` is RESOURCE and the caller may not read resources.
     """
     if scope is FeedScope.LEASE:
         return visible(call, id_).name

@@ -12,7 +12,10 @@ from climate.manager.audit import operations
 
 
 class BlockingLease(Schema):
-    """A lease that has ``resource``, and must end before an event of another lease can run."""
+    """A lease for whose end an overdue event of another lease waits.
+
+    Both leases need the resource ``resource``.
+    """
 
     lease_id = fields.String()
     lease_name = fields.String()

@@ -24,7 +24,7 @@ S = TypeVar("S", PreparationState, ShutdownState)
 def list_preparations(call: Call) -> Answer:
     """List preparations: hosts that must be ready at a certain time.
 
-    If there is none, the request can wait until there is one.
+    If there is no such preparation, the request can wait until there is one (long polling).
     """
     query = validation.query(schemas.PREPARATION_QUERY)
     page = paging.page(query)
