@@ -101,7 +101,7 @@ def _visible(call: Call, lease_id: str) -> Lease:
 
 
 def _moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
-    """Return ``date``; if it is the text ``now``, return when the request arrived, to the minute."""
+    """Return ``date``; for the text ``now``, return when the request arrived, to the minute."""
     return minute_of(call.asked_at) if date == NOW else date
 
 

@@ -50,5 +50,5 @@ def params(call: Call, resource_type: str, params: Mapping[str, Any], at: Place)
 
 
 def moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
-    """Return ``date``; if it is the text ``now``, return when the request arrived, to the second."""
+    """Return ``date``; for the text ``now``, return when the request arrived, to the second."""
     return call.asked_at.replace(microsecond=0) if date == NOW else date
