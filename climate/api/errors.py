@@ -61,7 +61,8 @@ def answer(error: ClimateError) -> Response:
 def from_validation(error: ValidationError) -> InvalidInput:
     """Return the InvalidInput that reports marshmallow's validation errors in v1.
 
-    Its message names all missing parameters. If none is missing, it names the first malformed one.
+    Its message names all missing parameters. If no parameter is missing, it names the first
+    malformed parameter.
     """
     messages = error.normalized_messages()  # type: ignore[no-untyped-call]
     flat = list(_flatten(messages, ""))
@@ -125,8 +126,8 @@ def _unexpected(error: Exception) -> Response:
 def _problem(error: ClimateError, status: int | None = None) -> Response:
     """Return the error as a problem document (RFC 9457).
 
-    ``status`` is the HTTP status; None means that of ``error``. The entries of ``error.details``
-    become additional members of the document.
+    ``status`` is the HTTP status; None means the status of ``error``. The entries of
+    ``error.details`` become additional members of the document.
     """
     status = status or error.status
     standard = {

@@ -1,6 +1,6 @@
 """``Route``: one row of a route table, such as the table of v1 or of v2.
 
-The OpenAPI document of v2 is also generated from the rows of v2.
+climate registers its routes from these rows, and generates the OpenAPI document of v2 from them.
 """
 
 import inspect

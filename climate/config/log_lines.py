@@ -1,6 +1,6 @@
 """Escapes control characters in log lines.
 
-Otherwise the text in a request could forge a log line, or move the cursor of a terminal.
+Without this, text from a request could forge a log line, or move the cursor of a terminal.
 """
 
 import logging
@@ -37,7 +37,7 @@ class EscapingFormatter(ContextFormatter):
         """Return the log line, with control characters escaped.
 
         The line breaks of a stack trace are not escaped. Each of its lines keeps the prefix that
-        oslo.log adds, so it cannot be mistaken for a log line.
+        oslo.log adds to lines of stack traces.
         """
         text, trace = super().format(record), record.exc_text
         if not trace:

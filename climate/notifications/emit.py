@@ -74,7 +74,7 @@ class LogEmitter:
 
 
 class MessagingEmitter:
-    """The emitter of an installation with a broker: it publishes to the topics ``<topic>.info``.
+    """The emitter of an installation with a broker: it publishes each notification to topics.
 
     ``publish`` returns when the broker has confirmed the message.
     """
@@ -90,7 +90,7 @@ class MessagingEmitter:
         self._has_node_topics: bool = conf.provisioning.topics
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
-        """Send the notification to each topic, in the envelope 2.0 of oslo.messaging.
+        """Send the notification to each topic (``<topic>.info``), in oslo.messaging's envelope 2.0.
 
         Raises MessageDeliveryFailure and other errors of oslo.messaging; the caller then tries
         again. oslo.messaging's Notifier is not suitable, because it only logs failures and uses a

@@ -162,7 +162,7 @@ class Metrics:
         self._starts.labels(hardware, outcome).inc()
 
     def host_ready(self, hardware: str, early: float) -> None:
-        """Record that a host was ready ``early`` seconds before it was needed (negative: after)."""
+        """Record that a host was ready ``early`` seconds before it was needed (negative: late)."""
         self._early.labels(hardware).observe(early)
 
     @contextmanager
@@ -231,10 +231,10 @@ def counted(
 
 
 def label(kind: str) -> str:
-    """Return the value of the label ``kind`` for an event of the kind ``kind``.
+    """Return the label value for events of the kind ``kind``: ``kind`` itself, or "user".
 
-    The result is "user" for all events whose kind a user chose, so that names from users never
-    become label values.
+    The result is "user" if a user chose the kind, so that names from users never become label
+    values.
     """
     return kind if kind in OWN_KINDS else "user"
 

@@ -61,7 +61,7 @@ def show(api: Api) -> Answer:
 
 
 def create(api: Api) -> Answer:
-    """Sign in, and set the session cookie. The body is the same as of ``GET /console/session``."""
+    """Sign in, and set the cookie. The answer has the same body as ``GET /console/session``."""
     sessions = _for_change()
     if cookie.is_plain_http(request.headers["Origin"]):
         raise Forbidden("Sign in over https: browsers keep no session of this site over http")
@@ -73,7 +73,7 @@ def create(api: Api) -> Answer:
 def update(api: Api) -> Answer:
     """Change the project of the session.
 
-    The body of the answer is the same as of ``GET /console/session``.
+    The answer has the same body as ``GET /console/session``, and sets the new cookie.
     """
     sessions = _for_change()
     session = current_session()

@@ -45,7 +45,7 @@ def index(call: Call) -> Answer:
 
 
 def create(call: Call) -> Answer:
-    """Create a calendar feed; only this answer has its secret address."""
+    """Create a calendar feed; its secret address is only in this answer."""
     data = validation.load(schemas.FEED_REQUEST, validation.body(call))
     sees_all = call.may("leases:get_all")
     name = _target_name(call, data["scope"], data["id"], sees_all=sees_all)

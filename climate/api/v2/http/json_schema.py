@@ -42,7 +42,7 @@ def _inlined(node: Any, components: Mapping[str, Any], within: tuple[str, ...]) 
     """Return the JSON Schema ``node`` with each ``$ref`` replaced by the component that it names.
 
     ``within`` contains the names of the components around ``node``. A ``$ref`` to one of these
-    components would never end, so a plain object replaces it.
+    components is recursive, and its replacement would never end. So a plain object replaces it.
     """
     if isinstance(node, list):
         return [_inlined(item, components, within) for item in node]

@@ -159,8 +159,8 @@ def _findings(
 ) -> Iterator[Finding]:
     """Yield the place and text of each error in marshmallow's ``messages``.
 
-    ``messages`` are about the object or list at the place ``at``. ``schema`` is the schema of this
-    object; None if the schema is unknown.
+    ``messages`` are about the object or list at the place ``at``. ``schema`` describes this object
+    or list, as in ``_schema_of``; None if its schema is unknown.
     """
     for key, value in messages.items():
         place = at if key == "_schema" else (*at, key)

@@ -57,7 +57,7 @@ def index(call: Call) -> Answer:
 
 
 def create(call: Call) -> Answer:
-    """Create a lease, once for each Idempotency-Key, or only check the request (dry run)."""
+    """Create a lease (at most one per Idempotency-Key), or only check the request (dry run)."""
     is_dry_run = validation.query(dry_run.DRY_RUN_QUERY)["dry_run"]
     body = validation.json_body(call)
     if is_dry_run:

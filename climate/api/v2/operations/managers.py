@@ -65,7 +65,7 @@ _MANAGERS = Managers()
 
 
 def index(call: Call) -> Answer:
-    """List the managers of the last day, and the work that waits for them."""
+    """List the managers with a heartbeat in the last day, and the work that waits for managers."""
     validation.no_query()
     found = operations.managers_at_work(call.runtime.store)
     managers = [

@@ -12,9 +12,9 @@ from climate.manager.audit import operations
 
 
 class BlockingLease(Schema):
-    """A lease for whose end an overdue event of another lease waits.
+    """A lease that must end before an overdue event of another lease can run.
 
-    Both leases need the resource ``resource``.
+    It occupies ``resource``, which the other lease needs.
     """
 
     lease_id = fields.String()

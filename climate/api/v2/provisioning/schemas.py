@@ -1,4 +1,8 @@
-"""Schemas of preparations, shutdowns and readiness of hosts."""
+"""Schemas of preparations, shutdowns and readiness of hosts.
+
+A preparation is a task to make a host ready for a lease. A shutdown is a task to switch an idle
+host off. Provisioners are the programs that do these tasks.
+"""
 
 from collections.abc import Iterable
 from enum import StrEnum

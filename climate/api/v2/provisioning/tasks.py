@@ -1,6 +1,7 @@
 """The routes of ``/v2/preparations`` and ``/v2/shutdowns``: tasks of provisioners.
 
-Provisioners are programs that switch hosts on and off. They list the tasks, and report progress.
+Provisioners are programs that switch hosts on and off. They use these routes to find their tasks,
+and to report progress.
 """
 
 from collections.abc import Mapping
