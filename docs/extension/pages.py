@@ -3,7 +3,7 @@
 Three things in the files are not plain MyST:
 
 - A line ``<!-- generated: NAME -->`` stands for Markdown that a module of this package makes from
-  the code.
+  the code. The name may have an argument, such as ``params physical:host``.
 - A line ``<!-- file: NAME.md -->`` stands for a document in the root of the repository.
 - Links to those documents, such as ``../../CONTRIBUTING.md``, lead to their pages on the site. So
   each link works on the site and in the repository.
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 
-from docs.extension import errors, notifications, options, policies, programs, routes
+from docs.extension import errors, metrics, notifications, options, policies, programs, routes
 
 ROOT = Path(__file__).parents[2]
 # The pages of the documents in the root of the repository, relative to docs/.
@@ -24,17 +24,19 @@ PAGES = {
     "CONTRIBUTING.md": "project/contributing.md",
     "README.md": "index.md",
 }
-GENERATED: dict[str, Callable[[], str]] = {
+GENERATED: dict[str, Callable[..., str]] = {
     "errors": errors.markdown,
+    "metrics": metrics.markdown,
     "notifications": notifications.markdown,
     "options": options.markdown,
+    "params": routes.params_markdown,
     "policies": policies.markdown,
     "objects": routes.objects_markdown,
     "programs": programs.markdown,
     "routes-v1": routes.v1_markdown,
     "routes-v2": routes.v2_markdown,
 }
-_DIRECTIVE = re.compile(r"^<!-- (generated|file): ([\w.-]+) -->$", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^<!-- (generated|file): ([\w.: -]+) -->$", re.MULTILINE)
 _LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
 
 
@@ -44,7 +46,8 @@ def expand(page: str, text: str) -> str:
     def replaced(match: re.Match[str]) -> str:
         kind, name = match.groups()
         if kind == "generated":
-            return GENERATED[name]()
+            part, _, argument = name.partition(" ")
+            return GENERATED[part](*filter(None, [argument]))
         return with_links((ROOT / name).read_text(encoding="utf-8"), "", page)
 
     return _DIRECTIVE.sub(replaced, with_links(text, f"docs/{page}", page))

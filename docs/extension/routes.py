@@ -140,17 +140,27 @@ def _objects() -> Iterator[str]:
         yield _object(name, schema)
 
 
+def params_markdown(resource_type: str) -> str:
+    """Return a table of the parameters of a resource type."""
+    name = "params." + resource_type.replace(":", "-")
+    return _keys(document()["components"]["schemas"][name])
+
+
 def _object(name: str, schema: Json) -> str:
+    return section(2, name, schema.get("description", ""), _keys(schema))
+
+
+def _keys(schema: Json) -> str:
     required = schema.get("required", ())
     rows = [
         [
             code(key) + (" (required)" if key in required else ""),
             _full_type(value),
-            value.get("description", ""),
+            ". ".join(filter(None, [value.get("title"), value.get("description")])),
         ]
         for key, value in schema.get("properties", {}).items()
     ]
-    return section(2, name, schema.get("description", ""), table(["Key", "Type", "Meaning"], rows))
+    return table(["Key", "Type", "Meaning"], rows)
 
 
 def _full_type(schema: Json) -> str:
