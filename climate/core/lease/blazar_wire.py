@@ -42,7 +42,7 @@ def stamp(moment: datetime | None) -> str | None:
 def lease_body(lease: Lease) -> dict[str, Any]:
     """Return a lease as a dict, in the form of v1 answers.
 
-    ``trust_id`` is always null, because clients may not see trusts.
+    ``trust_id`` is always null, because clients may not see the Keystone trust of a lease.
     """
     return {
         "id": lease.id,
@@ -122,7 +122,7 @@ def floatingip_body(resource: Resource) -> dict[str, Any]:
 def payload(lease: Lease, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the payload of a notification about a lease, with the additional keys ``extra``.
 
-    It is the lease as in v1 answers, with two differences: the id of the lease has the key
+    The payload is the lease as in v1 answers, with two differences: the key of the lease's id is
     ``lease_id``, and parameters that may be secret are left out.
     """
     body = lease_body(lease)

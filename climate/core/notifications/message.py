@@ -32,7 +32,7 @@ class Notification:
 class NotificationFilter:
     """Which notifications a client wants. A field that is None or empty matches all of them.
 
-    ``event_types`` has types, or beginnings of types with ``*`` at the end, such as ``lease.*``.
+    ``event_types`` contains types, or beginnings of types followed by ``*``, such as ``lease.*``.
     """
 
     project_id: str | None = None

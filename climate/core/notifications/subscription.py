@@ -91,8 +91,9 @@ class Subscription:
     All notifications up to the number ``done_seq`` are processed: they were delivered, became dead
     letters, or do not match the filter ``wanted``. ``attempts`` is the number of failed attempts to
     deliver the next notification. ``given_up`` is the number of dead letters in a row. ``reason``
-    is why the subscription is suspended. ``slow`` means that its receiver was slow or failed last
-    time. With ``all_projects``, the subscription gets notifications of all projects.
+    is why the subscription is suspended. ``slow`` means that the receiver answered slowly or not at
+    all in the last delivery. With ``all_projects``, the subscription gets notifications of all
+    projects.
     """
 
     id: str
@@ -207,9 +208,10 @@ def key_of(secret: str) -> bytes:
 
 
 def check_url(url: str, rules: WebhookRules) -> None:
-    """Raise InvalidInput if ``url`` is invalid, or if webhooks may not go to it.
+    """Raise InvalidInput if ``url`` is invalid, or if the rules forbid webhooks to it.
 
-    This checks an IP address in the URL, but does not resolve a host name.
+    If the URL contains an IP address, the function checks the address. It does not resolve host
+    names.
     """
     host, _ = where(url)
     scheme = url.partition(":")[0].lower()
@@ -240,7 +242,7 @@ def where(url: str) -> tuple[str, int]:
 
 
 def check_address(text: str, rules: WebhookRules) -> None:
-    """Raise InvalidInput if ``text`` is not an IP address, or webhooks may not go to it."""
+    """Raise InvalidInput if ``text`` is no IP address, or if the rules forbid webhooks to it."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

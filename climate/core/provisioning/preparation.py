@@ -16,8 +16,9 @@ from climate.core.provisioning.task import Task
 class PreparationState(StrEnum):
     """The state of a preparation.
 
-    WANTED: no provisioner has claimed it. ACCEPTED: a provisioner has claimed it. OVER: no lease
-    needs the host any more.
+    WANTED: no provisioner has claimed it. ACCEPTED: a provisioner has claimed it. READY: the host
+    is ready. FAILED: the provisioner could not make the host ready. OVER: no lease needs the host
+    any more.
     """
 
     WANTED = "wanted"
