@@ -30,9 +30,9 @@ _STEPS = tuple(3 * 2**power for power in range(14))
 class Demand:
     """What one reservation requires, and which units of a changed reservation stay.
 
-    A unit is a whole resource or a fixed share of one. ``kept`` maps resource ids to the number of
-    units that stay there, and count towards the requirement. This transaction has already locked
-    these resources and deleted the bookings of these units.
+    A unit is a whole resource or a fixed share of one. ``kept`` maps the id of a resource to the
+    number of units that the reservation keeps on it. These units count towards the requirement.
+    This transaction has already locked these resources and deleted the bookings of these units.
 
     ``beside`` are the ids of other resources that the reservation has. Their units do not count
     towards the requirement. If the layout is APART (each unit on another resource), no new unit may
@@ -59,13 +59,13 @@ class Demand:
 class CandidateSet:
     """For each demand of a lease, resources that match and are free over the ``occupied`` window.
 
-    A demand is what one reservation requires. ``ids`` has a list of candidates (resource ids) for
-    each demand, in the order of ``preference``. ``free`` has the free amounts by resource id and
-    resource class (for example VCPU). ``limits`` has one number for each query that may still
-    follow: the maximum number of candidates per demand (None: no maximum).
+    A demand is what one reservation requires. ``ids`` contains a list of candidates (resource ids)
+    for each demand, in the order of ``preference``. ``free`` contains the free amounts by resource
+    id and resource class (for example VCPU). ``limits`` contains one number for each query that may
+    still follow: the maximum number of candidates per demand (None: no maximum).
 
-    If ``locking`` is true, the queries also lock the first candidates. ``locked`` has the ids of
-    the locked resources. ``unchanged`` has the ids of those locked resources that no other
+    If ``locking`` is true, the queries also lock the first candidates. ``locked`` contains the ids
+    of the locked resources. ``unchanged`` contains the ids of those locked resources that no other
     transaction changed between the search and the lock.
     """
 
@@ -91,8 +91,9 @@ def find_candidates(
     """Query the database for the first candidates of each demand (what one reservation requires).
 
     Candidates are resources that match and are free in ``occupied``. ``preference`` decides which
-    come first. If ``locking`` is true, and if it is certain which candidates ``select`` will
-    choose, the query also locks these. Only PostgreSQL can do this.
+    candidates come first. If ``locking`` is true, and if it is certain which candidates ``select``
+    will choose, the query also locks these candidates. On databases other than PostgreSQL, the
+    query never locks.
     """
     selection = preference.selection
     is_selective = bool(_classes(demands) or selection.filters or selection.weighers)
@@ -130,7 +131,7 @@ def find_all_candidates(
 def fetch_more(session: Session, candidates: CandidateSet) -> CandidateSet | None:
     """Query again with a higher limit, and return the larger set of candidates.
 
-    Returns None if the present set has all candidates already.
+    Returns None if the present set already contains all candidates.
     """
     return _fetch(session, candidates) if candidates.limits else None
 
@@ -192,8 +193,8 @@ def _ranked(
     """Return the candidates that the operator's filters accept, in the order of the weighers.
 
     Filters and weighers are functions that the operator configures to reject or to prefer
-    resources. ``ids`` and the result have one list of resource ids per demand. ``free`` has the
-    free amounts by resource id and resource class.
+    resources. ``ids`` and the result contain one list of resource ids per demand. ``free`` contains
+    the free amounts by resource id and resource class.
     """
     selection = candidates.preference.selection
     records = resources.find_some(session, _all(ids))
@@ -229,8 +230,8 @@ def most_units(candidates: CandidateSet, index: int) -> int:
 def with_room(candidates: CandidateSet, index: int) -> list[int]:
     """Return the ids of resources that have at least one free unit for a demand.
 
-    A demand is what one reservation requires; ``index`` is its position. The result does not
-    consider what the other demands of the lease need.
+    A demand is what one reservation requires; ``index`` is its position. The function ignores what
+    the other demands of the lease need.
     """
     demand = _packed(candidates, index, ())
     if not demand.amounts:

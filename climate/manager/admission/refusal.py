@@ -2,9 +2,9 @@
 
 To limit the cost, the explanation examines only a sample of the matching resources. If a new lease
 is rejected, climate computes the explanation after the failed transaction. If a change is rejected,
-climate computes it within the transaction of the change, which has deleted the lease's own
-bookings. The explanation names the blocking leases of the requester's project. For other projects'
-leases it states only the times.
+climate computes the explanation within the transaction of the change, which has deleted the lease's
+own bookings. The explanation names the blocking leases of the requester's project. For leases of
+other projects, the explanation states only the times.
 """
 
 from collections import defaultdict
