@@ -190,7 +190,7 @@ class _Inquiry:
         return sorted(runs, key=lambda run: (run.start, run.end))
 
     def alternatives(self) -> list[Alternative]:
-        """Return up to ``_ALTERNATIVES`` variants of the lease that climate would accept now."""
+        """Return up to three variants of the lease that climate would accept now."""
         others = [] if self._in_use else [self._later(), self._fewer(), self._other()]
         variants = [*others[:1], self._shorter(), *others[1:]]
         return [variant for variant in variants if variant is not None][:_ALTERNATIVES]
