@@ -91,9 +91,8 @@ class Subscription:
     All notifications up to the number ``done_seq`` are processed: they were delivered, became dead
     letters, or do not match the filter ``wanted``. ``attempts`` is the number of failed attempts to
     deliver the next notification. ``given_up`` is the number of dead letters in a row. ``reason``
-    is why the subscription is suspended. ``slow`` means that the receiver answered slowly or not at
-    all in the last delivery. With ``all_projects``, the subscription gets notifications of all
-    projects.
+    is why the subscription is suspended. ``slow`` means that the last delivery was slow or failed.
+    With ``all_projects``, the subscription gets notifications of all projects.
     """
 
     id: str
