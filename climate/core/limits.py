@@ -4,10 +4,10 @@ A change is rejected only if it increases a use, such as the number of hosts, to
 of this use. So a lease can be shortened or deleted even if the operator has set a limit below the
 present use.
 
-For hosts and vcpus, the highest use at one instant counts. For host-hours, the highest sum in any
-window of the length ``period`` (set by the operator) counts. If the window moves, the sum changes
-linearly until an edge of the window meets the begin or end of a use. So the highest sum is in a
-window that begins or ends when a use begins or ends, and only those windows are examined.
+The use of hosts and vcpus is the highest use at one instant. The use of host-hours is the highest
+sum in any window of the length ``period``, which the operator sets. If the window moves, the sum
+changes linearly until an edge of the window meets the begin or end of a use. So the highest sum is
+in a window that begins or ends when a use begins or ends, and only those windows are examined.
 """
 
 from bisect import bisect_right

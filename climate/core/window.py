@@ -1,6 +1,7 @@
 """``Window``: a span of time that contains its start, but not its end. All times are aware UTC.
 
-Windows that touch do not overlap. So one lease can end at 09:00:00, and the next can start then.
+Windows that touch do not overlap. So one lease can end at 09:00:00, and the next lease can start at
+the same time.
 """
 
 from collections.abc import Iterable

@@ -87,8 +87,8 @@ class Claim:
 
     If the event is a finalizer (a task that outlives its lease), ``lease_id`` is None. ``types``
     are the resource types on which the event acts; if it is empty, the event calls no plug-in.
-    While ``fencing_token`` is valid, plug-ins may change the cloud for this claim. ``calls`` has at
-    most one item: the running plug-in call.
+    While ``fencing_token`` is valid, plug-ins may change the cloud for this claim. ``calls``
+    contains at most one item: the running plug-in call.
     """
 
     event_id: str
@@ -345,8 +345,9 @@ def close(
 def retry_later(runtime: Runtime, claim: Claim, error: str) -> None:
     """Store that an attempt of an event failed, with the error and the time of the next attempt.
 
-    The pause before the next attempt grows with the number of attempts, which is not limited. The
-    function opens a transaction. It stores nothing if this manager has lost the claim.
+    The pause before the next attempt grows with the number of attempts. The number of attempts is
+    not limited. The function opens a transaction, and stores nothing if this manager has lost the
+    claim.
     """
     now = runtime.clock.now()
     pause = pause_before(claim.attempt, runtime.settings.max_retries, runtime.rng)

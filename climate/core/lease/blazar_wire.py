@@ -25,7 +25,8 @@ _cached = lru_cache(maxsize=1024)
 def date(moment: datetime) -> str:
     """Return a date of a lease as text, such as ``2030-01-15T12:00:00.000000``.
 
-    Blazar's clients parse this format. (``strftime`` would not pad years below 1000.)
+    Blazar's clients parse exactly this format. The function does not use ``strftime``, which would
+    not pad years below 1000.
     """
     return moment.replace(tzinfo=None).isoformat(timespec="microseconds")
 

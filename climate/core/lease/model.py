@@ -204,9 +204,9 @@ class Reservation:
 
     @property
     def stack_id(self) -> str | None:
-        """The id of the stack reservation that contains this one.
+        """The id of the reservation for the whole stack, if this reservation is for a part of it.
 
-        None if it is not part of a stack.
+        None if this reservation is not for a part of a stack.
         """
         return self.params.get(STACK)
 
@@ -221,7 +221,7 @@ class Reservation:
 
 @record(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A lease: a user has resources for a window of time.
+    """A lease: the right of a user to use resources during a window of time.
 
     ``trust_id`` is the Keystone trust with which plug-ins act as the user; API answers never
     contain it. ``trust_lost`` is why the trust does not work now (None: no problem is known).

@@ -15,9 +15,9 @@ from itertools import pairwise
 
 from climate.core.record import record
 
-#: The number of steps in which the taken part of a shared resource is told.
+#: The taken part of a shared resource is shown in this number of steps.
 TENTHS = 10
-# The characters of buckets: free all through, and never free.
+# The digits of buckets that are always free, and of buckets that are never free.
 _FREE, _FULL = 0, 9
 _ALMOST = 1e-6
 
@@ -283,9 +283,9 @@ def filled(sums: Iterable[Sums], length: int, resolution: int) -> dict[str, Fill
     """Return, for each row of a calendar, how many seconds of each bucket are occupied.
 
     The keys are names of rows. A bucket has ``resolution`` seconds, and all buckets together cover
-    ``length`` seconds. A booking of a part counts in proportion: half a resource for 10 seconds is
-    5 seconds. If parts have several resource classes, only the fullest class counts. If a row is a
-    single resource, the result is at most the length of the bucket.
+    ``length`` seconds. A booking of a part is weighted: half a resource for 10 seconds gives 5
+    seconds. If parts have several resource classes, the function uses only the fullest class. If a
+    row is a single resource, the result is at most the length of the bucket.
     """
     by_row: dict[str, dict[str, list[Sums]]] = defaultdict(lambda: defaultdict(list))
     for item in sums:
@@ -306,8 +306,8 @@ def digits(seconds: Sequence[float], length: int, resolution: int, since: int | 
     """Return a text with a digit for each bucket, such as ``"0059"``: 0 is always free, 9 never.
 
     ``seconds`` is how long each bucket of ``resolution`` seconds is occupied. All buckets together
-    cover a window of ``length`` seconds. ``since`` is a time in seconds from the start of the
-    window (None: never). From then on, the resource cannot be booked, which counts as occupied.
+    cover a window of ``length`` seconds. From ``since`` on (seconds from the start of the window;
+    None: never), the resource cannot be booked, and is treated as occupied.
     """
     text = []
     for number, occupied in enumerate(seconds):

@@ -73,7 +73,7 @@ class _Search:
         self.holder: dict[int, int] = {}
         self._demands = demands
         self._fresh = [iter(demand.candidates) for demand in demands]
-        # Demands that can never reach a free id: they hold all their candidates themselves.
+        # Demands from which no chain of moves leads to a free resource any more.
         self._closed: set[int] = set()
 
     def fill(self, index: int, wanted: int) -> int:
@@ -166,7 +166,7 @@ def _attempts(
     """Yield arguments for ``_pack``, the most promising first.
 
     ``shares`` are the indexes of the demands for parts of resources, the largest first. Each item
-    has the demands, ``shares`` in the order of packing, and ``wholes_first``: whether whole
+    contains the demands, ``shares`` in the order of packing, and ``wholes_first``: whether whole
     resources are reserved before the parts.
     """
     examined = sum(len(demands[index].candidates) for index in shares)

@@ -41,7 +41,7 @@ class Operand:
 
     @property
     def number(self) -> float | None:
-        """The value as a number, None if it is not one."""
+        """The value as a number; None if the value is not a number."""
         return as_number(self.text)
 
     @property

@@ -32,7 +32,8 @@ _LONGEST_RETRY_AFTER = 3600.0
 _LONGEST_REASON = 500
 # All global unicast addresses assigned so far (RFC 4291).
 _UNICAST = ipaddress.IPv6Network("2000::/3")
-# Not public, besides what ``is_global`` rejects: that differs between patch releases of Python.
+# More networks that are not public: which of them ``is_global`` rejects depends on the patch
+# release of Python.
 _SPECIAL = tuple(
     ipaddress.ip_network(network)
     for network in (

@@ -121,9 +121,9 @@ def saved(
 ) -> list[Saved]:
     """Return how many host-hours hosts were off from ``since`` to ``until``.
 
-    The result has one item for each hardware class and each ``period``, such as each week. An item
-    counts the shutdowns whose host went off in its period, and the hours during which hosts were
-    off in its period.
+    The result contains one item for each hardware class and each ``period``, such as each week. An
+    item counts the shutdowns whose host went off in its period, and the hours during which hosts
+    were off in its period.
     """
     shares: dict[tuple[str, datetime | None], Saved] = {}
     for task in sorted(shutdowns, key=lambda task: (task.hardware, task.off_at or until)):

@@ -77,7 +77,7 @@ class Lead:
 def profile(times: Iterable[Sequence[float]], policy: Policy) -> Profile:
     """Return the profile of a hardware class from the durations of earlier preparations.
 
-    ``times`` has one list for each host: its durations in seconds, the oldest first.
+    ``times`` contains one list for each host: its durations in seconds, the oldest first.
     """
     known = [[math.log(value) for value in own[-REMEMBERED:]] for own in times if own]
     if not known:
@@ -122,7 +122,7 @@ def of_all(share: float, hosts: int) -> float:
 def surprise(known: Sequence[float], quantile: float) -> float:
     """Return the value below which the fraction ``quantile``, such as 0.99, of all surprises lies.
 
-    A surprise is the logarithm of (duration / predicted duration). ``known`` has the known
+    A surprise is the logarithm of (duration / predicted duration). ``known`` contains the known
     surprises, sorted. If there are too few of them, the function extrapolates: it assumes a Pareto
     tail, with the exponent from Hill's estimator and the quantile from Weissman's (1978).
     """

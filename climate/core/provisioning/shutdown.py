@@ -121,8 +121,9 @@ def on(task: Shutdown, owner: str, now: datetime) -> Shutdown:
 def kept(task: Shutdown, owner: str, reason: str) -> Shutdown:
     """Return the task as given up by the provisioner ``owner``, with the ``reason``.
 
-    If the task was ACCEPTED, the host stays in use. If it was WAKING, the host may be on or off,
-    and cannot be used. In other states, nothing changes. Raises the errors of ``check_owner``.
+    If the task was ACCEPTED, the host stays on, and climate can use it. If the task was WAKING, the
+    host may be on or off, and climate cannot use it. In other states, nothing changes. Raises the
+    errors of ``check_owner``.
     """
     task.check_owner(owner)
     is_begun = task.progress in {ShutdownState.ACCEPTED, ShutdownState.WAKING}

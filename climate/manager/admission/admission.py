@@ -210,8 +210,8 @@ def rows(
 ) -> list[dict[str, object]]:
     """Return the rows of the allocations table that book the chosen units of all demands.
 
-    A demand is what one reservation requires. ``chosen`` has one mapping per demand, from resource
-    id to the number of units.
+    A demand is what one reservation requires. ``chosen`` contains one mapping per demand, from
+    resource id to the number of units.
     """
     return [
         row

@@ -1,8 +1,9 @@
 """Candidates: the resources that could serve a lease, and the choice among them.
 
 The first statement fetches a handful of candidates for each reservation. These may not suffice,
-because a resource that several leases share may be full. Then further statements fetch more
-candidates, and finally all of them. The pure function ``select`` chooses among the candidates.
+because a resource that several leases share may be full. In this case, further statements fetch
+more candidates, and finally all candidates. The pure function ``select`` chooses among the
+candidates.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -210,9 +211,9 @@ def _ranked(
 def select(candidates: CandidateSet, lost: Collection[int] = ()) -> tuple[Units, ...] | None:
     """Choose units for all demands from the candidates; return None if there are too few.
 
-    A demand is what one reservation requires. The result has one mapping per demand, from resource
-    id to the number of units. Candidates whose ids are in ``lost`` are not chosen, because other
-    transactions have locked them.
+    A demand is what one reservation requires. The result contains one mapping per demand, from
+    resource id to the number of units. Candidates whose ids are in ``lost`` are not chosen, because
+    other transactions have locked them.
     """
     demands = [_packed(candidates, index, lost) for index in range(len(candidates.demands))]
     return packing.choose(demands, candidates.free)
@@ -245,7 +246,7 @@ def is_still_free(session: Session, candidates: CandidateSet, demand: Demand, un
 
     A candidate matches the demand and has free capacity. The check is needed because another
     transaction may have booked a candidate before the caller locked it. If the demand is for shares
-    of resources, also call ``leaves_enough``.
+    of resources, this check is not enough; call ``leaves_enough`` as well.
     """
     if units.keys() <= candidates.unchanged:
         return True
@@ -256,8 +257,8 @@ def is_still_free(session: Session, candidates: CandidateSet, demand: Demand, un
 def leaves_enough(session: Session, candidates: CandidateSet, chosen: Sequence[Units]) -> bool:
     """Return whether the chosen shared resources have enough free amounts for all chosen units.
 
-    ``chosen`` has one mapping per demand (what one reservation requires), from resource id to the
-    number of units.
+    ``chosen`` contains one mapping per demand (what one reservation requires), from resource id to
+    the number of units.
     """
     shared = {
         id_
@@ -280,8 +281,8 @@ def _free_amounts(
 ) -> dict[int, dict[str, int]]:
     """Return the free amounts of the resources ``ids``, by resource id and resource class.
 
-    A resource class is, for example, VCPU. Amounts that a changed lease keeps (``Demand.kept``) do
-    not count as free.
+    A resource class is, for example, VCPU. Amounts that a changed lease keeps (``Demand.kept``) are
+    not free.
     """
     classes = _classes(candidates.demands)
     if not classes:

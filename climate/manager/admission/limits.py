@@ -115,8 +115,8 @@ class Guard:
         ``before`` contains the hosts and vCPUs that the lease has booked before the request (empty
         for a new lease). ``after`` contains the hosts and vCPUs after the request (None: read them
         from the database). The function adds the use of all other leases of the same project or
-        user. If the limit was already exceeded before the request, a change is allowed unless it
-        increases the excess.
+        user. If the limit was already exceeded before the request, the function rejects only a
+        change that increases the excess.
         """
         if not self._counted:
             return

@@ -36,11 +36,12 @@ _RESOURCES = 200
 class FreeCapacity:
     """How much capacity one reservation requires, and how much is free.
 
-    The unit is a host, an instance and so on, depending on the resource type. ``asked`` is the
-    required number of units. ``free`` is the number of units that are free during the whole window.
-    ``matching`` is the number of resources that match the query, free or not. ``resources`` are the
-    first matching resources with a free unit, ordered by id. If the lease has too many reservations
-    to count all, ``free`` and ``matching`` are None, and ``resources`` is empty.
+    Capacity is counted in units: hosts, instances and so on, depending on the resource type.
+    ``asked`` is the required number of units. ``free`` is the number of units that are free during
+    the whole window. ``matching`` is the number of resources that match the query, free or not.
+    ``resources`` are the first matching resources with a free unit, ordered by id. If the lease has
+    too many reservations to count all, ``free`` and ``matching`` are None, and ``resources`` is
+    empty.
     """
 
     resource_type: str

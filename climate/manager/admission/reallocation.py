@@ -1,9 +1,9 @@
 """Reallocation: decide and store which resources a changed lease keeps, gains and loses.
 
 The transaction of the change locks the lease's resources. It deletes the lease's allocations
-(bookings), so that these resources count as free, and then stores the allocations that the lease
-keeps or gains. If the change fails, the transaction rolls back, and the lease keeps its old
-allocations.
+(bookings), so that these resources are free for the new choice, and then stores the allocations
+that the lease keeps or gains. If the change fails, the transaction rolls back, and the lease keeps
+its old allocations.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -118,8 +118,8 @@ def _lock(
 
     The first attempts of a transaction raise LostRace if another transaction has locked a resource
     of the lease. A later attempt (``is_patient``) waits for these locks. To avoid deadlocks, it
-    waits only once: one statement also locks the candidates for new resources. The result includes
-    these candidates.
+    waits only once: the same statement also locks the candidates for new resources. The result
+    includes these candidates.
     """
     present = {id_ for ids in held.values() for id_ in ids}
     ids = set(present)

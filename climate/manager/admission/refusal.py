@@ -119,7 +119,7 @@ def _located(lease: Lease, shortage: InsufficientResources) -> tuple[int | None,
 
     The first value is the position of the reservation in the request, from 0. If the reservation is
     for a part of a stack, the value is the position of the stack, and the message names the part.
-    The value is None if each reservation would fit alone, but not all of them together.
+    The first value is None if each reservation would fit alone, but not all of them together.
     """
     if shortage.index is None:
         return None, shortage.message

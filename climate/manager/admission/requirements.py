@@ -50,8 +50,8 @@ def look_up(
     """Return a request for a reservation, with the data that its plug-in reads from the cloud.
 
     For example, the plug-in for servers reads the size of the flavor. If the reservation is for a
-    stack, the result has a child for each part of the stack. No transaction may be open. Raises
-    UnsupportedResourceType, InvalidInput, BackendUnavailable.
+    stack, the result contains a child for each part of the stack. No transaction may be open.
+    Raises UnsupportedResourceType, InvalidInput, BackendUnavailable.
     """
     plugin = catalog.plugins[resource_type]
     complete = plugin.look_up(params, requester)

@@ -66,7 +66,7 @@ _LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}
 class Success(NamedTuple):
     """A task whose action succeeded, and the results of its plug-in calls.
 
-    The keys of both mappings are reservation ids. ``details`` has the details that plug-ins
+    The keys of both mappings are reservation ids. ``details`` contains the details that plug-ins
     returned. ``abandoned`` is for stacks (groups of reservations): if climate gives up ending a
     stack, and so leaves the stack in the cloud, ``abandoned`` contains the reason.
     """

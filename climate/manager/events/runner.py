@@ -208,7 +208,7 @@ def _stacks(work: Work) -> set[str]:
 
 
 def settle(runtime: Runtime, results: Sequence[Result]) -> None:
-    """Store the results of tasks: successes in one transaction, each other result in its own."""
+    """Store the results of tasks: all successes in one transaction, every other result alone."""
     outcomes = [_classify(runtime, result) for result in results]
     successes = [outcome for outcome in outcomes if isinstance(outcome, Success)]
     locked = _together(runtime, successes, commit_success) if successes else []

@@ -160,7 +160,7 @@ def _by_requirement(
 
     ``parts`` are the requirements, ``ids`` the ids of the resources. Returns pairs: a requirement,
     and the ids of its resources. A resource that matches no requirement any more is listed with the
-    last one. Requirements without resources are left out.
+    last requirement. Requirements without resources are left out.
     """
     records = resources.find_some(session, ids)
     shares: dict[int, list[int]] = {}

@@ -177,9 +177,9 @@ class TrustWatch:
         self._next: datetime | None = None
 
     def check_if_due(self) -> None:
-        """Check the trusts of leases, unless the last check is more recent than ``trust_interval``.
+        """Check the trusts of leases if the last check was at least ``trust_interval`` ago.
 
-        The first call always checks them.
+        The first call always checks the trusts.
         """
         now = self._runtime.clock.now()
         if self._next is None or now >= self._next:

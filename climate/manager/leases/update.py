@@ -1,11 +1,11 @@
 """Change a lease in one transaction, so that a rejected change stores nothing.
 
-Before the transaction searches for resources, it deletes the lease's own bookings, so that these
-resources count as free. A pending lease then keeps those of its resources that still fit. A running
-lease keeps all its resources, or the change is rejected. If a running lease gains resources, the
-transaction adds an ``update_lease`` event, which is due now: with it, a manager gives the users
-access to the new resources. Optional features such as limits take part through gates, as in
-``create``.
+Before the transaction searches for resources, it deletes the lease's own bookings, so that the
+search finds these resources free. A pending lease then keeps those of its resources that still fit.
+A running lease keeps all its resources, or the change is rejected. If a running lease gains
+resources, the transaction adds an ``update_lease`` event, which is due now: with it, a manager
+gives the users access to the new resources. Optional features such as limits take part through
+gates, as in ``create``.
 """
 
 import random

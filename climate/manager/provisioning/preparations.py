@@ -78,8 +78,8 @@ def report(runtime: Runtime, id_: str, report: Report[PreparationState]) -> Prep
     """Store a provisioner's report, and return the changed preparation.
 
     Raises NotFound, PreparationClaimed, InvalidTransition. Raises PreparationOver if the
-    preparation is over. If its last claimant reports for the first time that the host is ready, the
-    function stores this fact before it raises the error.
+    preparation is over. If the report says that the host is ready, and comes from the provisioner
+    that claimed the preparation last, the function stores this fact before it raises the error.
     """
     after = runtime.database.write(partial(_report, runtime, id_, report))
     after.check_not_over()

@@ -112,10 +112,10 @@ def summary(runtime: Runtime, since: datetime, until: datetime, period: Period) 
 def host_status(
     session: Session, settings: Provisioning | None, registered: Sequence[Resource], now: datetime
 ) -> tuple[Collection[int], Collection[int]]:
-    """Return the ids of the hosts in quarantine, and the ids of other hosts that may be off.
+    """Return the ids of the hosts in quarantine, and the ids of other hosts that are perhaps off.
 
-    A host in ``registered`` may be off if provisioners prepare it on demand and no lease needs it
-    now. If provisioning is disabled (``settings`` is None), no host may be off.
+    A host in ``registered`` is perhaps off if provisioners prepare it on demand and no lease needs
+    it now. If provisioning is disabled (``settings`` is None), the second result is empty.
     """
     hosts = [resource for resource in registered if resource.type == HOST]
     if not hosts:

@@ -206,7 +206,7 @@ class InventorySync:
 
     @property
     def progress(self) -> list[Progress]:
-        """The progress of the loop that reconciles and checks."""
+        """The progress of the loop that reconciles resources and checks trusts."""
         return self._task.progress
 
     def start(self) -> None:

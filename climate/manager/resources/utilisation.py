@@ -35,8 +35,8 @@ class Period(StrEnum):
 class By(StrEnum):
     """How a utilisation query groups its result into series of numbers.
 
-    The result has one series per resource type (TYPE), per project (PROJECT), or per value of a
-    property, for example per rack (PROPERTY).
+    The result contains one series per resource type (TYPE), per project (PROJECT), or per value of
+    a property, for example per rack (PROPERTY).
     """
 
     TYPE = "type"
@@ -78,8 +78,8 @@ def show(runtime: Runtime, query: UtilisationQuery) -> list[Series]:
     """Return which part of the resources is booked in each period, as one series per group.
 
     The series are sorted by name. The cleaning time after a lease is included. If leases share a
-    resource, its booked part is that of the resource class (for example VCPU) with the largest
-    booked part. Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
+    resource, the booked part of the resource is that of its fullest resource class (for example
+    VCPU). Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
     check_span(query.window)
     length = query.window.end - query.window.start
