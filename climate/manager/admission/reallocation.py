@@ -44,10 +44,9 @@ def reallocate(
 ) -> bool:
     """Change the bookings of the stored ``lease`` to new ``reservations`` and dates (``window``).
 
-    A pending lease may exchange resources that no longer fit; a started lease keeps all its
-    resources. Returns True if the lease has new units, or units of a new size. If the lease has
-    started, a manager must give the users access to these units. Raises InsufficientResources,
-    LostRace.
+    Only a pending lease may exchange resources that no longer fit. Returns True if the lease has
+    new units, or units of a new size. If the lease has started, a manager must give the users
+    access to these units. Raises InsufficientResources, LostRace.
     """
     live = [reservation for reservation in reservations if reservation.stays]
     if not live:
