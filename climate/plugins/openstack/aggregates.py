@@ -36,8 +36,8 @@ class AggregateChanges:
 
         ``present`` is the aggregate as the caller has read it, or None if it does not exist.
         ``zone`` is the availability zone of a new aggregate; the zone of an existing one does not
-        change. If Nova fails to set the metadata, for instance because another request sets them at
-        the same time, this is an error only if the aggregate does not have them afterwards.
+        change. Nova may fail to set the metadata, for instance because another request sets them at
+        the same time. If the aggregate has all of the metadata afterwards, the method succeeds.
         """
         if present and metadata.items() <= present.metadata.items():
             return present
