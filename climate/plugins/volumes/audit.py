@@ -66,7 +66,7 @@ def _drifts_of_running(
 def _leftover(cloud: VolumeCloud, reserved_type: ReservedType) -> Drift:
     """Return the drift for a reserved volume type that belongs to no running reservation.
 
-    The repair deletes the type. If it has volumes, there is no repair.
+    The repair deletes the type. If volumes of the type exist, there is no automatic repair.
     """
     volumes = cloud.volumes(reserved_type.id)
     ids = ", ".join(volume.id for volume in volumes)
