@@ -1,4 +1,4 @@
-"""Limits on powering on: a rack or a PDU allows only a few nodes at a time."""
+"""Limits on powering on: only a few nodes of a rack or a PDU may power on at the same time."""
 
 import threading
 import time

@@ -1,9 +1,9 @@
 """Power driver for IPMI, which runs the program ``ipmitool`` once per request.
 
-If a controller does not answer, the driver kills the process. (A thread could not be killed.)
+If a controller does not answer, the driver kills ipmitool. (A thread could not be killed.)
 
 ipmitool prints the same error for a wrong password and for a timeout ("Unable to establish IPMI v2
-/ RMCP+ session"). So the driver distinguishes these causes by the duration of the run.
+/ RMCP+ session"). So the driver distinguishes these causes by the time that ipmitool took.
 
 ipmitool may send a request several times. So the driver uses only idempotent requests: on, off,
 shutdown of the system ("soft"), and boot device.
