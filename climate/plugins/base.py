@@ -54,10 +54,7 @@ class Requester:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveredResource:
-    """A resource, such as a host, as the cloud reports it.
-
-    It may or may not be registered in climate.
-    """
+    """A resource, such as a host, as the cloud reports it, whether registered in climate or not."""
 
     #: The identity of the resource in the cloud, unique within the resource type.
     external_id: str
@@ -312,7 +309,8 @@ class ResourcePlugin(abc.ABC):
         assigns to the reservation.
 
         The returned details replace those of the reservation. Idempotent. Raise NotYet while the
-        cloud has not finished. The manager counts any other exception as a failure, and retries.
+        cloud has not finished. After any other exception, the manager stores that the attempt has
+        failed, and retries.
         """
 
     @abc.abstractmethod
@@ -377,8 +375,8 @@ class ResourcePlugin(abc.ABC):
     ) -> DiscoveredResource:
         """Return ``resource`` with the capacity that the operator's properties declare. Pure.
 
-        This is for resource types whose capacity the cloud does not report. Raises InvalidInput if
-        such a property is not a valid amount.
+        Override this method for resource types whose capacity the cloud does not report. Raises
+        InvalidInput if such a property is not a valid amount.
         """
         return resource
 

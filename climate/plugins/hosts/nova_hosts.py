@@ -125,7 +125,7 @@ class NovaHosts:
     def _holders(self, aggregates: Mapping[str, Any], host: str) -> list[str]:
         """Return the names of climate's host aggregates that contain ``host``.
 
-        ``aggregates`` has all host aggregates of the cloud by name.
+        ``aggregates`` contains all host aggregates of the cloud by name.
         """
         return [
             name

@@ -98,8 +98,8 @@ class NovaNodes:
         """Add a closed node to a reservation, and let the project boot servers on the node.
 
         To do so, create the reservation's private flavor, and give the project access to it.
-        ``size`` has the sizes of the flavor: ``vcpus``, ``ram`` (MiB) and ``disk`` (GiB). Raises
-        Conflict if another reservation still has the node.
+        ``size`` contains the sizes of the flavor: ``vcpus``, ``ram`` (MiB) and ``disk`` (GiB).
+        Raises Conflict if another reservation still has the node.
         """
         self.enroll(host)
         present = set(self._get(f"{_path(host)}/aggregates")["aggregates"])

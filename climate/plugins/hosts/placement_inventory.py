@@ -79,8 +79,8 @@ class ProviderInventory:
     def _read(self, names: Sequence[str]) -> dict[str, Facts]:
         """Return Placement's data about the nodes ``names``, by node name.
 
-        One call reads a limited number of resource providers. A node beyond this
-        limit is missing in the result, unless the cache has up-to-date data about it.
+        One call reads a limited number of resource providers. A node beyond this limit is missing
+        in the result, except if the cache contains up-to-date data about the node.
         """
         if not names:
             return {}
@@ -149,8 +149,8 @@ def _nodes(host: DiscoveredResource) -> list[str]:
 def _with_facts(host: DiscoveredResource, known: Mapping[str, Facts]) -> DiscoveredResource:
     """Return ``host`` with the traits that all its nodes have, and the sums of the nodes' amounts.
 
-    ``known`` has the data of nodes by name. If it lacks a node of the host, return the host with
-    ``complete=False`` and without these data.
+    ``known`` contains the data of nodes by name. If it lacks a node of the host, return the host
+    with ``complete=False`` and without these data.
     """
     nodes = _nodes(host)
     if any(node not in known for node in nodes):

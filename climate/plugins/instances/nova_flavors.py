@@ -169,7 +169,7 @@ def _corrections(
 ) -> dict[str, str]:
     """Return extra specs for the amounts that Nova would not derive from the flavor's columns.
 
-    The columns are the flavor's fields for CPUs, memory and disk. ``amounts`` has the correct
+    The columns are the flavor's fields for CPUs, memory and disk. ``amounts`` contains the correct
     amounts by resource class, ``taken`` the amounts that Nova derives from the columns. The result
     omits the classes in ``overridden``, because other extra specs already set their amounts.
     """

@@ -188,7 +188,7 @@ class InstancePlugin(ResourcePlugin):
     def _boot(self, lease: Lease, reservation: Reservation) -> dict[str, Any]:
         """Start the requested servers that do not exist yet; return ``{"servers": ids}``.
 
-        The result has the ids of all requested servers. If there are none, it is empty.
+        The result contains the ids of all requested servers. If there are none, it is empty.
         """
         params, known = reservation.params, reservation.details.get("servers", [])
         if params.get("on_start") != CREATE:

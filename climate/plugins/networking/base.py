@@ -147,8 +147,8 @@ def _drifts_of_running(
 ) -> Iterator[Drift]:
     """Yield the differences between the cloud and a running reservation.
 
-    ``created`` has the ids of the occupants that climate created for the reservation, by address or
-    segment. To repair a difference, a manager starts the reservation again.
+    ``created`` contains the ids of the occupants that climate created for the reservation, by
+    address or segment. To repair a difference, a manager starts the reservation again.
     """
     if held.reservation.params["on_start"] == NOTHING:
         return

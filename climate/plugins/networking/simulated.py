@@ -14,7 +14,7 @@ from climate.plugins.simulated_journal import Journal, SimulatedFailure
 
 
 class SimulatedEndpoints:
-    """Simulated floating IPs or networks. Their state is computed from the changes in a journal."""
+    """Simulated floating IPs or networks, whose state is computed from the changes in a journal."""
 
     #: The kind of the occupants in messages.
     what: ClassVar[str]

@@ -37,7 +37,7 @@ class HostServers:
     def hypervisors(self) -> list[Any]:
         """Return all nodes (hypervisors) of the cloud.
 
-        They are read page by page, because Nova returns at most a thousand per request.
+        Reads the list page by page, because Nova returns at most a thousand nodes per request.
         """
         nodes: list[Any] = []
         while page := self._nova.hypervisors.list(

@@ -47,7 +47,7 @@ _HARMLESS = frozenset({"AWS::EC2::EIPAssociation", "OS::Nova::FloatingIPAssociat
 
 @dataclass(frozen=True, slots=True)
 class Flavors:
-    """The flavors that the requester can use; ``ids`` has their ids by name."""
+    """The flavors that the requester can use; ``ids`` contains their ids by name."""
 
     ids: Mapping[str, str]
 

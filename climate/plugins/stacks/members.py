@@ -28,8 +28,8 @@ def plan_reserves(
 ) -> Reserves:
     """Return the parameter ``reserves`` of a stack's reservation: what its members will reserve.
 
-    ``networks`` has the ids of networks by the name or id in the template. Raises InvalidInput for
-    contents that cannot be reserved.
+    ``networks`` contains the ids of networks by the name or id in the template. Raises InvalidInput
+    for contents that cannot be reserved.
     """
     names = {id_: name for name, id_ in flavors.ids.items()}
     reserves: Reserves = {
@@ -83,7 +83,7 @@ def _check_end(params: Mapping[str, Any], reserves: Reserves) -> None:
     """Raise InvalidInput if the stack would keep reserved resources after the end of the lease.
 
     Other leases may use these resources after the end. The parameter ``on_end`` says what the stack
-    keeps, and ``reserves`` has the resources that the members reserve.
+    keeps, and ``reserves`` contains the resources that the members reserve.
     """
     on_end = params["on_end"]
     if on_end == DELETE or params["on_start"] == NOTHING:

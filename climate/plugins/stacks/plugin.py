@@ -142,7 +142,10 @@ class StackPlugin(ResourcePlugin):
         return {"stack_id": stack.id, "stack_name": stack.name}
 
     def discard(self, lease: Lease, reservation: Reservation) -> None:
-        """Delete the empty stack, unless climate has deployed a template to it."""
+        """Delete the stack that ``prepare`` created, if it is still empty.
+
+        If climate has already deployed a template to the stack, do nothing.
+        """
         stack = self.cloud.find_marked(lease.project_id, reservation.id)
         if stack is not None and stack.plan is None:
             self._delete(stack)

@@ -147,8 +147,8 @@ def _members(
     """Yield the resources of a template, with a nested list for each group and nested template.
 
     ``parent`` is the name of the resource that the template defines, if any. ``parameters`` are the
-    values of the template's parameters. ``room`` has one item for each further resource that the
-    stack may have. Raises ValueError if the stack has more resources than that.
+    values of the template's parameters. ``room`` contains one item for each further resource that
+    the stack may have. Raises ValueError if the stack has more resources than that.
     """
     defaults = {
         name: record.get("default") for name, record in (template.get("parameters") or {}).items()

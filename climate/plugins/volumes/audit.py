@@ -36,8 +36,9 @@ def _drifts_of_running(
 ) -> Iterator[Drift]:
     """Yield the differences between the cloud and a running reservation.
 
-    ``expected`` is the quota that the reservation should have. ``present`` has the reserved types
-    in the cloud by reservation id. To repair a difference, a manager starts the reservation again.
+    ``expected`` is the quota that the reservation should have. ``present`` contains the reserved
+    types in the cloud by reservation id. To repair a difference, a manager starts the reservation
+    again.
     """
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
     lease_id, owner = held.lease.id, held.lease.project_id
