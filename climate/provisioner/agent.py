@@ -44,10 +44,10 @@ class Provisioner:
     ) -> None:
         """Read the nodes file ``file``, the operator's list of hosts.
 
-        ``tools`` has the API client and the power drivers. At most ``workers`` tasks run at the
-        same time. A claim on a task expires after ``claim_timeout`` seconds; the provisioner renews
-        it until the task is done. Two queries for shutdowns are at least ``shutdown_pause`` seconds
-        apart. Raises InvalidNodeConfig if the file cannot be read or is invalid.
+        ``tools`` contains the API client and the power drivers. At most ``workers`` tasks run at
+        the same time. A claim on a task expires after ``claim_timeout`` seconds; the provisioner
+        renews it until the task is done. Two queries for shutdowns are at least ``shutdown_pause``
+        seconds apart. Raises InvalidNodeConfig if the file cannot be read or is invalid.
         """
         self._tools = tools
         self._file = file

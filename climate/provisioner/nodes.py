@@ -1,6 +1,7 @@
 """The nodes file: an operator's TOML file with the access data of each node.
 
-A table ``nodes`` has one table per node. The table ``defaults`` has the values for omitted keys::
+A table ``nodes`` has one table per node. The table ``defaults`` contains the values for omitted
+keys::
 
     [defaults]
     driver = "ipmi"
