@@ -1,7 +1,7 @@
 """Queries for the windows (start to end) of the leases that recent notifications are about.
 
-The result tells viewers of the booking calendar which parts of the calendar have changed. It
-contains nothing else from the notifications, so viewers of any project may see it.
+The result tells viewers of the booking calendar which parts of the calendar have changed. The
+result contains nothing else from the notifications, so viewers of any project may see it.
 """
 
 import hashlib

@@ -36,9 +36,9 @@ _END = sa.bindparam("end", type_=UtcDateTime())
 class Shape:
     """The parts of a requirement that change the SQL text, used as the key of the statement cache.
 
-    ``amounts`` has (resource class, amount) of one unit, for example (("VCPU", 4),). It is empty
-    for whole resources. If ``failing_too`` is set, the statement also selects resources that are
-    out of order.
+    ``amounts`` contains (resource class, amount) of one unit, for example (("VCPU", 4),). It is
+    empty for whole resources. If ``failing_too`` is set, the statement also selects resources that
+    are out of order.
     """
 
     resource_type: str

@@ -223,8 +223,9 @@ def values(window: Window, resolution: int) -> dict[str, Any]:
 def execute(session: Session, query: sa.Select[Any], more: Mapping[str, Any]) -> Sequence[Any]:
     """Execute a query that computes sums over many bookings, and return its rows.
 
-    ``more`` has the values of the SQL parameters by name. On PostgreSQL, first change two settings
-    for the rest of the transaction: sort in memory, and plan each query for its parameters.
+    ``more`` contains the values of the SQL parameters by name. On PostgreSQL, first change two
+    settings for the rest of the transaction: sort in memory, and plan each query for its
+    parameters.
     """
     if session.get_bind().dialect.name == "postgresql":
         session.execute(_FOR_SUMS)
@@ -234,14 +235,14 @@ def execute(session: Session, query: sa.Select[Any], more: Mapping[str, Any]) ->
 def bucketed(steps: sa.FromClause) -> sa.Select[Any]:
     """Build the query for a running total, one row per bucket in which the total changes.
 
-    ``steps`` has the changes: ``at`` is a time, and ``delta`` is added to the total at this time.
-    The columns of the result are those of ``climate.core.matching.occupancy.Bucket``: the number of
-    the bucket, the sum of the changes, the highest total, and the time of the first change in
-    seconds from the start of the window.
+    ``steps`` contains the changes: ``at`` is a time, and ``delta`` is added to the total at this
+    time. The columns of the result are those of ``climate.core.matching.occupancy.Bucket``: the
+    number of the bucket, the sum of the changes, the highest total, and the time of the first
+    change in seconds from the start of the window.
 
-    Changes at the same time count as one. So a booking that ends and a booking that starts at the
-    same time do not overlap. Changes before the window count as changes at the start of the window;
-    their ``delta`` must not be negative.
+    The query adds up changes at the same time before it computes the total. So a booking that ends
+    and a booking that starts at the same time do not overlap. Changes before the window take effect
+    at the start of the window; their ``delta`` must not be negative.
     """
     # Doubles, as sums of large integers are decimal numbers on PostgreSQL, which is slow.
     at, delta = steps.c.at, sa.cast(sa.func.sum(steps.c.delta), sa.Double).label("delta")

@@ -66,7 +66,7 @@ def of_resources(
 
     ``name`` in the result is the id of the resource as text, such as "17". The viewer's own
     bookings, which the result counts separately, are those of the project ``project_id``. Bookings
-    of held leases, about which an external service still decides, do not count as own.
+    of held leases, which climate has not confirmed yet, are not among the own bookings.
     """
     if not resource_ids:
         return []
@@ -122,8 +122,8 @@ def count_types(session: Session, resource_types: Collection[str]) -> dict[str, 
 def count_values(session: Session, resource_type: str, prop: str, limit: int) -> dict[str, int]:
     """Return the number of resources by value of the property ``prop``.
 
-    The key "" is for resources without the property. The result has at most ``limit`` values, in no
-    particular order.
+    The key "" is for resources without the property. The result contains at most ``limit`` values,
+    in no particular order.
     """
     rows = valued(resource_type, prop).subquery("valued")
     query = sa.select(rows.c.name, sa.func.count()).group_by(rows.c.name).limit(limit)
@@ -217,7 +217,7 @@ def _run(
     """Execute the query for the sums over the bookings ``parts``, and return its result.
 
     ``parts`` is a query like that of ``_parts``. It can have a further column ``own``: 1 for the
-    viewer's own bookings, 0 for others. Without this column, no booking counts as own. ``more`` has
+    viewer's own bookings, 0 for others. Without this column, the result has no own bookings. ``more`` has
     the values of additional SQL parameters, by name.
     """
     item = parts.subquery("item")
@@ -298,8 +298,8 @@ def _by_sets(item: sa.Subquery) -> sa.Select[Any]:
 def _signed(totals: sa.Subquery) -> sa.Select[Any]:
     """Build the query for the sums of each bucket: totals of starts minus totals of ends.
 
-    Each row of ``totals`` has totals either of the bookings that start in the bucket ``begins_in``,
-    or of the bookings that end in the bucket ``ends_in``. The other column is NULL.
+    Each row of ``totals`` contains totals either of the bookings that start in the bucket
+    ``begins_in``, or of the bookings that end in the bucket ``ends_in``. The other column is NULL.
     """
     row = totals.c
     begins = row.begins_in.is_not(None)
