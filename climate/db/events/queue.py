@@ -63,8 +63,8 @@ def claim(
     """Claim events for the manager ``owner`` until ``until``; return the claimed ones.
 
     ``ids`` are the ids of the events to claim. Events that are not due, are blocked, or are locked
-    by another transaction are skipped. The result contains (event id, lease id, attempt), in the order of the
-    queue. The lease id of a finalizer is None.
+    by another transaction are skipped. The result contains (event id, lease id, attempt), in the
+    order of the queue. The lease id of a finalizer is None.
     """
     rows = session.execute(_CLAIMABLE, {"now": now, "ids": list(ids)}).all()
     if rows:

@@ -87,8 +87,8 @@ class LeaseRow(Certified, Base):
 class ReservationRow(Base):
     """The table of reservations: each is the request of a lease for resources of one type.
 
-    ``params`` are the parameters from the user's request. ``details`` has what the plug-in reported
-    at the start, and internal notes. ``position`` orders the reservations of a lease.
+    ``params`` are the parameters from the user's request. ``details`` contains what the plug-in
+    reported at the start, and internal notes. ``position`` orders the reservations of a lease.
     """
 
     __tablename__ = "reservations"

@@ -148,9 +148,10 @@ def _value_at(node: Node, name: str) -> Any:  # noqa: ANN401 - JSON
 def _summed(service: str, nodes: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Return the properties of a service with several nodes.
 
-    ``service`` is the name of the service, and ``nodes`` contains the properties of each node. An
-    amount of the service is the sum of the nodes' amounts. The service has any other property only
-    if all nodes have the same value; properties that every host must have are empty otherwise.
+    ``service`` is the name of the service, and ``nodes`` contains the properties of each node. The
+    amounts of the service are the sums of the nodes' amounts. The service has another property only
+    if all nodes have the same value. If the values of a required property differ, the service has a
+    default value, such as an empty text.
     """
     shared = {
         name: value

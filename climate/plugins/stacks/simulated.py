@@ -209,10 +209,10 @@ def _value(value: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any 
 
 
 def _replaced(text: str, params: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    """Return ``text`` with one name replaced: the longest name in ``params`` that it contains.
+    """Return ``text`` with one of the names in ``params`` replaced by its value.
 
-    ``params`` maps names to expressions, which replace the names. ``values`` are the values of the
-    template's parameters.
+    This is the longest of the names that ``text`` contains. ``params`` maps names to expressions,
+    whose values replace the names. ``values`` are the values of the template's parameters.
     """
     for name in sorted(params, key=len, reverse=True):
         if name in text:

@@ -60,8 +60,8 @@ class Ipmi:
     def _run(self, node: Node, *words: str) -> str:
         """Run ipmitool and return its output.
 
-        The password is passed in the environment of ipmitool, because other users can see its
-        arguments.
+        The driver passes the password in the environment of ipmitool, because other users of the
+        machine can see the arguments of a program.
         """
         began = time.monotonic()
         environment = {"PATH": os.environ.get("PATH", os.defpath), "IPMI_PASSWORD": node.password()}

@@ -201,8 +201,8 @@ def _counted(part: Requirement, left: Sequence[sa.ColumnElement[int]]) -> sa.Col
     """Return an SQL expression: how many units fit on a resource.
 
     ``left`` contains, for each resource class, how many units fit if only this class limits them.
-    The result is the least of these numbers, but at least 0. If the units of the requirement ``part`` must be
-    on different resources (APART), the result is at most 1.
+    The result is the least of these numbers, but at least 0. If the units of the requirement
+    ``part`` must be on different resources (APART), the result is at most 1.
     """
     least = reduce(lambda a, b: sa.case((a < b, a), else_=b), left)
     most = _ONE if part.layout is Layout.APART else least

@@ -217,8 +217,8 @@ def _run(
     """Execute the query for the sums over the bookings ``parts``, and return its result.
 
     ``parts`` is a query like that of ``_parts``. It can have a further column ``own``: 1 for the
-    viewer's own bookings, 0 for others. Without this column, the result has no own bookings. ``more`` has
-    the values of additional SQL parameters, by name.
+    viewer's own bookings, 0 for others. Without this column, the result has no own bookings.
+    ``more`` contains the values of additional SQL parameters, by name.
     """
     item = parts.subquery("item")
     has_grouping_sets = session.get_bind().dialect.name == "postgresql"
