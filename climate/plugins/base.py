@@ -277,7 +277,8 @@ class ResourcePlugin(abc.ABC):
     ) -> None:
         """Delete what ``prepare`` created for a lease that was not confirmed. Idempotent.
 
-        ``prepare`` may have failed halfway, or climate may not have called it.
+        Succeed even if some or all of these objects do not exist: ``prepare`` may have failed, or
+        climate may not have called it.
         """
 
     def preview_details(self, _reservation_id: str) -> Mapping[str, Any]:
@@ -320,8 +321,8 @@ class ResourcePlugin(abc.ABC):
         Idempotent.
 
         The manager calls this method at the end of the lease, and when a user has removed the
-        reservation from a running lease. ``start`` may have failed before. Succeed if the objects
-        are already gone. Raise NotYet while the cloud has not finished.
+        reservation from a running lease. Succeed even if ``start`` has failed before, or if the
+        objects do not exist any more. Raise NotYet while the cloud has not finished.
         """
 
     def before_end(  # noqa: B027 - optional: most types have nothing to do

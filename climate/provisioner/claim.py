@@ -18,7 +18,7 @@ _RETRY = 2.0
 
 
 class Stopped(Exception):
-    """Raised if the process stops, so that the task must release its claim."""
+    """Raised in a task's thread if the process stops; the claim on the task is then released."""
 
 
 class Claim:

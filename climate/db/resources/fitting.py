@@ -50,7 +50,7 @@ class Shape:
 def shape(requirement: Requirement, *, failing_too: bool = False) -> Shape:
     """Return the parts of a requirement that change the SQL text.
 
-    If ``failing_too`` is set, the statement also selects resources that are out of order now.
+    If ``failing_too`` is set, the SQL statement will also select resources that are out of order.
     """
     amounts = tuple(requirement.amounts.items())
     return Shape(requirement.resource_type, requirement.query, amounts, failing_too)

@@ -260,9 +260,9 @@ class EventRow(Certified, Base):
 
 
 class LimitRow(Certified, Base):
-    """The table of limits of projects and users that override the configured limits.
+    """The table of overrides: limits of a project or user that replace the configured limits.
 
-    A transaction locks the row before it counts what the project or user has in use.
+    A transaction locks the row of a project or user before it counts what they have in use.
     """
 
     __tablename__ = "limits"

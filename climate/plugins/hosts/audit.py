@@ -45,7 +45,7 @@ class AuditedCloud(Protocol):
         """Move a host from the pool of a reservation into the free pool."""
 
     def delete_pool(self, pool: str) -> None:
-        """Delete the pool of a reservation; succeed if the pool does not exist."""
+        """Delete the pool of a reservation, if the pool exists."""
 
 
 def find_drifts(cloud: AuditedCloud, expected: Callable[[], ExpectedState]) -> Iterator[Drift]:

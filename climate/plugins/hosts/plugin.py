@@ -76,7 +76,7 @@ class HostCloud(AuditedCloud, Protocol):
         """Create a pool if it is missing, and let only the project ``project_id`` use its hosts."""
 
     def close_pool(self, pool: str) -> None:
-        """Prevent new servers on the hosts in the pool; succeed if the pool is gone."""
+        """Prevent new servers on the hosts in the pool; do nothing if there is no such pool."""
 
     def pool_hosts(self, pool: str) -> Sequence[str]:
         """Return the hosts in the pool; none if the pool does not exist."""

@@ -130,7 +130,7 @@ class InstanceCloud(Protocol):
         """
 
     def close_slots(self, reservation_id: str) -> None:
-        """Prevent new instances in the slots of a reservation; succeed if this is done already."""
+        """Prevent new instances in the slots of a reservation, if they are not prevented yet."""
 
     def delete_slots(self, reservation_id: str) -> None:
         """Delete everything that the cloud still has for a reservation, such as its flavor.

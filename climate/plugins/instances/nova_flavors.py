@@ -81,13 +81,13 @@ class ReservedFlavors:
                 self._nova.flavor_access.add_tenant_access(reservation_id, project_id)
 
     def close(self, reservation_id: str) -> None:
-        """Revoke the access of all projects to the flavor; succeed if the flavor is gone."""
+        """Revoke the access of all projects to the flavor, if the flavor exists."""
         for project in self.projects(reservation_id):
             with suppress(nova_errors.NotFound):
                 self._nova.flavor_access.remove_tenant_access(reservation_id, project)
 
     def projects(self, reservation_id: str) -> set[str]:
-        """Return the ids of the projects with access to the flavor; none if the flavor is gone."""
+        """Return the ids of the projects with access to the flavor; none if it does not exist."""
         try:
             accesses = self._nova.flavor_access.list(flavor=reservation_id)
             return {access.tenant_id for access in accesses}

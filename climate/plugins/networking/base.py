@@ -102,7 +102,7 @@ class EndpointCloud(Protocol):
         """Remove climate's marks from a floating IP or network, if the object still exists."""
 
     def delete(self, occupant: Occupant) -> None:
-        """Delete a floating IP or network, even if it is in use; succeed if it does not exist."""
+        """Delete a floating IP or network, even if it is in use; do nothing if it is missing."""
 
 
 def find_drifts(

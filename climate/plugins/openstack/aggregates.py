@@ -62,7 +62,7 @@ class AggregateChanges:
             raise
 
     def join(self, aggregate: Any, host: str) -> None:  # noqa: ANN401 - novaclient's
-        """Add a host to a host aggregate; succeed if the aggregate already contains it."""
+        """Add a host to a host aggregate, if the aggregate does not contain the host yet."""
         try:
             with self._lock(aggregate.name):
                 aggregate.add_host(host)
@@ -71,7 +71,7 @@ class AggregateChanges:
                 raise
 
     def leave(self, aggregate: Any, host: str) -> None:  # noqa: ANN401 - novaclient's
-        """Remove a host from a host aggregate; succeed if the host or the aggregate is gone."""
+        """Remove a host from a host aggregate; do nothing if one of the two does not exist."""
         with self._lock(aggregate.name), suppress(nova_errors.NotFound):
             aggregate.remove_host(host)
 

@@ -129,7 +129,7 @@ class StackCloud(Protocol):
         """
 
     def find(self, project_id: str, stack_id: str) -> Stack | None:
-        """Return the project's stack with this id; None if it is gone."""
+        """Return the project's stack with this id; None if it does not exist (any more)."""
 
     def find_marked(self, project_id: str, reservation_id: str) -> Stack | None:
         """Return the stack that is marked with a reservation; None if there is none."""

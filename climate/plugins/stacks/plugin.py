@@ -101,7 +101,7 @@ class StackPlugin(ResourcePlugin):
         self.cloud: StackCloud = load_cloud("virtual:stack", conf, turn=turn)
 
     def look_up(self, params: Mapping[str, Any], requester: Requester) -> Mapping[str, Any]:
-        """Return ``params`` with the stack's source, and its maximum contents as ``reserves``."""
+        """Return ``params`` with the stack's source and, as ``reserves``, its maximum contents."""
         source = source_of(params)
         if source is None:
             source = self.cloud.source(requester, params["stack_id"])
@@ -153,7 +153,7 @@ class StackPlugin(ResourcePlugin):
     def start(
         self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
-        """Update the stack to a template that uses the resources of its member reservations.
+        """Update the stack to a template that uses the resources of the member reservations.
 
         Raises NotYet until the update is complete, and StackFailed if it fails.
         """
@@ -252,7 +252,7 @@ class StackPlugin(ResourcePlugin):
             self._retry(stack, lambda: self.cloud.suspend(stack), "suspended")
 
     def _delete(self, stack: Stack) -> None:
-        """Delete the stack. Raises NotYet until it is gone, and StackFailed if Heat fails."""
+        """Delete the stack. Raises NotYet until Heat has deleted it, StackFailed if Heat fails."""
         if stack.status == "DELETE_IN_PROGRESS":
             raise NotYet(f"stack {stack.id} is being deleted")
         self._retry(stack, lambda: self.cloud.delete(stack), "deleted")

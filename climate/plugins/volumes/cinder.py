@@ -106,8 +106,8 @@ def parse_type(record: Mapping[str, Any]) -> VolumeType:
 def capacity_of(pools: Sequence[Mapping[str, Any]]) -> Inventory | None:
     """Return an inventory with the GiB of all storage pools together.
 
-    Returns None if there is no pool, or one with unknown size. Sizes are computed as in Cinder's
-    CapacityFilter, with the over-subscription of thin pools. ``max_unit`` is the size of the
+    Returns None if there is no pool, or if the size of a pool is unknown. Sizes are computed as in
+    Cinder's CapacityFilter, with the over-subscription of thin pools. ``max_unit`` is the size of the
     largest pool, because a volume cannot span pools.
     """
     sizes = [_size(pool) for pool in pools]

@@ -131,7 +131,7 @@ class VolumeCloud(Protocol):
         """Begin to detach a volume from all servers; delete servers that boot from it."""
 
     def delete(self, volume: Volume) -> None:
-        """Begin to delete a volume in any state, with its snapshots; do nothing if it is gone."""
+        """Begin to delete a volume in any state, with its snapshots, if the volume exists."""
 
     def move(self, volume: Volume, base_id: str) -> None:
         """Begin to change the type of a volume to ``base_id``, without copying its data.
