@@ -158,9 +158,9 @@ def _truncated(element: floor, compiler: SQLCompiler, **options: Any) -> str:
 
 
 class at_least(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """An SQL expression: the greater one of two integers, or the later one of two times."""
+    """An SQL expression: the greatest of some integers, or the latest of some times."""
 
-    # Not a CASE expression, which would compute one of them twice.
+    # Not a CASE expression, which would compute an argument twice.
 
     type = sa.BigInteger()
     inherit_cache = True
@@ -174,6 +174,23 @@ def _greatest(element: at_least, compiler: SQLCompiler, **options: Any) -> str:
 @compiles(at_least, "sqlite")
 def _max(element: at_least, compiler: SQLCompiler, **options: Any) -> str:
     return f"max({compiler.process(element.clauses, **options)})"
+
+
+class at_most(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
+    """An SQL expression: the least of some integers (at least two)."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(at_most)
+def _least(element: at_most, compiler: SQLCompiler, **options: Any) -> str:
+    return f"least({compiler.process(element.clauses, **options)})"
+
+
+@compiles(at_most, "sqlite")
+def _min(element: at_most, compiler: SQLCompiler, **options: Any) -> str:
+    return f"min({compiler.process(element.clauses, **options)})"
 
 
 def signs() -> sa.FromClause:

@@ -8,7 +8,6 @@ difference is the least number of free units in this bucket. The database comput
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,7 +19,7 @@ from climate.core.window import Window
 from climate.db.engine.types import any_of
 from climate.db.resources import fitting
 from climate.db.resources.occupancy import arithmetic
-from climate.db.resources.occupancy.arithmetic import END, bucketed
+from climate.db.resources.occupancy.arithmetic import END, at_least, at_most, bucketed
 from climate.db.resources.occupancy.bookings import located, shared, whole
 from climate.db.tables.leases import ALLOCATIONS, InventoryRow, ResourceRow
 
@@ -167,22 +166,17 @@ def _levels(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
     time of the change, and, for each resource class in ``amounts``, the amount that shares use from
     this time on.
     """
-    of = ALLOCATIONS.c
-    wanted = shared(rows, of.resource_class, of.amount).where(of.resource_class.in_(list(amounts)))
-    shares = wanted.cte("shares")
     names = [f"used_{n}" for n, _ in enumerate(amounts)]
-    used = [
-        # Sums of integers are decimal numbers on PostgreSQL and MariaDB, which is slow.
-        sa.case((shares.c.resource_class == name, sa.cast(shares.c.amount, sa.Double)), else_=0.0)
-        for name in amounts
-    ]
-    begins = [amount.label(name) for name, amount in zip(names, used, strict=True)]
-    ends = [(-amount).label(name) for name, amount in zip(names, used, strict=True)]
+    shares = _shares(amounts, rows).cte("shares")
     changes = sa.union_all(
-        sa.select(shares.c.resource_id, shares.c.start_at.label("at"), *begins),
-        sa.select(shares.c.resource_id, shares.c.busy_until, *ends).where(
-            shares.c.busy_until < END
+        sa.select(
+            shares.c.resource_id, shares.c.start_at.label("at"), *(shares.c[name] for name in names)
         ),
+        sa.select(
+            shares.c.resource_id,
+            shares.c.busy_until,
+            *((-shares.c[name]).label(name) for name in names),
+        ).where(shares.c.busy_until < END),
     ).subquery("changes")
     key = changes.c.resource_id, changes.c.at
     sums = (sa.func.sum(changes.c[name]).label(name) for name in names)
@@ -197,6 +191,26 @@ def _levels(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
     return sa.select(of_resource, at, *labelled)
 
 
+def _shares(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
+    """Build the query for the amounts that are booked on the resources ``rows``.
+
+    A result row has the sums of all bookings of a resource with the same start and end: the column
+    ``used_0`` for the first resource class in ``amounts``, ``used_1`` for the second, and so on.
+    A share has a row in ``allocations`` for each of its classes, so this makes one row of them.
+    """
+    of = ALLOCATIONS.c
+    wanted = shared(rows, of.resource_class, of.amount).where(of.resource_class.in_(list(amounts)))
+    share = wanted.subquery("share").c
+    # Sums of integers are decimal numbers on PostgreSQL and MariaDB, which is slow.
+    amount = sa.cast(share.amount, sa.Double)
+    used = (
+        sa.func.sum(sa.case((share.resource_class == name, amount), else_=0.0)).label(f"used_{n}")
+        for n, name in enumerate(amounts)
+    )
+    key = share.resource_id, share.start_at, share.busy_until
+    return sa.select(*key, *used).group_by(*key)
+
+
 def _counted(part: Requirement, left: Sequence[sa.ColumnElement[int]]) -> sa.ColumnElement[Any]:
     """Return an SQL expression: how many units fit on a resource.
 
@@ -204,6 +218,5 @@ def _counted(part: Requirement, left: Sequence[sa.ColumnElement[int]]) -> sa.Col
     The result is the least of these numbers, but at least 0. If the units of the requirement
     ``part`` must be on different resources (APART), the result is at most 1.
     """
-    least = reduce(lambda a, b: sa.case((a < b, a), else_=b), left)
-    most = _ONE if part.layout is Layout.APART else least
-    return sa.case((least < 1, _ZERO), else_=most)
+    most = [_ONE] if part.layout is Layout.APART else []
+    return at_least(_ZERO, at_most(*left, *most) if len(left) + len(most) > 1 else left[0])

@@ -72,7 +72,15 @@ def of_resources(
         return []
     page = sa.select(ResourceRow.id, ResourceRow.id.label("name"))
     rows = located(page.where(any_of(ResourceRow.id, list(resource_ids))), "page")
-    return _sums(session, rows, window, resolution, project_id)
+    parts = _parts(rows, ALLOCATIONS.c.reservation_id).subquery("parts")
+    is_own = sa.and_(LeaseRow.project_id == _PROJECT, LeaseRow.status != LeaseStatus.CREATING.value)
+    marked = (
+        parts.select()
+        .add_columns(sa.case((is_own, sa.literal_column("1")), else_=_ZERO).label("own"))
+        .outerjoin(ReservationRow, ReservationRow.id == parts.c.reservation_id)
+        .outerjoin(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
+    )
+    return _run(session, marked, window, resolution, {"project_id": project_id})
 
 
 def of_types(
@@ -84,7 +92,7 @@ def of_types(
     """
     rows = sa.select(ResourceRow.id, ResourceRow.type.label("name"))
     typed = located(rows.where(ResourceRow.type.in_(resource_types)), "typed")
-    return _sums(session, typed, window, resolution)
+    return _run(session, _parts(typed), window, resolution)
 
 
 def of_values(
@@ -96,7 +104,7 @@ def of_values(
     property ``prop``, or "" for resources without the property.
     """
     rows = located(valued(resource_type, prop), "valued")
-    return _sums(session, rows, window, resolution)
+    return _run(session, _parts(rows), window, resolution)
 
 
 def valued(resource_type: str, prop: str) -> sa.Select[Any]:
@@ -147,9 +155,14 @@ def of_projects(
     of deleted leases, which last until the cleaning is over, are left out, because the database no
     longer has their project.
     """
-    rows = sa.select(ResourceRow.id, _NO_CLASS.label("name"))
-    typed = located(rows.where(ResourceRow.type == resource_type), "typed")
-    parts = _parts(typed, ALLOCATIONS.c.reservation_id).subquery("parts")
+    typed = sa.select(ResourceRow.id, _NO_CLASS.label("name"))
+    rows = typed.where(ResourceRow.type == resource_type)
+    of_reservation = ALLOCATIONS.c.reservation_id
+    parts: sa.Subquery
+    if _is_postgresql(session):
+        parts = _parts_in_one_pass(rows.subquery("typed"), of_reservation).subquery("parts")
+    else:
+        parts = _parts(located(rows, "typed"), of_reservation).subquery("parts")
     owned = (
         sa.select(*(column for column in parts.c if column.name != "name"))
         .add_columns(LeaseRow.project_id.label("name"))
@@ -159,28 +172,8 @@ def of_projects(
     return _run(session, owned, window, resolution)
 
 
-def _sums(
-    session: Session,
-    rows: sa.CTE,
-    window: Window,
-    resolution: int,
-    project_id: str | None = None,
-) -> list[Sums]:
-    if project_id is None:
-        return _run(session, _parts(rows), window, resolution)
-    parts = _parts(rows, ALLOCATIONS.c.reservation_id).subquery("parts")
-    is_own = sa.and_(LeaseRow.project_id == _PROJECT, LeaseRow.status != LeaseStatus.CREATING.value)
-    marked = (
-        parts.select()
-        .add_columns(sa.case((is_own, sa.literal_column("1")), else_=_ZERO).label("own"))
-        .outerjoin(ReservationRow, ReservationRow.id == parts.c.reservation_id)
-        .outerjoin(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
-    )
-    return _run(session, marked, window, resolution, {"project_id": project_id})
-
-
 def _parts(rows: sa.CTE, *more: sa.ColumnElement[Any]) -> sa.CompoundSelect[Any]:
-    """Build the query for bookings, with the ``part`` of the resource that each one occupies.
+    """Build the query for bookings of some resources, read from an index for each resource.
 
     ``rows`` is a CTE from ``located`` with a further column ``name``: the group of the resource.
     The columns of the query are:
@@ -193,18 +186,52 @@ def _parts(rows: sa.CTE, *more: sa.ColumnElement[Any]) -> sa.CompoundSelect[Any]
     """
     item = InventoryRow.__table__.alias()
     of = ALLOCATIONS.c
-    available = (item.c.total - item.c.reserved) * item.c.allocation_ratio
-    part = sa.case(
-        (available > of.amount, of.amount / sa.cast(available, sa.Double)), else_=_ONE
-    ).label("part")
-    is_of_class = sa.and_(
-        item.c.resource_id == of.resource_id, item.c.resource_class == of.resource_class
-    )
     name, no_class = rows.c.name.label("name"), _NO_CLASS.label("class")
-    shares = shared(rows, name, of.resource_class.label("class"), part, *more)
+    shares = shared(rows, name, of.resource_class.label("class"), _part(item), *more)
     return sa.union_all(
-        whole(rows, name, no_class, _ONE.label("part"), *more), shares.outerjoin(item, is_of_class)
+        whole(rows, name, no_class, _ONE.label("part"), *more),
+        shares.outerjoin(item, _is_of_class(item)),
     )
+
+
+def _parts_in_one_pass(rows: sa.Subquery, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Build the same query as ``_parts``, but let the database read all bookings in one pass.
+
+    ``rows`` has the columns ``id`` and ``name`` of the resources. On PostgreSQL, this query takes
+    about a fifth less time if all resources of a type count and ``more`` has columns that are in no
+    index. On MariaDB it takes longer.
+    """
+    item = InventoryRow.__table__.alias()
+    of = ALLOCATIONS.c
+    class_ = sa.func.coalesce(of.resource_class, _NO_CLASS).label("class")
+    booked = sa.select(of.resource_id, of.start_at, of.busy_until, rows.c.name, class_)
+    return (
+        booked.add_columns(_part(item), *more)
+        .join(rows, rows.c.id == of.resource_id)
+        .outerjoin(item, _is_of_class(item))
+        .where(of.start_at < END, of.busy_until > START)
+    )
+
+
+def _is_postgresql(session: Session) -> bool:
+    return session.get_bind().dialect.name == "postgresql"
+
+
+def _part(item: sa.FromClause) -> sa.ColumnElement[Any]:
+    """Return an SQL expression: which part of the resource a booking occupies, at most 1.
+
+    ``item`` is the inventory of the booked class; its columns are NULL if the booking is for the
+    whole resource.
+    """
+    amount = ALLOCATIONS.c.amount
+    available = (item.c.total - item.c.reserved) * item.c.allocation_ratio
+    share = amount / sa.cast(available, sa.Double)
+    return sa.case((available > amount, share), else_=_ONE).label("part")
+
+
+def _is_of_class(item: sa.FromClause) -> sa.ColumnElement[bool]:
+    of = ALLOCATIONS.c
+    return sa.and_(item.c.resource_id == of.resource_id, item.c.resource_class == of.resource_class)
 
 
 def _run(
@@ -221,8 +248,7 @@ def _run(
     ``more`` contains the values of additional SQL parameters, by name.
     """
     item = parts.subquery("item")
-    has_grouping_sets = session.get_bind().dialect.name == "postgresql"
-    grouped = (_by_sets(item) if has_grouping_sets else _by_steps(item)).subquery("grouped")
+    grouped = (_by_sets(item) if _is_postgresql(session) else _by_steps(item)).subquery("grouped")
     name, class_, of_bucket, *summed = grouped.c
     query = sa.select(name, class_, number(of_bucket), *summed)
     values = {**arithmetic.values(window, resolution), **(more or {})}
