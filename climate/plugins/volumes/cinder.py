@@ -107,8 +107,8 @@ def capacity_of(pools: Sequence[Mapping[str, Any]]) -> Inventory | None:
     """Return an inventory with the GiB of all storage pools together.
 
     Returns None if there is no pool, or if the size of a pool is unknown. Sizes are computed as in
-    Cinder's CapacityFilter, with the over-subscription of thin pools. ``max_unit`` is the size of the
-    largest pool, because a volume cannot span pools.
+    Cinder's CapacityFilter, with the over-subscription of thin pools. ``max_unit`` is the size of
+    the largest pool, because a volume cannot span pools.
     """
     sizes = [_size(pool) for pool in pools]
     known = [size for size in sizes if size is not None]

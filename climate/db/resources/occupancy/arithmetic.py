@@ -158,7 +158,7 @@ def _truncated(element: floor, compiler: SQLCompiler, **options: Any) -> str:
 
 
 class at_least(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """An SQL expression: the greatest of some integers, or the latest of some times."""
+    """An SQL expression: the greatest of several integers, or the latest of several times."""
 
     # Not a CASE expression, which would compute an argument twice.
 
@@ -177,7 +177,7 @@ def _max(element: at_least, compiler: SQLCompiler, **options: Any) -> str:
 
 
 class at_most(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """An SQL expression: the least of some integers (at least two)."""
+    """An SQL expression: the smallest of two or more integers."""
 
     type = sa.BigInteger()
     inherit_cache = True

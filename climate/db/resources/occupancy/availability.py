@@ -194,9 +194,10 @@ def _levels(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
 def _shares(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
     """Build the query for the amounts that are booked on the resources ``rows``.
 
-    A result row has the sums of all bookings of a resource with the same start and end: the column
-    ``used_0`` for the first resource class in ``amounts``, ``used_1`` for the second, and so on.
-    A share has a row in ``allocations`` for each of its classes, so this makes one row of them.
+    The table of allocations has one row per share and resource class. The query combines all rows
+    of a resource with the same start and end into one result row. The columns of the result row are
+    sums of amounts: ``used_0`` for the first resource class in ``amounts``, ``used_1`` for the
+    second, and so on.
     """
     of = ALLOCATIONS.c
     wanted = shared(rows, of.resource_class, of.amount).where(of.resource_class.in_(list(amounts)))

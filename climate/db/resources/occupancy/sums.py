@@ -173,7 +173,9 @@ def of_projects(
 
 
 def _parts(rows: sa.CTE, *more: sa.ColumnElement[Any]) -> sa.CompoundSelect[Any]:
-    """Build the query for bookings of some resources, read from an index for each resource.
+    """Build the query for bookings, with the ``part`` of the resource that each one occupies.
+
+    The database searches the bookings of each resource in an index.
 
     ``rows`` is a CTE from ``located`` with a further column ``name``: the group of the resource.
     The columns of the query are:
@@ -195,11 +197,11 @@ def _parts(rows: sa.CTE, *more: sa.ColumnElement[Any]) -> sa.CompoundSelect[Any]
 
 
 def _parts_in_one_pass(rows: sa.Subquery, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Build the same query as ``_parts``, but let the database read all bookings in one pass.
+    """Build a query with the same result as that of ``_parts``, which reads all bookings at once.
 
-    ``rows`` has the columns ``id`` and ``name`` of the resources. On PostgreSQL, this query takes
-    about a fifth less time if all resources of a type count and ``more`` has columns that are in no
-    index. On MariaDB it takes longer.
+    ``rows`` contains the columns ``id`` and ``name`` of the resources. On PostgreSQL, this query is
+    about a fifth faster if ``rows`` contains all resources of a type and ``more`` contains columns
+    that are in no index. On MariaDB, it is slower.
     """
     item = InventoryRow.__table__.alias()
     of = ALLOCATIONS.c
@@ -218,10 +220,10 @@ def _is_postgresql(session: Session) -> bool:
 
 
 def _part(item: sa.FromClause) -> sa.ColumnElement[Any]:
-    """Return an SQL expression: which part of the resource a booking occupies, at most 1.
+    """Return an SQL expression: the part of its resource that a booking occupies, from 0 to 1.
 
-    ``item`` is the inventory of the booked class; its columns are NULL if the booking is for the
-    whole resource.
+    ``item`` is the inventory of the booked resource class. If the booking is for the whole
+    resource, there is no such inventory: its columns are NULL, and the result is 1.
     """
     amount = ALLOCATIONS.c.amount
     available = (item.c.total - item.c.reserved) * item.c.allocation_ratio
