@@ -153,7 +153,10 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 
 
 def set_library_defaults() -> None:
-    """Change some defaults of library options. oslo-config-generator calls this, too."""
+    """Replace some defaults of oslo.log and keystonemiddleware by climate's defaults.
+
+    oslo-config-generator also calls this function, so that sample files show climate's defaults.
+    """
     quiet = [*log.get_default_log_levels(), "apscheduler=ERROR", "alembic=WARNING"]
     log.set_defaults(default_log_levels=quiet)
     for _, options in auth_token.AUTH_TOKEN_OPTS:
@@ -173,7 +176,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     set_library_defaults()
     for group, options in (*GROUPS.items(), *library_options()):
         conf.register_opts(options, group=None if group == "DEFAULT" else group)
-    # climate.observability.log_context uses the field of instances for leases.
+    # climate.observability.log_context stores the lease in oslo.log's field for an instance.
     conf.set_default("instance_uuid_format", "[lease: %(uuid)s] ")
 
 
@@ -204,7 +207,10 @@ def check_values(conf: cfg.ConfigOpts) -> None:
 
 
 def settings(conf: cfg.ConfigOpts) -> Settings:
-    """Return the settings, as one object for the API and the managers; raises Misconfigured."""
+    """Return the settings in ``conf``, as one object for the API and the managers.
+
+    Raises Misconfigured if an option is invalid.
+    """
     try:
         webhooks, provisioned = webhook_rules(conf), provisioning(conf)
     except ValueError as error:
