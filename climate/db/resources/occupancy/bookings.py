@@ -41,9 +41,8 @@ def find(
 ) -> list[BookedSpan]:
     """Return up to ``limit`` bookings of these resources that overlap the window, in any order.
 
-    The viewer may see the leases of the project ``project_id`` (None: of all projects), except held
-    leases, which climate has not confirmed yet. In the bookings of all other leases, ``lease`` is
-    None.
+    ``lease`` is None if the viewer may not see the lease: it is held (not confirmed yet), or does
+    not belong to the project ``project_id`` (None: any project).
     """
     if not resource_ids:
         return []
