@@ -56,6 +56,14 @@ API = [
         help="With noauth, listen on other addresses than loopback and serve other machines:"
         " anyone who reaches the API can do anything.",
     ),
+    cfg.IntOpt(
+        "trusted_proxies",
+        default=0,
+        min=0,
+        max=9,
+        help="Proxies in front of the API that append the client's address to X-Forwarded-For. The"
+        " API takes the client's address from this header. With 0 it ignores the header.",
+    ),
     cfg.IntOpt("threads", default=8, min=1, help="Requests that a process serves at once."),
     cfg.IntOpt(
         "connection_limit",
