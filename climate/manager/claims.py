@@ -50,7 +50,7 @@ class Work:
     cases:
 
     - The transaction also changed the lease's events.
-    - The event releases a held lease. A held lease is new and waits to be confirmed.
+    - The event removes a held lease: a new lease that was not confirmed in time.
     """
 
     event: Event

@@ -217,7 +217,11 @@ def room(free: Mapping[str, int], amounts: Mapping[str, int]) -> int:
 
 
 def first(units: Units, count: int) -> Units:
-    """Return the first ``count`` of ``units``, a dict from resource id to number of units."""
+    """Return the first ``count`` units, as a dict from resource id to number of units.
+
+    ``units`` is such a dict, too. The function takes all units of a resource before it goes on to
+    the next resource, so the last resource can have fewer units in the result than in ``units``.
+    """
     kept: dict[int, int] = {}
     for id_, has in units.items():
         if count > 0:

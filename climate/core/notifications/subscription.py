@@ -133,8 +133,8 @@ class DeadLetter:
 class Delivery:
     """An attempt, at the time ``at``, to deliver a notification to a subscription.
 
-    ``letter`` is the dead letter that is delivered again (None: a first delivery). ``secret`` is as
-    the database stores it, perhaps encrypted.
+    ``letter`` is the dead letter that is delivered again. It is None if the notification is not a
+    dead letter. ``secret`` is as the database stores it, perhaps encrypted.
     """
 
     subscription: Subscription

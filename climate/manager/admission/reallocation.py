@@ -44,9 +44,10 @@ def reallocate(
 ) -> bool:
     """Change the bookings of the stored ``lease`` to new ``reservations`` and dates (``window``).
 
-    Only a pending lease may exchange resources that no longer fit. Returns True if the lease has
-    new units, or units of a new size. If the lease has started, a manager must give the users
-    access to these units. Raises InsufficientResources, LostRace.
+    Only a pending lease may exchange resources that no longer fit. A unit is what a reservation
+    counts, such as a host or an instance. Returns True if the lease gets additional units, or units
+    of another size. If the lease has started, a manager must then give its users access to them.
+    Raises InsufficientResources, LostRace.
     """
     live = [reservation for reservation in reservations if reservation.stays]
     if not live:

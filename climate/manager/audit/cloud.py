@@ -140,9 +140,9 @@ def _holdings(
 def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> set[str]:
     """Return the resources of this type that reservations of other types hold.
 
-    The result contains the external ids (the ids in the cloud) of these resources. The function
-    examines only the reservations of the leases ``present``, for which the cloud may contain
-    objects.
+    For example, reservations of instances hold hosts. The result contains the external ids (the ids
+    in the cloud) of these resources. ``present`` are the leases that may have objects in the cloud,
+    such as aggregates or servers; the function examines only the reservations of these leases.
     """
     others = [
         r.id for lease in present for r in lease.reservations if r.resource_type != resource_type

@@ -236,14 +236,15 @@ def _request(
     seen: Collection[int],
     session: Session,
 ) -> list[Shutdown]:
-    """Lock the hosts ``seen``, choose again among them, and store shutdowns of the chosen hosts.
+    """Lock the hosts ``seen``, choose the hosts to switch off, and store and return shutdowns.
 
-    Returns these shutdowns. ``seen`` contains the ids of the hosts that the caller chose to switch
-    off. While these hosts are locked, no lease can book them.
+    ``seen`` contains the ids of the hosts that the caller chose without a lock, and the smallest id
+    of all free hosts. While the hosts are locked, no lease can book them. So this function chooses
+    again, by the same rules; it chooses only hosts in ``seen``.
 
-    ``seen`` also contains the smallest id of all free hosts. All managers lock this host, so only
-    one manager at a time chooses. Without this lock, two managers might each switch off the hosts
-    that the other manager counts as spare hosts.
+    The free host with the smallest id serves as a common lock: all managers lock it, so only one
+    manager at a time chooses. Without this lock, two managers might each switch off the hosts that
+    the other manager counts as spare hosts.
     """
     now = clock.now()
     allocations.lock(session, seen, wait=True)
