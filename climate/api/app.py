@@ -10,6 +10,7 @@ from typing import Any
 from flask import Flask, Response, abort, jsonify, request
 from oslo_config.cfg import ConfigOpts
 from oslo_policy.policy import DocumentedRuleDefault, Operation, RuleDefault
+from werkzeug.middleware.proxy_fix import ProxyFix
 
 from climate.api import auth, discovery, errors
 from climate.api.call import ARRIVED_AT, Answer, Api, Call
@@ -78,6 +79,11 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     served = [route for route in _ALL if conf.console.enabled or not _is_of_console(route)]
     identify = _strategy(app, conf, runtime.clock, served)
     api = Api(conf, runtime, identify, Policy(conf), dispatcher, trials)
+    if conf.api.trusted_proxies:
+        proxies = conf.api.trusted_proxies
+        app.wsgi_app = ProxyFix(  # type: ignore[method-assign]
+            app.wsgi_app, x_for=proxies, x_proto=0, x_host=0
+        )
     app.wsgi_app = _with_arrival_time(app.wsgi_app, runtime.clock)  # type: ignore[method-assign]
     for method, path, view, rule, *_ in served:
         handler = _unguarded(api, view) if rule is None else _guarded(api, rule, view)

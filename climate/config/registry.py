@@ -63,6 +63,16 @@ API = [
         help="With noauth, listen on other addresses than loopback and serve other machines:"
         " anyone who reaches the API can do anything.",
     ),
+    cfg.IntOpt(
+        "trusted_proxies",
+        default=0,
+        min=0,
+        max=9,
+        help="Proxies in front of the API that append the client's address to X-Forwarded-For. The"
+        " API takes the client's address from this header, to limit failed sign-ins and to serve"
+        " only this machine with noauth. 0 ignores the header. A number that is too high lets"
+        " clients choose their address.",
+    ),
     cfg.IntOpt("threads", default=8, min=1, help="Requests that a process serves at once."),
     cfg.IntOpt(
         "connection_limit",

@@ -66,7 +66,7 @@ def of_resources(
 
     ``name`` in the result is the id of the resource as text, such as "17". The viewer's own
     bookings, which the result counts separately, are those of the project ``project_id``. Bookings
-    of held leases, about which an external service still decides, do not count as own.
+    of held leases, which climate has not confirmed yet, are not among the own bookings.
     """
     if not resource_ids:
         return []
@@ -130,8 +130,8 @@ def count_types(session: Session, resource_types: Collection[str]) -> dict[str, 
 def count_values(session: Session, resource_type: str, prop: str, limit: int) -> dict[str, int]:
     """Return the number of resources by value of the property ``prop``.
 
-    The key "" is for resources without the property. The result has at most ``limit`` values, in no
-    particular order.
+    The key "" is for resources without the property. The result contains at most ``limit`` values,
+    in no particular order.
     """
     rows = valued(resource_type, prop).subquery("valued")
     query = sa.select(rows.c.name, sa.func.count()).group_by(rows.c.name).limit(limit)
@@ -173,7 +173,9 @@ def of_projects(
 
 
 def _parts(rows: sa.CTE, *more: sa.ColumnElement[Any]) -> sa.CompoundSelect[Any]:
-    """Build the query for bookings of some resources, read from an index for each resource.
+    """Build the query for bookings, with the ``part`` of the resource that each one occupies.
+
+    The database searches the bookings of each resource in an index.
 
     ``rows`` is a CTE from ``located`` with a further column ``name``: the group of the resource.
     The columns of the query are:
@@ -195,11 +197,11 @@ def _parts(rows: sa.CTE, *more: sa.ColumnElement[Any]) -> sa.CompoundSelect[Any]
 
 
 def _parts_in_one_pass(rows: sa.Subquery, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Build the same query as ``_parts``, but let the database read all bookings in one pass.
+    """Build a query with the same result as that of ``_parts``, which reads all bookings at once.
 
-    ``rows`` has the columns ``id`` and ``name`` of the resources. On PostgreSQL, this query takes
-    about a fifth less time if all resources of a type count and ``more`` has columns that are in no
-    index. On MariaDB it takes longer.
+    ``rows`` contains the columns ``id`` and ``name`` of the resources. On PostgreSQL, this query is
+    about a fifth faster if ``rows`` contains all resources of a type and ``more`` contains columns
+    that are in no index. On MariaDB, it is slower.
     """
     item = InventoryRow.__table__.alias()
     of = ALLOCATIONS.c
@@ -218,10 +220,10 @@ def _is_postgresql(session: Session) -> bool:
 
 
 def _part(item: sa.FromClause) -> sa.ColumnElement[Any]:
-    """Return an SQL expression: which part of the resource a booking occupies, at most 1.
+    """Return an SQL expression: the part of its resource that a booking occupies, from 0 to 1.
 
-    ``item`` is the inventory of the booked class; its columns are NULL if the booking is for the
-    whole resource.
+    ``item`` is the inventory of the booked resource class. If the booking is for the whole
+    resource, there is no such inventory: its columns are NULL, and the result is 1.
     """
     amount = ALLOCATIONS.c.amount
     available = (item.c.total - item.c.reserved) * item.c.allocation_ratio
@@ -244,8 +246,8 @@ def _run(
     """Execute the query for the sums over the bookings ``parts``, and return its result.
 
     ``parts`` is a query like that of ``_parts``. It can have a further column ``own``: 1 for the
-    viewer's own bookings, 0 for others. Without this column, no booking counts as own. ``more`` has
-    the values of additional SQL parameters, by name.
+    viewer's own bookings, 0 for others. Without this column, the result has no own bookings.
+    ``more`` contains the values of additional SQL parameters, by name.
     """
     item = parts.subquery("item")
     grouped = (_by_sets(item) if _is_postgresql(session) else _by_steps(item)).subquery("grouped")
@@ -324,8 +326,8 @@ def _by_sets(item: sa.Subquery) -> sa.Select[Any]:
 def _signed(totals: sa.Subquery) -> sa.Select[Any]:
     """Build the query for the sums of each bucket: totals of starts minus totals of ends.
 
-    Each row of ``totals`` has totals either of the bookings that start in the bucket ``begins_in``,
-    or of the bookings that end in the bucket ``ends_in``. The other column is NULL.
+    Each row of ``totals`` contains totals either of the bookings that start in the bucket
+    ``begins_in``, or of the bookings that end in the bucket ``ends_in``. The other column is NULL.
     """
     row = totals.c
     begins = row.begins_in.is_not(None)
