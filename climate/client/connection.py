@@ -131,6 +131,7 @@ def _session(auth: Any, options: Mapping[str, Any]) -> "Session":  # noqa: ANN40
 
 
 def _from_clouds_yaml(cloud: str | None, given: Mapping[str, Any]) -> Place:
+    from keystoneauth1.exceptions import ClientException  # noqa: PLC0415 - see TYPE_CHECKING
     from openstack import config, exceptions  # noqa: PLC0415 - takes a second
 
     auth = {name: value for name, value in given.items() if name not in _NOT_FOR_AUTH}
@@ -142,8 +143,7 @@ def _from_clouds_yaml(cloud: str | None, given: Mapping[str, Any]) -> Place:
     try:
         region = config.OpenStackConfig().get_one(cloud, **settings)
         session = region.get_session()
-    except exceptions.ConfigException as error:
-        if cloud is None:
-            raise NotConfigured(f"Nothing says where climate is. {_ADVICE}.") from None
-        raise NotConfigured(f"{error} ({_ADVICE}.)") from None
+    except (exceptions.SDKException, ClientException) as error:
+        reason = "Nothing says where climate is." if cloud is None else str(error)
+        raise NotConfigured(f"{reason} {_ADVICE}.") from None
     return session, lambda: _known(region.get_session_endpoint(SERVICE_TYPE), region.region_name)

@@ -172,8 +172,11 @@ class Transport:
         try:
             return act()
         except exceptions.ConnectionError as error:
-            raise SignInFailed(f"Keystone does not answer: {_one_line(error)}") from error
-        except exceptions.ClientException as error:
+            where = getattr(self._session.auth, "auth_url", "its URL")
+            raise SignInFailed(f"Keystone does not answer at {where}: {_reason(error)}") from error
+        except ClientError:
+            raise
+        except Exception as error:  # keystoneauth raises plain ones, too, for missing options
             raise SignInFailed(f"Signing in failed: {_one_line(error)}") from error
 
     def _read(self, response: "Response") -> Answer:
