@@ -266,6 +266,8 @@ def _encoded(options: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("start", "end", "end_by", "before_end"):
         if name in body:
             body[name] = moment(body[name])
+    if "events" in body:
+        body["events"] = [{**event, "at": moment(event["at"])} for event in body["events"]]
     duration = body.get("duration")
     if isinstance(duration, timedelta):
         body["duration"] = int(duration.total_seconds())
