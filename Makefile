@@ -24,7 +24,7 @@ BIN := $(VENV)/bin
 TESTBED = $(PYTHON) -m tests.openstack.testbed
 PARALLEL := --numprocesses $(JOBS) --dist worksteal
 # Tests that no other target runs with its own marker.
-ELSEWHERE := not faults and not openstack and not clusters and not browser and not nightly
+ELSEWHERE := not faults and not openstack and not clusters and not browser and not docs and not nightly
 # Each set of packages has a stamp; it is installed again when one of INPUTS has changed.
 INSTALLED := $(VENV)/.installed
 INSTALLED_TEST := $(VENV)/.installed-test
@@ -42,7 +42,7 @@ PACKAGES := --constraint constraints.txt --editable
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install install-dev run test test-db test-system test-openstack test-faults \
-	test-faults-short test-clusters test-browser test-nightly test-nightly-local test-nightly-faults \
+	test-faults-short test-clusters test-browser test-docs test-nightly test-nightly-local test-nightly-faults \
 	test-nightly-clusters test-nightly-openstack clusters-up clusters-down \
 	docs coverage lint format type check config openstack-up openstack-down openstack-wipe bench screenshots \
 	constraints clean
@@ -79,6 +79,9 @@ test-clusters: $(INSTALLED_TEST) ## Run the tests of databases that span machine
 
 test-browser: $(INSTALLED_BROWSER) ## Run the tests of the web console in Chromium (4 minutes)
 	$(BIN)/pytest $(PARALLEL) --timeout 600 -m 'browser and not openstack and not nightly' tests/browser $(ARGS)
+
+test-docs: $(INSTALLED_TEST) ## Run the code blocks of the tutorial and the user guide (2 minutes)
+	$(BIN)/pytest $(PARALLEL) -m docs tests/docs $(ARGS)
 
 screenshots: $(INSTALLED_BROWSER) ## Take the screenshots of README and docs anew
 	$(BIN)/python -m tests.browser.screenshots

@@ -14,7 +14,16 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 
-from docs.extension import errors, metrics, notifications, options, policies, programs, routes
+from docs.extension import (
+    client,
+    errors,
+    metrics,
+    notifications,
+    options,
+    policies,
+    programs,
+    routes,
+)
 
 ROOT = Path(__file__).parents[2]
 # The pages of the documents in the root of the repository, relative to docs/.
@@ -25,6 +34,7 @@ PAGES = {
     "README.md": "index.md",
 }
 GENERATED: dict[str, Callable[..., str]] = {
+    "client": client.markdown,
     "errors": errors.markdown,
     "metrics": metrics.markdown,
     "notifications": notifications.markdown,

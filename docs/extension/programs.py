@@ -17,7 +17,8 @@ _STATUS = (
     " The exit code is 0 if all checks pass, 1 if there are warnings, and 2 if a program would not"
     " start or not work. It takes `--config-file` and the other options of oslo.config."
 )
-_TEXTS = {"climate-status": _STATUS}
+_CLIENT = "Reserve resources as a user, from any machine: [the climate command](client.md)."
+_TEXTS = {"climate": _CLIENT, "climate-status": _STATUS}
 
 
 class _Parser(Exception):
@@ -51,15 +52,15 @@ def _section(script: EntryPoint) -> str:
         return section(2, code(script.name), _TEXTS[script.name])
     if script.module != "climate.cmd.main":
         raise LookupError(f"{script.name}: the reference of programs does not know its parser")
-    return _described(_parser_of(script.load()))
+    return _of_parser(_parser_of(script.load()))
 
 
-def _described(parser: argparse.ArgumentParser) -> str:
+def _of_parser(parser: argparse.ArgumentParser) -> str:
     listed = parser._actions  # noqa: SLF001 - argparse has no public list of arguments
     actions = [action for action in listed if not set(_SHARED) & set(action.option_strings)]
     parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=90)
     usage = parser.format_usage().removeprefix("usage: ")
-    rows = [[code(_name(action)), _help(action)] for action in actions]
+    rows = list(map(described, actions))
     return section(
         2,
         code(parser.prog),
@@ -69,16 +70,23 @@ def _described(parser: argparse.ArgumentParser) -> str:
     )
 
 
+def described(action: argparse.Action) -> list[str]:
+    """Return a row about an argument: its name, and its help with the possible values."""
+    return [code(_name(action)), _help(action)]
+
+
 def _name(action: argparse.Action) -> str:
     if not action.option_strings:
-        return action.dest
-    value = "" if action.nargs == 0 else f" {action.metavar or action.dest.upper()}"
+        return str(action.metavar or action.dest)
+    metavar = action.metavar[0] if isinstance(action.metavar, tuple) else action.metavar
+    value = "" if action.nargs == 0 else f" {metavar or action.dest.upper()}"
     return action.option_strings[-1] + value
 
 
 def _help(action: argparse.Action) -> str:
     choices = ", ".join(code(choice) for choice in action.choices or ())
-    return ". ".join(part for part in (action.help, choices and f"One of {choices}") if part)
+    text = (action.help or "").replace("%(prog)s", "the program")
+    return ". ".join(part for part in (text, choices and f"One of {choices}") if part)
 
 
 def _parser_of(program: Callable[[list[str]], object]) -> argparse.ArgumentParser:
