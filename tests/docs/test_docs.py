@@ -26,6 +26,8 @@ API_2 = "docs/reference/api-routes.md"
 CONFIGURATION = "docs/reference/options.md"
 ERRORS = "docs/reference/errors.md"
 THREATS = "docs/evidence/threat-model.md"
+# Documents that name paths and tests.
+EVIDENT = ("ARCHITECTURE.md", "CONTRIBUTING.md", "docs/evidence/comparison.md")
 NOTIFICATION = re.compile(r"(?:lease|node|audit|subscription)(?:\.[a-z_]+)+\Z")
 # The first folder of a path in the repository, or of one below climate/.
 FOLDERS = {path.name for parent in (ROOT, ROOT / "climate") for path in parent.iterdir()}
@@ -191,10 +193,10 @@ def test_every_path_and_test_that_the_documentation_names_exists() -> None:
     documents = all_documents()
     documents.remove(ROOT / "CHANGELOG.md")  # names paths of the past
     named = {
-        document.name: re.findall(r"`([a-z]\w*/[\w./-]+)(?:::([\w:]+))?`", document.read_text())
+        str(document.relative_to(ROOT)): re.findall(r"`([a-z]\w*/[\w./-]+)(?:::([\w:]+))?`", document.read_text())
         for document in documents
     }
-    assert all(named[name] for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "comparison.md"))
+    assert all(named[name] for name in EVIDENT)
     missing = {name: [item for item in paths if not exists(*item)] for name, paths in named.items()}
     assert {name: paths for name, paths in missing.items() if paths} == {}
 
@@ -213,7 +215,7 @@ def test_every_link_of_the_documentation_leads_somewhere() -> None:
     for document in all_documents():
         links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", read(document))
         here = [(document.parent / path if path else document, to) for path, to in links]
-        broken[document.name] = [
+        broken[str(document.relative_to(ROOT))] = [
             f"{path.name}#{to}"
             for path, to in here
             if ":" not in str(path) and not (path.exists() and (not to or to in anchors(path)))
