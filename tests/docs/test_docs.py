@@ -192,8 +192,9 @@ def test_every_threat_has_a_defence_and_a_test() -> None:
 def test_every_path_and_test_that_the_documentation_names_exists() -> None:
     documents = all_documents()
     documents.remove(ROOT / "CHANGELOG.md")  # names paths of the past
+    pattern = re.compile(r"`([a-z]\w*/[\w./-]+)(?:::([\w:]+))?`")
     named = {
-        str(document.relative_to(ROOT)): re.findall(r"`([a-z]\w*/[\w./-]+)(?:::([\w:]+))?`", document.read_text())
+        str(document.relative_to(ROOT)): pattern.findall(document.read_text(encoding="utf-8"))
         for document in documents
     }
     assert all(named[name] for name in EVIDENT)

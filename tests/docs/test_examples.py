@@ -31,3 +31,13 @@ def test_the_blocks_of_a_page_run(page: Path, client: str | None, tmp_path: Path
     (tmp_path / "home").mkdir()
     with standalone(tmp_path) as (service, _):
         run([*preamble(page, client), *chosen], service.url, tmp_path / "home")
+
+
+def test_a_page_shows_each_task_for_the_same_clients() -> None:
+    """A client that has no tab on a page would silently not be tested."""
+    tabs = {
+        page.stem: {block.client for block in blocks(page)} - {None}
+        for page in PAGES
+        if any(block.client for block in blocks(page))
+    }
+    assert {name: who for name, who in tabs.items() if not {"curl", "python"} <= who} == {}
