@@ -44,10 +44,9 @@ def reallocate(
 ) -> bool:
     """Change the bookings of the stored ``lease`` to new ``reservations`` and dates (``window``).
 
-    Only a pending lease may exchange resources that no longer fit. A unit is what a reservation
-    counts, such as a host or an instance. Returns True if the lease gets additional units, or units
-    of another size. If the lease has started, a manager must then give its users access to them.
-    Raises InsufficientResources, LostRace.
+    Only a pending lease may exchange resources that no longer fit. Returns True if the lease gets
+    additional or larger hosts, instances or other units. A manager must then give the users of a
+    started lease access to them. Raises InsufficientResources, LostRace.
     """
     live = [reservation for reservation in reservations if reservation.stays]
     if not live:
