@@ -54,7 +54,11 @@ class Climate(App):
     ) -> argparse.ArgumentParser:
         """Return the parser of the options before the command."""
         parser = argparse.ArgumentParser(
-            _NAME, description=description, add_help=False, **(argparse_kwargs or {})
+            _NAME,
+            usage=f"{_NAME} [OPTIONS] COMMAND [ARGUMENTS]",
+            description=description,
+            add_help=False,
+            **(argparse_kwargs or {}),
         )
         parser.add_argument("--version", action="version", version=f"{_NAME} {version}")
         parser.add_argument("-h", "--help", action=_Help, nargs=0, default=self, help="show this")
