@@ -30,7 +30,7 @@ class FollowNotifications(ClimateCommand):
             "--after",
             type=int,
             metavar="SEQ",
-            help="begin after this number; 0: with the oldest that is stored; default: with new ones",
+            help="begin after this number (0: with the oldest one); default: with new ones",
         )
         _add_filter(parser)
         parser.add_argument(

@@ -43,7 +43,7 @@ class CreateSubscription(ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> Fields:
         """Create the subscription, and return its fields."""
         secret = parsed_args.secret or _new_secret()
-        more = {"all_projects": True} if parsed_args.all_projects else {}
+        more: dict[str, Any] = {"all_projects": True} if parsed_args.all_projects else {}
         made = self.client.subscriptions.create(
             url=parsed_args.url, secret=secret, **_settings(self, parsed_args), **more
         )

@@ -76,6 +76,10 @@ class Zone:
             raise ValueError(f"{local} is twice in {self._called(first)}: add {offsets}.")
         return first
 
+    def near(self, local: datetime) -> datetime:
+        """Return an instant of a naive local time, the first of two, also if the clock skips it."""
+        return self._resolve(local, 0).astimezone(UTC)
+
     def _resolve(self, local: datetime, fold: int) -> datetime:
         if self.name:
             return local.replace(tzinfo=ZoneInfo(self.name), fold=fold)
