@@ -4,7 +4,7 @@ import argparse
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, TextIO
 
 from cliff.formatters.base import ListFormatter
@@ -94,7 +94,7 @@ class ShowCalendar(Lister):
         """Return the calendar for a chart, else a row for each interval."""
         start = self.time(parsed_args, "start")
         length = parsed_args.duration or _DAYS
-        end = self.time(parsed_args, "end") or (start or datetime.now(UTC)) + length
+        end = self.time(parsed_args, "end") or (start or times.now()) + length
         found = self.client.capacity.calendar(
             parsed_args.type,
             start=start or times.NOW,

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from climate.client.commands.base import Failed, Lister, Rows, ShowOne, add_time
@@ -43,7 +43,7 @@ class ShowAvailability(Lister):
             wanted[0]["resource_type"],
             params=wanted[0]["params"],
             start=self.time(parsed_args, "start"),
-            end=self.time(parsed_args, "end") or datetime.now(UTC) + _WEEK,
+            end=self.time(parsed_args, "end") or times.now() + _WEEK,
             resolution=None if every is None else int(every.total_seconds()),
         )
         zone = parsed_args.time_zone
@@ -80,7 +80,7 @@ class SearchWindows(Lister):
         wanted = parsed_args.reservations
         if not wanted:
             raise Failed("Say what to search: add --host 2, for example.")
-        end_by = self.time(parsed_args, "end_by") or datetime.now(UTC) + _FOUR_WEEKS
+        end_by = self.time(parsed_args, "end_by") or times.now() + _FOUR_WEEKS
         windows = self.client.capacity.search(
             wanted,
             parsed_args.duration,
@@ -110,16 +110,21 @@ class ListLimits(Lister):
         )
         if not found.apply:
             self.say("These limits do not apply to you.")
-        rows = [row for party in found.parties for row in _limits(party)]
+        is_table = parsed_args.formatter == "table"
+        rows = [row for party in found.parties for row in _limits(party, is_short=is_table)]
         return ("scope", "id", "name", "used", "limit"), rows
 
 
-def _limits(party: LimitedParty) -> Iterator[Sequence[Any]]:
+def _limits(party: LimitedParty, *, is_short: bool) -> Iterator[Sequence[Any]]:
+    """Yield a row for each limit; if ``is_short``, without those that mean nothing."""
     for name, limit in party.limits.items():
+        if is_short and limit is None and name not in party.used:
+            continue
         is_span = name in _SPANS and limit is not None
         text = "unlimited" if limit is None else times.span(limit) if is_span else str(limit)
-        used = optional(round(party.used[name], 1) if name in party.used else None)
-        yield party.scope, party.id, name, used, Structured(limit, text)
+        used = party.used.get(name)
+        shown = "" if used is None else f"{used:.1f}".removesuffix(".0")
+        yield party.scope, party.id, name, Structured(used, shown), Structured(limit, text)
 
 
 class ShowReadiness(ShowOne):
@@ -159,7 +164,7 @@ class SummarizeReadiness(Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         """Return the rows of the table."""
-        now = datetime.now(UTC)
+        now = times.now()
         found = self.client.capacity.readiness(
             since=self.time(parsed_args, "since") or now - _FOUR_WEEKS,
             until=self.time(parsed_args, "until") or now,

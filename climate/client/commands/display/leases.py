@@ -14,7 +14,7 @@ from climate.client.models import DryRun, FreeCapacity, Lease, LeaseResource, Li
 
 Fields = tuple[Sequence[str], Sequence[Any]]
 # Fields that tables show only if they are asked for, or if they are not the usual.
-_ASIDE = {"etag": None, "start_when": "scheduled"}
+_ASIDE = {"etag": None, "start_when": "scheduled", "degraded": False, "all_projects": False}
 _RESOURCE = ("id", "name", "resource_type", "state", "handed_over", "reservation_id")
 
 
@@ -102,4 +102,4 @@ def _limits(limits: Limits | None) -> str:
 
 def _is_needless(name: str, value: Any) -> bool:  # noqa: ANN401 - any field
     text = value.human_readable() if isinstance(value, FormattableColumn) else value
-    return text in (None, "", False) or (name in _ASIDE and _ASIDE[name] in {None, text})
+    return text is None or text == "" or (name in _ASIDE and _ASIDE[name] in {None, text})

@@ -89,6 +89,11 @@ class Zone:
         return self.name or f"the zone of this machine ({local:%Z})"
 
 
+def now() -> datetime:
+    """Return the present, to which what people write is relative."""
+    return datetime.now(UTC)
+
+
 def zone(name: str) -> Zone:
     """Return the zone called ``name``, as an argument of the command line."""
     try:
@@ -163,11 +168,9 @@ def duration(text: str) -> timedelta:
 class Parser:
     """Parses times relative to the present, in one zone."""
 
-    def __init__(
-        self, where: Zone, now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
+    def __init__(self, where: Zone, present: Callable[[], datetime] = now) -> None:
         self.zone = where
-        self._now = now
+        self._now = present
 
     def parse(self, text: str) -> datetime:
         """Return the instant that a person means. Raises ValueError, which says what to write."""
