@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from climate.client import Client, connect
+from climate.client import Client, connect, transport
 from climate.client.commands import app
 from tests.support.loopback import served
 from tests.support.service import Story
@@ -31,6 +31,12 @@ class Answer:
 
 
 Climate = Callable[..., Answer]
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let retries follow each other at once."""
+    monkeypatch.setattr(transport, "_FIRST_PAUSE", 0.001)
 
 
 @pytest.fixture

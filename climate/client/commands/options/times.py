@@ -28,17 +28,20 @@ _LONGEST = 3653 * 86400
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*,?\s*(?:and\s+)?", re.IGNORECASE)
 _LATER = re.compile(r"(?:in\s+|\+\s*)(.+)", re.IGNORECASE)
 
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DAY = r"(?:[12]?\d|3[01])(?:st|nd|rd|th)?"
+_DATE = (
+    r"\d{4}-\d\d-\d\d"  # ISO 8601
+    rf"|\b{_DAY}\s+(?:of\s+)?{_MONTH}(?:\s+\d{{4}})?"
+    rf"|\b{_MONTH}\s+{_DAY}\b(?!:)(?:,?\s+\d{{4}}\b(?!:))?"
+)
+_DATED = re.compile(_DATE, re.IGNORECASE)
 # Parts of a text that are clear. What is left of its digits is not.
 _CLEAR = re.compile(
-    r"\d{4}-\d\d-\d\d"  # a date in ISO 8601
-    r"|(?<![\d:.])(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?(?![\d:])"  # a time of day
+    _DATE + r"|(?<![\d:.])(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?(?![\d:])"  # a time of day
     r"|\b(?:0?[1-9]|1[0-2])\s*[ap]\.?m\b\.?"
     r"|[+-]\d\d:?\d\d\b"  # the offset of a zone
-    r"|\b(?:[12]?\d|3[01])(?:st|nd|rd|th)?\s+(?:of\s+)?{month}(?:\s+\d{4})?"
-    r"|\b{month}\s+(?:[12]?\d|3[01])(?:st|nd|rd|th)?\b(?!:)(?:,?\s+\d{4}\b(?!:))?"
-    r"|\b\d+\s+(?:{unit})\s+ago\b".replace(
-        "{month}", r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
-    ).replace("{unit}", "|".join(_UNIT_OF)),
+    rf"|\b\d+\s+(?:{'|'.join(_UNIT_OF)})\s+ago\b",
     re.IGNORECASE,
 )
 _OF_DAY = re.compile(r"\d:\d\d|\d\s*[ap]\.?m|\b(?:noon|midnight|ago)\b", re.IGNORECASE)
@@ -190,6 +193,7 @@ class Parser:
         import dateparser  # noqa: PLC0415 - takes 0.2 s, which ISO 8601 and 'in 2h' do not need
 
         local = self.zone.at(self._now()).replace(tzinfo=None)
+        _check_weekday(text, local)
         settings = {"PREFER_DATES_FROM": "future", "RELATIVE_BASE": local}
         found: datetime | None = dateparser.parse(text, languages=["en"], settings=settings)
         if found is None:
@@ -204,6 +208,13 @@ def _length(text: str) -> timedelta:
         return duration(text)
     except argparse.ArgumentTypeError as error:
         raise ValueError(str(error)) from None
+
+
+def _check_weekday(text: str, local: datetime) -> None:
+    """Raise ValueError if a text names the present weekday: it may mean today, or next week."""
+    today = f"{local:%a}".lower()
+    if re.search(rf"(?<!next )\b{today}[a-z]*\b", text.lower()) and not _DATED.search(text):
+        raise ValueError(f"{text!r} could be today or in a week; write 'today' or a date")
 
 
 def _check_clear(text: str) -> None:
