@@ -12,6 +12,7 @@ import pytest
 
 from climate.client import Client, connect, transport
 from climate.client.commands import app
+from tests.api.session.conftest import keystone, make_secured, secured  # noqa: F401 - fixtures
 from tests.support.loopback import served
 from tests.support.service import Story
 

@@ -15,6 +15,7 @@ from climate.client.transport import moment
 
 # Values of parameters that say nothing to people.
 _NOT_SHOWN: tuple[Any, ...] = (None, "", [], {}, "default")
+_LONGEST_VALUE = 60
 _TEXT_FORMATTERS = {"csv", "shell", "value"}
 
 
@@ -106,9 +107,13 @@ def reservations(lease: Lease) -> Structured:
             for name, value in {**reservation.params, **reservation.details}.items()
             if value not in _NOT_SHOWN and name not in {"min", "max", "amount"}
         }
-        shown = "".join(f", {name}={plain(value)}" for name, value in params.items())
+        shown = "".join(f", {name}={_short(plain(value))}" for name, value in params.items())
         lines.append(f"{amount(reservation)} ({reservation.status}{shown})\n  {reservation.id}")
     return Structured(lease.to_dict()["reservations"], "\n".join(lines))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
 def events(lease: Lease, zone: Zone) -> Structured:

@@ -65,7 +65,8 @@ def _invalid(error: InvalidRequest) -> Iterator[str]:
     lines = []
     for bad in error.errors:
         where = _place(bad.pointer or "") or bad.parameter or bad.header
-        lines.append(f"{where}: {bad.detail}" if where else bad.detail)
+        is_named = not where or bad.detail.startswith(f"{where}:")
+        lines.append(bad.detail if is_named else f"{where}: {bad.detail}")
     if len(lines) == 1:
         yield lines[0]
         return
