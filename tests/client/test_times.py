@@ -33,6 +33,8 @@ def understood(text: str, zone: Zone = BERLIN) -> str:
         ("day after tomorrow 09:00", "Thu 2026-11-26 09:00:00"),
         ("fri 14:00", "Fri 2026-11-27 14:00:00"),
         ("next monday 09:00", "Mon 2026-11-30 09:00:00"),
+        ("tuesday 10:00", "Tue 2026-12-01 10:00:00"),
+        ("next tuesday 18:00", "Tue 2026-12-01 18:00:00"),
         ("next tuesday 10:00", "Tue 2026-12-01 10:00:00"),
         ("today 18:00", "Tue 2026-11-24 18:00:00"),
         ("wednesday 10:00", "Wed 2026-11-25 10:00:00"),

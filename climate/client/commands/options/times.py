@@ -193,13 +193,13 @@ class Parser:
         import dateparser  # noqa: PLC0415 - takes 0.2 s, which ISO 8601 and 'in 2h' do not need
 
         local = self.zone.at(self._now()).replace(tzinfo=None)
-        _check_weekday(text, local)
         settings = {"PREFER_DATES_FROM": "future", "RELATIVE_BASE": local}
         found: datetime | None = dateparser.parse(text, languages=["en"], settings=settings)
         if found is None:
             raise ValueError(f"{text!r} is no time that is understood; write {_EXAMPLES}")
         if not _OF_DAY.search(text):
             found = found.replace(hour=0, minute=0, second=0)
+        _check_weekday(text, found, local)
         return found.replace(microsecond=0)
 
 
@@ -210,10 +210,11 @@ def _length(text: str) -> timedelta:
         raise ValueError(str(error)) from None
 
 
-def _check_weekday(text: str, local: datetime) -> None:
-    """Raise ValueError if a text names the present weekday: it may mean today, or next week."""
+def _check_weekday(text: str, found: datetime, local: datetime) -> None:
+    """Raise ValueError if a text names the present weekday, and a time that is still to come."""
     today = f"{local:%a}".lower()
-    if re.search(rf"(?<!next )\b{today}[a-z]*\b", text.lower()) and not _DATED.search(text):
+    is_named = re.search(rf"(?<!next )\b{today}[a-z]*\b", text.lower())
+    if is_named and not _DATED.search(text) and found.time() > local.time():
         raise ValueError(f"{text!r} could be today or in a week; write 'today' or a date")
 
 
