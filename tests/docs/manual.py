@@ -15,8 +15,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "man" / "climate.1"
 # Groups of options that cliff adds to each command.
 _OF_CLIFF = "formatter"
 _OUTPUT = (
-    "Each command that shows something takes -f (--format) with table, json, yaml or value, and lists"
-    " csv, too; and -c (--column) with the name of a column to show, which can be repeated."
+    "Each command that shows something takes -f (--format) with table, json, yaml or value; lists"
+    " take csv, too. -c (--column) selects a column, and can be repeated."
 )
 _STATUS = "0: done. 1: refused or failed; standard error says why. 2: wrong arguments."
 
