@@ -7,6 +7,7 @@ clouds.yaml is read by openstacksdk; all else by keystoneauth alone, which start
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from climate.client.errors import NotConfigured
@@ -75,11 +76,15 @@ def place_of(session: "Session", options: Mapping[str, Any]) -> Place:
     endpoint = options.get(OVERRIDE)
 
     def find() -> str:
-        found = endpoint or session.get_endpoint(
-            service_type=SERVICE_TYPE,
-            region_name=options.get("region_name"),
-            interface=options.get("interface") or options.get("endpoint_type") or "public",
-        )
+        from keystoneauth1.exceptions import EndpointNotFound  # noqa: PLC0415 - see TYPE_CHECKING
+
+        found = endpoint
+        with suppress(EndpointNotFound):
+            found = endpoint or session.get_endpoint(
+                service_type=SERVICE_TYPE,
+                region_name=options.get("region_name"),
+                interface=options.get("interface") or options.get("endpoint_type") or "public",
+            )
         return _known(found, options.get("region_name"))
 
     return session, find

@@ -192,9 +192,10 @@ class Transport:
             request_id = response.headers.get("X-Openstack-Request-Id")
             raise refusal(response.status_code, problem, request_id)
         if is_error or body is _NOT_JSON:
+            is_page = "html" in response.headers.get("Content-Type", "")
             raise UnexpectedAnswer(
                 f"{response.url} is not climate's API v2: it answers {response.status_code}"
-                f" {response.reason}: {_one_line(response.text)}"
+                f" {'with a web page' if is_page else _one_line(response.text)}".rstrip()
             )
         return Answer(response.status_code, body, response.headers)
 

@@ -54,7 +54,11 @@ class Climate(App):
     ) -> argparse.ArgumentParser:
         """Return the parser of the options before the command."""
         parser = argparse.ArgumentParser(
-            _NAME, description=description, add_help=False, **(argparse_kwargs or {})
+            _NAME,
+            usage=f"{_NAME} [OPTIONS] COMMAND [ARGUMENTS]",
+            description=description,
+            add_help=False,
+            **(argparse_kwargs or {}),
         )
         parser.add_argument("--version", action="version", version=f"{_NAME} {version}")
         parser.add_argument("-h", "--help", action=_Help, nargs=0, default=self, help="show this")
@@ -78,13 +82,23 @@ class Climate(App):
         return parser
 
     def configure_logging(self) -> None:
-        """Log to standard error: warnings of libraries only with -v, requests with -vv."""
-        super().configure_logging()
-        level = {0: logging.ERROR, 1: logging.ERROR, 2: logging.INFO}.get(
+        """Log errors to standard error; with -v warnings of libraries and requests, too."""
+        root = logging.getLogger()
+        root.setLevel(logging.DEBUG)
+        level = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO}.get(
             self.options.verbose_level, logging.DEBUG
         )
-        for name in _LIBRARIES:
-            logging.getLogger(name).setLevel(level)
+        console = logging.StreamHandler(self.stderr)
+        console.setLevel(level)
+        console.setFormatter(logging.Formatter(self.CONSOLE_MESSAGE_FORMAT))
+        root.addHandler(console)
+        if self.options.log_file:
+            file = logging.FileHandler(self.options.log_file)
+            file.setFormatter(logging.Formatter(self.LOG_FILE_MESSAGE_FORMAT))
+            root.addHandler(file)
+        elif level == logging.WARNING:
+            for name in _LIBRARIES:
+                logging.getLogger(name).setLevel(logging.ERROR)
 
     def initialize_app(self, argv: list[str]) -> None:
         """Prepare the client. Without a command, show the help."""

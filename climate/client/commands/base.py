@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from cliff import command, lister, show
 
 from climate.client import Client, ClientError
-from climate.client.commands.display import refusals
+from climate.client.commands.display import columns, refusals
 from climate.client.commands.options import times
 from climate.client.commands.options.times import Parser, Zone
 
@@ -44,6 +44,9 @@ class ClimateCommand(command.Command):
         """Return the parser, with the option for the time zone."""
         parser = super().get_parser(prog_name)
         self.add_arguments(parser)
+        positional = [action.metavar for action in parser._get_positional_actions()]  # noqa: SLF001
+        # The full usage takes a screen, above which users do not see what is wrong.
+        parser.usage = " ".join([prog_name, "[OPTIONS]", *map(str, positional)])
         parser.add_argument(
             "--time-zone",
             metavar="ZONE",
@@ -97,9 +100,27 @@ class ClimateCommand(command.Command):
 class Lister(ClimateCommand, lister.Lister):
     """The base class of commands that list objects."""
 
+    def produce_output(
+        self,
+        parsed_args: argparse.Namespace,
+        column_names: Sequence[str],
+        data: Iterable[Sequence[Any]],
+    ) -> int:
+        """Write the rows with the formatter that the user has chosen."""
+        formatter = parsed_args.formatter
+        rows = [[columns.for_formatter(value, formatter) for value in row] for row in data]
+        return super().produce_output(parsed_args, column_names, rows)
+
 
 class ShowOne(ClimateCommand, show.ShowOne):
     """The base class of commands that show one object."""
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]
+    ) -> int:
+        """Write the fields with the formatter that the user has chosen."""
+        values = [columns.for_formatter(value, parsed_args.formatter) for value in data]
+        return super().produce_output(parsed_args, column_names, values)
 
 
 def add_time(parser: Any, option: str, text: str, **more: Any) -> None:  # noqa: ANN401 - a parser or group

@@ -1,6 +1,7 @@
 """Values of columns: text for people in tables, and plain values in JSON, YAML and CSV."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,11 @@ from climate.client.commands.options import times
 from climate.client.commands.options.times import Zone
 from climate.client.models import Lease, Reservation
 from climate.client.transport import moment
+
+# Values of parameters that say nothing to people.
+_NOT_SHOWN: tuple[Any, ...] = (None, "", [], {}, "default")
+_LONGEST_VALUE = 60
+_TEXT_FORMATTERS = {"csv", "shell", "value"}
 
 
 class Time(FormattableColumn[Any]):
@@ -43,6 +49,25 @@ class Structured(FormattableColumn[Any]):
     def machine_readable(self) -> Any:  # noqa: ANN401 - any JSON value
         """Return the value."""
         return self._value
+
+
+def for_formatter(value: Any, formatter: str) -> Any:  # noqa: ANN401 - any field
+    """Return a value as a formatter of cliff needs it; some would write Python literals."""
+    if formatter not in _TEXT_FORMATTERS:
+        return value
+    given = value.machine_readable() if isinstance(value, FormattableColumn) else value
+    text = _text(given)
+    if formatter == "shell":  # cliff escapes only quotes; others choose the names of leases
+        return re.sub(r"([\\$`])", r"\\\1", text)
+    return given if isinstance(given, int | float) and not isinstance(given, bool) else text
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    if value is None:
+        return ""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
+    return plain(value)
 
 
 def names(values: Sequence[str]) -> Structured:
@@ -80,11 +105,15 @@ def reservations(lease: Lease) -> Structured:
         params = {
             name: value
             for name, value in {**reservation.params, **reservation.details}.items()
-            if value not in (None, "", [], {}) and name not in {"min", "max", "amount"}
+            if value not in _NOT_SHOWN and name not in {"min", "max", "amount"}
         }
-        shown = "".join(f", {name}={plain(value)}" for name, value in params.items())
+        shown = "".join(f", {name}={_short(plain(value))}" for name, value in params.items())
         lines.append(f"{amount(reservation)} ({reservation.status}{shown})\n  {reservation.id}")
     return Structured(lease.to_dict()["reservations"], "\n".join(lines))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
 def events(lease: Lease, zone: Zone) -> Structured:

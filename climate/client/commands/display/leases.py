@@ -4,13 +4,17 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from cliff.columns import FormattableColumn
+
 from climate.client import Client
 from climate.client.commands.display import columns
 from climate.client.commands.display.columns import Structured, Time, names, optional
 from climate.client.commands.options.times import Zone
-from climate.client.models import DryRun, FreeCapacity, Lease, LeaseResource
+from climate.client.models import DryRun, FreeCapacity, Lease, LeaseResource, Limits
 
 Fields = tuple[Sequence[str], Sequence[Any]]
+# Fields that tables show only if they are asked for, or if they are not the usual.
+_ASIDE = {"etag": None, "start_when": "scheduled", "degraded": False, "all_projects": False}
 _RESOURCE = ("id", "name", "resource_type", "state", "handed_over", "reservation_id")
 
 
@@ -48,7 +52,7 @@ def dry_run(found: DryRun, parsed_args: argparse.Namespace) -> Fields:
         "admitted": found.admitted,
         **{name: value for name, value in summary.items() if name not in {"id", "status"}},
         "reservations": Structured(values["reservations"], "\n".join(capacity)),
-        "limits": Structured(values["limits"], "" if found.limits is None else "kept"),
+        "limits": Structured(values["limits"], _limits(found.limits)),
         "not_checked": names(found.not_checked),
     }
     return of_one(fields, parsed_args)
@@ -57,7 +61,7 @@ def dry_run(found: DryRun, parsed_args: argparse.Namespace) -> Fields:
 def of_one(fields: dict[str, Any], parsed_args: argparse.Namespace) -> Fields:
     """Return the fields of an object. A table without chosen columns omits empty fields."""
     is_table = parsed_args.formatter == "table" and not parsed_args.columns
-    kept = {k: v for k, v in fields.items() if not (is_table and _is_empty(v))}
+    kept = {k: v for k, v in fields.items() if not (is_table and _is_needless(k, v))}
     return tuple(kept), tuple(kept.values())
 
 
@@ -85,6 +89,17 @@ def _free(capacity: FreeCapacity) -> str:
     )
 
 
-def _is_empty(value: Any) -> bool:  # noqa: ANN401 - any field
-    text = value.human_readable() if hasattr(value, "human_readable") else value
-    return text is None or text == "" or text is False
+def _limits(limits: Limits | None) -> str:
+    if limits is None:
+        return ""
+    return "\n".join(
+        f"{name} of {party.scope} {party.id}: {party.used[name]:g} of {limit}"
+        for party in limits.parties
+        for name, limit in party.limits.items()
+        if limit is not None and name in party.used
+    )
+
+
+def _is_needless(name: str, value: Any) -> bool:  # noqa: ANN401 - any field
+    text = value.human_readable() if isinstance(value, FormattableColumn) else value
+    return text is None or text == "" or (name in _ASIDE and _ASIDE[name] in {None, text})

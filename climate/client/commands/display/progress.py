@@ -1,7 +1,7 @@
 """Shows the progress of a wait: one line that changes on a terminal, else a line per change."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TextIO
 
 from climate.client.commands.options import times
@@ -18,7 +18,7 @@ class ProgressLine:
         self,
         stream: TextIO,
         zone: Zone,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = times.now,
     ) -> None:
         self._stream = stream
         self._zone = zone

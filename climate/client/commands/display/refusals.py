@@ -1,5 +1,6 @@
 """Texts for errors: every invalid value of a request, and the alternatives of a refusal."""
 
+import re
 from collections.abc import Iterator
 
 from climate.client.commands.options import times
@@ -13,6 +14,7 @@ from climate.client.errors import (
     Refused,
 )
 
+_PARAMETER = re.compile(r"((?:add_)?reservation)s/(\d+)/(?:params/)?(.+)")
 # The sentence of a refusal ends where the parts begin that this module shows as lists.
 _PARTS = (". Taken by ", ". What would fit now")
 
@@ -62,10 +64,20 @@ def _blocker(blocker: Blocker, zone: Zone) -> str:
 def _invalid(error: InvalidRequest) -> Iterator[str]:
     lines = []
     for bad in error.errors:
-        where = (bad.pointer or "").lstrip("#/").replace("/", ".") or bad.parameter or bad.header
-        lines.append(f"{where}: {bad.detail}" if where else bad.detail)
+        where = _place(bad.pointer or "") or bad.parameter or bad.header
+        is_named = not where or bad.detail.startswith(f"{where}:")
+        lines.append(bad.detail if is_named else f"{where}: {bad.detail}")
     if len(lines) == 1:
         yield lines[0]
         return
     yield "The request is invalid:"
     yield from (f"  {line}" for line in lines)
+
+
+def _place(pointer: str) -> str:
+    """Return a JSON pointer in the words of the command line."""
+    where = pointer.removeprefix("#").strip("/")
+    found = _PARAMETER.fullmatch(where)
+    if found:
+        return f"{found[1].replace('_', ' ')} {int(found[2]) + 1}, {found[3].replace('/', '.')}"
+    return where.replace("/", ".")

@@ -234,8 +234,12 @@ def _with_files(params: Mapping[str, Any]) -> dict[str, Any]:
     except (CommandError, OSError, ValueError) as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if files:
-        rest["files"] = files
+        rest["files"] = {name: _decoded(content) for name, content in files.items()}
     return rest
+
+
+def _decoded(content: bytes | str) -> str:
+    return content.decode() if isinstance(content, bytes) else content
 
 
 def _path(name: str) -> str:

@@ -28,17 +28,20 @@ _LONGEST = 3653 * 86400
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*,?\s*(?:and\s+)?", re.IGNORECASE)
 _LATER = re.compile(r"(?:in\s+|\+\s*)(.+)", re.IGNORECASE)
 
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DAY = r"(?:[12]?\d|3[01])(?:st|nd|rd|th)?"
+_DATE = (
+    r"\d{4}-\d\d-\d\d"  # ISO 8601
+    rf"|\b{_DAY}\s+(?:of\s+)?{_MONTH}(?:\s+\d{{4}})?"
+    rf"|\b{_MONTH}\s+{_DAY}\b(?!:)(?:,?\s+\d{{4}}\b(?!:))?"
+)
+_DATED = re.compile(_DATE, re.IGNORECASE)
 # Parts of a text that are clear. What is left of its digits is not.
 _CLEAR = re.compile(
-    r"\d{4}-\d\d-\d\d"  # a date in ISO 8601
-    r"|(?<![\d:.])(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?(?![\d:])"  # a time of day
+    _DATE + r"|(?<![\d:.])(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?(?![\d:])"  # a time of day
     r"|\b(?:0?[1-9]|1[0-2])\s*[ap]\.?m\b\.?"
     r"|[+-]\d\d:?\d\d\b"  # the offset of a zone
-    r"|\b(?:[12]?\d|3[01])(?:st|nd|rd|th)?\s+(?:of\s+)?{month}(?:\s+\d{4})?"
-    r"|\b{month}\s+(?:[12]?\d|3[01])(?:st|nd|rd|th)?\b(?!:)(?:,?\s+\d{4}\b(?!:))?"
-    r"|\b\d+\s+(?:{unit})\s+ago\b".replace(
-        "{month}", r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
-    ).replace("{unit}", "|".join(_UNIT_OF)),
+    rf"|\b\d+\s+(?:{'|'.join(_UNIT_OF)})\s+ago\b",
     re.IGNORECASE,
 )
 _OF_DAY = re.compile(r"\d:\d\d|\d\s*[ap]\.?m|\b(?:noon|midnight|ago)\b", re.IGNORECASE)
@@ -76,6 +79,10 @@ class Zone:
             raise ValueError(f"{local} is twice in {self._called(first)}: add {offsets}.")
         return first
 
+    def near(self, local: datetime) -> datetime:
+        """Return an instant of a naive local time, the first of two, also if the clock skips it."""
+        return self._resolve(local, 0).astimezone(UTC)
+
     def _resolve(self, local: datetime, fold: int) -> datetime:
         if self.name:
             return local.replace(tzinfo=ZoneInfo(self.name), fold=fold)
@@ -83,6 +90,11 @@ class Zone:
 
     def _called(self, local: datetime) -> str:
         return self.name or f"the zone of this machine ({local:%Z})"
+
+
+def now() -> datetime:
+    """Return the present, to which what people write is relative."""
+    return datetime.now(UTC)
 
 
 def zone(name: str) -> Zone:
@@ -159,11 +171,9 @@ def duration(text: str) -> timedelta:
 class Parser:
     """Parses times relative to the present, in one zone."""
 
-    def __init__(
-        self, where: Zone, now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
+    def __init__(self, where: Zone, present: Callable[[], datetime] = now) -> None:
         self.zone = where
-        self._now = now
+        self._now = present
 
     def parse(self, text: str) -> datetime:
         """Return the instant that a person means. Raises ValueError, which says what to write."""
@@ -189,6 +199,7 @@ class Parser:
             raise ValueError(f"{text!r} is no time that is understood; write {_EXAMPLES}")
         if not _OF_DAY.search(text):
             found = found.replace(hour=0, minute=0, second=0)
+        _check_weekday(text, found, local)
         return found.replace(microsecond=0)
 
 
@@ -197,6 +208,14 @@ def _length(text: str) -> timedelta:
         return duration(text)
     except argparse.ArgumentTypeError as error:
         raise ValueError(str(error)) from None
+
+
+def _check_weekday(text: str, found: datetime, local: datetime) -> None:
+    """Raise ValueError if a text names the present weekday, and a time that is still to come."""
+    today = f"{local:%a}".lower()
+    is_named = re.search(rf"(?<!next )\b{today}[a-z]*\b", text.lower())
+    if is_named and not _DATED.search(text) and found.time() > local.time():
+        raise ValueError(f"{text!r} could be today or in a week; write 'today' or a date")
 
 
 def _check_clear(text: str) -> None:
