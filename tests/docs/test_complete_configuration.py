@@ -15,7 +15,8 @@ OSLO_LOG = {"use_json"}
 
 
 def example() -> str:
-    found = re.search(r"^```ini\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    text = PAGE.read_text(encoding="utf-8")
+    found = re.search(r"^```ini\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert found is not None
     return found[1].replace("REPLACE_BY_A_FERNET_KEY", Fernet.generate_key().decode())
 
