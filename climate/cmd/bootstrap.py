@@ -32,7 +32,7 @@ from climate.manager.audit.backlog import show_backlog, show_pool
 from climate.manager.audit.invariants import self_audit
 from climate.manager.events.dispatcher import Dispatcher, owner_name
 from climate.manager.notifications.relay import Relay
-from climate.manager.notifications.webhook_delivery import WebhookDelivery
+from climate.manager.notifications.subscription_delivery import SubscriptionDelivery
 from climate.manager.process.deletion_waits import DeletionWaits
 from climate.manager.process.heartbeat import ManagerHeartbeat
 from climate.manager.process.long_poll import LongPoll
@@ -40,7 +40,7 @@ from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
 from climate.manager.provisioning.planner import Planner
 from climate.manager.resources.inventory_sync import InventorySync
-from climate.notifications import emit, webhook_sender
+from climate.notifications import emit, mail_sender, webhook_sender
 from climate.notifications.emit import node_topic
 from climate.notifications.listen import from_broker
 from climate.observability.metrics import Exporter
@@ -73,7 +73,7 @@ class Manager:
     relay: Relay
     periodic: list[InventorySync | PeriodicTask | Planner]
     exporter: Exporter
-    deliveries: WebhookDelivery
+    deliveries: SubscriptionDelivery
     heartbeat: ManagerHeartbeat
 
     def start(self) -> None:
@@ -195,7 +195,8 @@ def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
     dispatcher = Dispatcher(runtime, owner)
     relay = Relay(runtime, emit.for_config(conf), owner)
     poster = webhook_sender.for_config(conf, runtime.settings.webhooks)
-    deliveries = WebhookDelivery(runtime, poster, owner)
+    mailer = mail_sender.for_config(conf, runtime.settings.webhooks.secret_keys)
+    deliveries = SubscriptionDelivery(runtime, poster, owner, mailer)
     periodic: list[InventorySync | PeriodicTask | Planner]
     periodic = [InventorySync(runtime), *audit, *planner]
     loops = (dispatcher, relay, deliveries, *periodic)

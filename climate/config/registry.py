@@ -14,6 +14,7 @@ from climate.config import log_lines
 from climate.config.clouds import FLOATINGIP, HOST, NETWORK, NOVA, SIMULATED, STACK, TRUSTS, VOLUME
 from climate.config.console import CONSOLE
 from climate.config.limits import ENFORCEMENT, LIMITS, rules
+from climate.config.mail import EMAIL, email_rules
 from climate.config.manager import MANAGER
 from climate.config.notifications import NOTIFICATIONS, retention, webhook_rules
 from climate.config.provisioning import PROVISIONER, PROVISIONING, provisioning
@@ -41,6 +42,12 @@ DATABASE = [
     cfg.IntOpt("pool_size", default=10, min=1, help="Open connections per process."),
 ]
 API = [
+    cfg.StrOpt(
+        "public_url",
+        help="Address of the service for users, such as https://climate.example.org. Links in mails"
+        " and chat messages begin with it. Unset: chat messages have no links, and e-mail is not"
+        " possible.",
+    ),
     cfg.StrOpt(
         "auth_strategy",
         default="noauth",
@@ -109,6 +116,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "console": CONSOLE,
     "manager": MANAGER,
     "notifications": NOTIFICATIONS,
+    "email": EMAIL,
     "limits": LIMITS,
     "enforcement": ENFORCEMENT,
     "provisioning": PROVISIONING,
@@ -206,7 +214,8 @@ def check_values(conf: cfg.ConfigOpts) -> None:
 def settings(conf: cfg.ConfigOpts) -> Settings:
     """Return the settings, as one object for the API and the managers; raises Misconfigured."""
     try:
-        webhooks, provisioned = webhook_rules(conf), provisioning(conf)
+        webhooks, email = webhook_rules(conf), email_rules(conf)
+        provisioned = provisioning(conf)
     except ValueError as error:
         raise Misconfigured(str(error)) from None
     manager = conf.manager
@@ -237,6 +246,7 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         ended_leases_kept=timedelta(days=manager.ended_leases_days) or None,
         history_kept=timedelta(days=manager.history_days) or None,
         webhooks=webhooks,
+        email=email,
         feeds_per_project=conf.notifications.feeds_per_project,
         provisioning=provisioned,
     )

@@ -70,6 +70,10 @@ class TooManySignIns(ClimateError, code="too_many_sign_ins", status=429):
     """Too many sign-ins have failed, or are in progress."""
 
 
+class TooManyConfirmations(ClimateError, code="too_many_confirmations", status=429):
+    """climate has sent as many confirmations to an e-mail address, or for a project, as allowed."""
+
+
 class SignInUnavailable(ClimateError, code="sign_in_unavailable", status=503):
     """No user can sign in, because the operator has not configured keys for sessions."""
 

@@ -11,7 +11,7 @@ from flask import request
 
 from climate.api.call import Answer, Api, Call
 from climate.api.v2.feeds import schemas
-from climate.api.v2.feeds.calendar_file import MEDIA_TYPE, render
+from climate.notifications.calendar_file import MEDIA_TYPE, render
 from climate.api.v2.http import paging, validation
 from climate.api.v2.leases.views import visible
 from climate.api.v2.resources.views import number
