@@ -53,7 +53,14 @@ _SERVICE = [
     Route("GET", "/metrics", health.metrics),
     Route("GET", "/feeds/<secret>.ics", feeds.read),
 ]
-_ALL = [*_SERVICE, *email_pages.ROUTES, *session_views.ROUTES, *pages.ROUTES, *v1.ROUTES, *v2.ROUTES]
+_ALL = [
+    *_SERVICE,
+    *email_pages.ROUTES,
+    *session_views.ROUTES,
+    *pages.ROUTES,
+    *v1.ROUTES,
+    *v2.ROUTES,
+]
 # Routes without a token.
 OPEN = [route for route in _ALL if route.rule is None]
 # Routes for identified callers. The rule is checked first, for the caller's own project.

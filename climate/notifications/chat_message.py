@@ -27,9 +27,7 @@ _LONGEST_HEADER, _MOST_FIELDS = 150, 10
 _OPEN = "Open the lease"
 
 
-def body(
-    form: Format, delivery: Delivery, payload: Mapping[str, Any], site: Site
-) -> bytes:
+def body(form: Format, delivery: Delivery, payload: Mapping[str, Any], site: Site) -> bytes:
     """Return the JSON of a chat message about the notification in ``delivery``.
 
     ``payload`` is the payload of the notification. The message links to the lease on ``site``, if
@@ -93,8 +91,10 @@ def _unmentioned(text: str) -> str:
 def _teams(wording: Wording, url: str | None) -> dict[str, Any]:
     """Return a message for a workflow of Teams: an Adaptive Card."""
     title = _rich({"text": wording.title, "weight": "Bolder", "size": "Medium"})
-    facts = [_rich({"text": f"{label}: ", "weight": "Bolder"}, {"text": value})
-             for label, value in wording.facts]
+    facts = [
+        _rich({"text": f"{label}: ", "weight": "Bolder"}, {"text": value})
+        for label, value in wording.facts
+    ]
     advice = [_rich({"text": f"\u2022 {text}"}) for text in wording.advice]
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",

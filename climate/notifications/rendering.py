@@ -35,7 +35,9 @@ class Site:
     def lease_url(self, lease_id: str | None) -> str | None:
         """Return the address of a lease in the web console; None if there is none."""
         console_url = self.console_url
-        return f"{console_url}/leases/{quote(lease_id, safe='')}" if console_url and lease_id else None
+        return (
+            f"{console_url}/leases/{quote(lease_id, safe='')}" if console_url and lease_id else None
+        )
 
     def link_url(self, purpose: Purpose, link: str) -> str:
         """Return the address of a secret link; ``link`` is the last part of its path."""

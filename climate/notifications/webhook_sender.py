@@ -227,4 +227,3 @@ def _seconds(retry_after: str) -> float:
     Returns 0 for a date or an invalid value.
     """
     return float(retry_after) if re.fullmatch(r"\d{1,9}", retry_after, re.ASCII) else 0.0
-

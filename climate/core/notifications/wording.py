@@ -50,26 +50,21 @@ _FAILURES = {
     _STARTED: "Lease {name} could not be started yet",
     _ENDED: "Lease {name} could not be ended yet",
 }
-_CONNECT = "Connect: the page of the lease shows how to use each resource."
 _ADVICE = {
     _STARTS_SOON: (
         "Keep it: you need not do anything. climate hands over the resources at the start.",
         "Connect: after the start, the page of the lease shows how to use each resource.",
         "Extend it, or change its end: on the page of the lease.",
-        "End it: if you do not need the lease, delete it on its page, so that others can have the"
-        " resources.",
+        "End it: if you do not need the lease, delete it on its page. Others can use the resources.",
     ),
     _STARTED: (
-        _CONNECT,
-        "End it as soon as you have finished, so that others can have the resources.",
+        "Connect: the page of the lease shows how to use each resource.",
+        "End it as soon as you have finished. Others can use the resources.",
     ),
     _ENDS_SOON: (
-        "Save your work: at the end, climate reclaims the resources, and what they store may be"
-        " lost.",
-        "Extend it: on the page of the lease, or with"
-        " 'openstack reservation lease set --prolong-for 1h {id}'.",
-        "End it: if you have finished, end the lease on its page now, so that others can have the"
-        " resources.",
+        "Save your work: when the lease ends, the data on its resources may be lost.",
+        "Extend it: on its page, or with 'openstack reservation lease set --prolong-for 1h {id}'.",
+        "End it: if you have finished, end it now on its page. Others can use the resources.",
     ),
     "lease.start_delayed": (
         "You need not do anything: the lease starts as soon as its hosts are ready.",

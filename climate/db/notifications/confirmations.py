@@ -39,7 +39,11 @@ def remove_old(session: Session, before: datetime) -> None:
 
 def _renew(session: Session, bucket: str, place: int, before: datetime, now: datetime) -> bool:
     """Take a place that is free again; return False if another request was faster."""
-    is_free = (_is_of(bucket), ConfirmationRow.place == place, ConfirmationRow.requested_at <= before)
+    is_free = (
+        _is_of(bucket),
+        ConfirmationRow.place == place,
+        ConfirmationRow.requested_at <= before,
+    )
     result = session.execute(sa.update(ConfirmationRow).where(*is_free).values(requested_at=now))
     return bool(result.rowcount)  # type: ignore[attr-defined]
 

@@ -77,7 +77,9 @@ def _claimable(
     e-mail address that is not confirmed gets nothing but the request to confirm it.
     """
     row = SubscriptionRow
-    letter = sa.exists().where(DeadLetterRow.subscription_id == row.id, DeadLetterRow.wanted.is_(True))
+    letter = sa.exists().where(
+        DeadLetterRow.subscription_id == row.id, DeadLetterRow.wanted.is_(True)
+    )
     is_confirmed = sa.or_(row.kind == Kind.WEBHOOK.value, row.confirmed_at.is_not(None))
     confirmation = sa.and_(
         ~is_confirmed, row.confirm_requested_at.is_not(None), row.confirm_sent_at.is_(None)

@@ -355,7 +355,8 @@ class Upkeep:
 
         The other rows are idempotency keys, notifications, leases that ended long ago, records of
         deleted leases, records of use and of confirmations that no limit counts any more, and
-        calendar feeds whose lease or resource is gone. Options set how long to keep most of these rows.
+        calendar feeds whose lease or resource is gone. Options set how long to keep most of these
+        rows.
         """
         now = self._runtime.clock.now()
         write = self._runtime.database.write

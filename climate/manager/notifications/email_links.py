@@ -7,6 +7,7 @@ All links that do not work get the same error.
 import hmac
 import logging
 from functools import partial
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -42,8 +43,13 @@ def confirm(runtime: Runtime, link: str) -> Subscription:
         if subscription.is_confirmed:
             return subscription
         now = runtime.clock.now()
-        values = {"confirmed_at": now, "due_at": now, "reason": None, "slow": False}
-        values |= {"attempts": 0, "given_up": 0, "done_seq": outbox.last_seq(session)}
+        values: dict[str, Any] = {"confirmed_at": now, "due_at": now, "reason": None}
+        values |= {
+            "slow": False,
+            "attempts": 0,
+            "given_up": 0,
+            "done_seq": outbox.last_seq(session),
+        }
         unclaimed = {"owner": None, "claimed_until": None}
         subscriptions.update(session, subscription.id, now, **values, **unclaimed)
         return subscriptions.get(session, subscription.id)
@@ -63,7 +69,8 @@ def unsubscribe(runtime: Runtime, link: str) -> Subscription:
         if not subscription.is_confirmed:
             return subscription
         now = runtime.clock.now()
-        values = {"confirmed_at": None, "confirm_requested_at": None, "confirm_sent_at": None}
+        names = ("confirmed_at", "confirm_requested_at", "confirm_sent_at")
+        values: dict[str, Any] = dict.fromkeys(names)
         values |= {"status": SubscriptionStatus.SUSPENDED.value, "reason": UNSUBSCRIBED}
         unclaimed = {"owner": None, "claimed_until": None}
         subscriptions.update(session, subscription.id, now, **values, **unclaimed)

@@ -113,9 +113,7 @@ def _digest(
     )
 
 
-def _through(
-    runtime: Runtime, session: Session, subscription: Subscription, now: datetime
-) -> int:
+def _through(runtime: Runtime, session: Session, subscription: Subscription, now: datetime) -> int:
     """Return the number up to which the digest goes; that of the last one if none is due yet."""
     if subscription.digest_through is not None:
         return subscription.digest_through

@@ -44,8 +44,7 @@ _QUESTIONS = {
 _DONE = {
     Purpose.CONFIRM: (
         "Your address is confirmed",
-        "From now on, climate sends notifications about leases of project {project} to {address}."
-        " Each mail has a link that ends this.",
+        "climate sends notifications about leases of project {project} to {address} from now on.",
     ),
     Purpose.UNSUBSCRIBE: (
         "You have unsubscribed",

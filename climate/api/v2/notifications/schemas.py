@@ -21,7 +21,7 @@ from climate.core.notifications.subscription import (
 _MAX_PATTERNS = 20
 _MAX_SEQS = 1000
 _MAX_SEQ = 2**63 - 1
-_REQUIRED = fields.Field.default_error_messages["required"]
+_REQUIRED = str(fields.Field.default_error_messages["required"])
 # Fields that only subscriptions of one kind have.
 _ONLY = {
     Kind.WEBHOOK: frozenset({"url", "secret", "format"}),
@@ -162,7 +162,6 @@ class SubscriptionRequest(_SubscriptionSettings):
             "Notifications of all projects. Requires climate:notifications:get_all."
         ),
     )
-
 
     @validates_schema(pass_original=True, skip_on_field_errors=False)
     def _check_kind(

@@ -131,22 +131,27 @@ def _checked_receiver(call: Call, data: Mapping[str, Any]) -> str | None:
 
     Raises InvalidInput if climate may not send notifications there.
     """
-    settings = call.runtime.settings
     name = "address" if "address" in data else "url"
+    if name not in data:
+        return None
     try:
-        if name == "url":
-            if "url" in data:
-                check_url(data["url"], settings.webhooks)
-            return data.get("url")
-        if settings.email is None:
-            raise InvalidInput(
-                "This service sends no e-mail: the operator has not configured a mail server"
-                " ([email] server)"
-            )
-        mail.check_address(data["address"], settings.email)
-        return mail.url_of(data["address"])
+        return _receiver(call, name, data[name])
     except InvalidInput as error:
         raise validation.placed(InvalidInput(f"{name}: {error.message}"), (name,)) from None
+
+
+def _receiver(call: Call, name: str, value: str) -> str:
+    settings = call.runtime.settings
+    if name == "url":
+        check_url(value, settings.webhooks)
+        return value
+    if settings.email is None:
+        raise InvalidInput(
+            "This service sends no e-mail: the operator has not configured a mail server"
+            " ([email] server)"
+        )
+    mail.check_address(value, settings.email)
+    return mail.url_of(value)
 
 
 def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
