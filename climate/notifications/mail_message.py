@@ -27,8 +27,10 @@ from climate.core.notifications.wording import describe, one_line, show_time
 from climate.notifications.calendar_file import render as render_calendar
 from climate.notifications.rendering import Site, render
 
-# Headers are not folded, so that no link is broken. SMTP allows lines of 998 characters.
-_POLICY = SMTP.clone(max_line_length=998, cte_type="7bit")
+# All bytes are ASCII, as not every server accepts others. Lines are as short as MIME requires.
+_POLICY = SMTP.clone(cte_type="7bit", max_line_length=76)
+# Headers are not folded, so that no link in them is broken. SMTP allows lines of 998 characters.
+_POLICY_OF_HEADERS = _POLICY.clone(max_line_length=998)
 _PERIODS = {Frequency.HOURLY: "hour", Frequency.DAILY: "day"}
 
 
@@ -59,7 +61,7 @@ class Composer:
             delivery, secret, wording.title, ("notification", values), item.message_id
         )
         if entries:
-            content = render_calendar(wording.title, entries, self.site.console_url)
+            content = render_calendar(entries[0].summary, entries, self.site.console_url)
             message.add_attachment(content, subtype="calendar", filename="lease.ics", cte="base64")
         return message
 
@@ -140,6 +142,11 @@ class Composer:
         message.set_content(render(f"{template}.txt", values))
         message.add_alternative(render(f"{template}.html", values), subtype="html")
         return message
+
+
+def serialized(message: EmailMessage) -> bytes:
+    """Return a mail as the bytes to send."""
+    return message.as_bytes(policy=_POLICY_OF_HEADERS)
 
 
 def receiver(subscription: Subscription) -> str:

@@ -25,7 +25,7 @@ from climate.core.notifications.feed import Entry
 from climate.core.notifications.subscription import Confirmation, Delivery, Outcome
 from climate.core.notifications.wording import one_line
 from climate.notifications.deadline import cut_after
-from climate.notifications.mail_message import Composer, receiver
+from climate.notifications.mail_message import Composer, receiver, serialized
 from climate.notifications.rendering import site
 from climate.notifications.secret_encryption import UnreadableSecret, decrypt
 
@@ -90,7 +90,7 @@ class MailSender:
                 client.close()
                 return self._unavailable(error)
             try:
-                client.sendmail(self._composer.sender.addr_spec, [to], message.as_bytes())
+                client.sendmail(self._composer.sender.addr_spec, [to], serialized(message))
             except (OSError, smtplib.SMTPException) as error:
                 return self._judge(error)
             finally:

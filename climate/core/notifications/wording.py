@@ -55,7 +55,7 @@ _ADVICE = {
         "Keep it: you need not do anything. climate hands over the resources at the start.",
         "Connect: after the start, the page of the lease shows how to use each resource.",
         "Extend it, or change its end: on the page of the lease.",
-        "End it: if you do not need the lease, delete it on its page. Others can use the resources.",
+        "End it: if you do not need it, delete it on its page. Others can use the resources.",
     ),
     _STARTED: (
         "Connect: the page of the lease shows how to use each resource.",

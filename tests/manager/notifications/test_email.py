@@ -163,20 +163,21 @@ def test_the_receiver_unsubscribes_without_signing_in(
 # What mails say.
 
 
-def test_a_reminder_says_what_to_do_and_contains_the_calendar_file(
-    story: Story, server: MailServer
-) -> None:
+def remind(story: Story, server: MailServer) -> tuple[str, Received, Received]:
+    """Return the id of a lease, and the mails that remind of its start (13:00) and of its end."""
     story.register(2)
     confirmed(story, server, time_zone="Europe/Berlin", event_types=["lease.event.before*"])
     reservations = [{**story.lease_body()["reservations"][0], "min": 2, "max": 2}]
     lease = story.reserve(60, 120, name="training <b>run</b>", reservations=reservations)
-    story.at(59)
-    story.relay.flush()
-    deliver(story)
-    story.at(50)
-    story.relay.flush()
-    deliver(story)
-    start, *_, end = server.got
+    for minutes in (59, 50):
+        story.at(minutes)
+        story.relay.flush()
+        deliver(story)
+    return lease["id"], server.got[0], server.got[-1]
+
+
+def test_a_reminder_says_what_to_do(story: Story, server: MailServer) -> None:
+    id_, start, end = remind(story, server)
     message = start.message
     assert message["Subject"] == "Lease \u201ctraining <b>run</b>\u201d starts in 1 minute"
     assert message["From"] == "Lab leases <climate@lab.example>"
@@ -186,20 +187,31 @@ def test_a_reminder_says_what_to_do_and_contains_the_calendar_file(
         "Tuesday 2030-01-15 14:00 (UTC+01:00)",
         "2 hosts (sim-1, sim-2)",
         "Connect: after the start",
-        f"https://climate.example/console/leases/{lease['id']}",
+        f"https://climate.example/console/leases/{id_}",
     ):
         assert text in start.text
         assert text in start.html
     assert "<b>" not in start.html
     assert "training &lt;b&gt;run&lt;/b&gt;" in start.html
-    [file] = message.iter_attachments()
+    assert "ends in" in str(end.message["Subject"])
+    assert f"openstack reservation lease set --prolong-for 1h {id_}" in end.text
+    assert "End it:" in end.text
+
+
+def test_a_reminder_contains_the_calendar_file_in_lines_of_any_mail_server(
+    story: Story, server: MailServer
+) -> None:
+    id_, start, _ = remind(story, server)
+    [file] = start.message.iter_attachments()
     assert (file.get_content_type(), file.get_filename()) == ("text/calendar", "lease.ics")
     [event] = vobject.readOne(file.get_content()).vevent_list
-    assert event.uid.value == f"{lease['id']}@climate", "as in calendar feeds"
+    assert event.uid.value == f"{id_}@climate", "as in calendar feeds"
     assert event.dtstart.value == dt.datetime(2030, 1, 15, 13, tzinfo=dt.UTC)
-    assert "ends in" in str(end.message["Subject"])
-    assert f"openstack reservation lease set --prolong-for 1h {lease['id']}" in end.text
-    assert "End it:" in end.text
+    head, _, body = start.raw.partition(b"\r\n\r\n")
+    assert max(map(len, head.split(b"\r\n"))) < 998
+    encoded = [line for line in body.split(b"\r\n") if not line.startswith(b"Content-")]
+    assert max(map(len, encoded)) <= 76, "as MIME requires"
+    assert start.raw.isascii()
 
 
 @pytest.mark.parametrize("name", ["x\r\nBcc: eve@example.org", "x\n\nbody", "x\u2028y\x85z\x0bw"])
