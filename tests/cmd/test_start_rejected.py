@@ -142,6 +142,11 @@ def test_names_an_unusable_database_without_its_password(
 
 def test_names_an_invalid_option(configured: Callable[..., Path], rejection: Rejection) -> None:
     keystone = {"api__auth_strategy": "keystone"}
+    mail = {
+        "api__public_url": "https://climate.example.org",
+        "email__server": "mail.example.org",
+        "email__sender": "climate@example.org",
+    }
     for options, reason in [
         ({"manager__workers": "0"}, "workers"),
         ({"manager__before_start_leads": "60,soon"}, "before_start_leads"),
@@ -155,6 +160,15 @@ def test_names_an_invalid_option(configured: Callable[..., Path], rejection: Rej
         ({"notifications__transport_url": "nonsense"}, "transport_url"),
         ({"notifications__transport_url": "rabbit://u:secret@127.0.0.1:p/"}, "transport_url"),
         ({"notifications__webhook_secret_keys": "the-secret-key"}, "webhook_secret_keys"),
+        ({"email__server": "mail.example.org"}, "[api] public_url is not"),
+        ({"api__public_url": "climate.example.org"}, "[api] public_url must be a URL"),
+        ({**mail, "email__sender": "nobody"}, "[email] sender must be an address"),
+        ({**mail, "email__user": "climate"}, "user and password must be set together"),
+        (
+            {**mail, "email__user": "u", "email__password": "p", "email__security": "none"},
+            "would send the password in clear",
+        ),
+        ({**mail, "email__cafile": "/no/such/file"}, "[email] cafile"),
         ({"DEFAULT__log_file": "/no/such/folder/climate.log"}, "/no/such/folder"),
         ({"DEFAULT__log_config_append": "/no/such/file"}, "/no/such/file"),
     ]:

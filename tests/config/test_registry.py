@@ -31,6 +31,15 @@ COUNTS = {
     ),
     *(f"notifications.{name}" for name in ("webhook_max_bytes", "webhook_parallel")),
     *(
+        f"email.{name}"
+        for name in (
+            "daily_hour",
+            "subscriptions_per_project",
+            "confirmations_per_address",
+            "confirmations_per_project",
+        )
+    ),
+    *(
         f"limits.{scope}_{name}"
         for scope in ("project", "user")
         for name in ("leases", "hosts", "vcpus")
@@ -44,7 +53,13 @@ COUNTS = {
     "simulated.seed",
     "simulated.failure_rate",
 }
-SECRETS = {"connection", "transport_url", "external_service_token", "webhook_secret_keys"}
+SECRETS = {
+    "connection",
+    "transport_url",
+    "external_service_token",
+    "webhook_secret_keys",
+    "password",
+}
 UNIT = re.compile(r"\b(seconds|minutes|hours|days)\b", re.IGNORECASE)
 
 

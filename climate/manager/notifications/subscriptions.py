@@ -12,6 +12,7 @@ progress cannot overwrite the change.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -88,26 +89,12 @@ def create(runtime: Runtime, new: New, settings: Change) -> Subscription:
     """
     rules, email = runtime.settings.webhooks, runtime.settings.email
     stored = encrypt(new.secret or mail.new_secret(), rules.secret_keys)
-    is_email = new.kind is Kind.EMAIL and email is not None
-    most = email.per_project if is_email and email else rules.per_project
+    is_email = new.kind is Kind.EMAIL
+    most = email.per_project if is_email and email is not None else rules.per_project
     now = runtime.clock.now()
 
     def work(session: Session) -> Subscription:
-        created = Subscription(
-            id=ids.new_id(),
-            project_id=new.project_id,
-            user_id=new.user_id,
-            url=new.url,
-            wanted=NotificationFilter(**settings.wanted),
-            all_projects=new.all_projects,
-            done_seq=_start(session, settings.after),
-            created_at=now,
-            kind=new.kind,
-            format=settings.format or Format.CLOUDEVENTS,
-            frequency=settings.frequency or Frequency.IMMEDIATE,
-            time_zone=settings.time_zone or "UTC",
-            confirm_requested_at=now if is_email else None,
-        )
+        created = _new(new, settings, _start(session, settings.after), now)
         if not subscriptions.insert(session, created, stored, most):
             raise LimitExceeded(
                 f"Project {new.project_id} already has {most} subscriptions, the maximum: remove"
@@ -119,8 +106,26 @@ def create(runtime: Runtime, new: New, settings: Change) -> Subscription:
 
     created = runtime.database.write(work)
     if is_email:
-        runtime.news.hint()
+        runtime.news.hint()  # a manager sends the confirmation
     return created
+
+
+def _new(new: New, settings: Change, done_seq: int, now: datetime) -> Subscription:
+    return Subscription(
+        id=ids.new_id(),
+        project_id=new.project_id,
+        user_id=new.user_id,
+        url=new.url,
+        wanted=NotificationFilter(**settings.wanted),
+        all_projects=new.all_projects,
+        done_seq=done_seq,
+        created_at=now,
+        kind=new.kind,
+        format=settings.format or Format.CLOUDEVENTS,
+        frequency=settings.frequency or Frequency.IMMEDIATE,
+        time_zone=settings.time_zone or "UTC",
+        confirm_requested_at=now if new.kind is Kind.EMAIL else None,
+    )
 
 
 def update(runtime: Runtime, subscription_id: str, change: Change) -> Subscription:
