@@ -19,7 +19,9 @@ from climate.config.manager import MANAGER
 from climate.config.notifications import NOTIFICATIONS, retention, webhook_rules
 from climate.config.provisioning import PROVISIONER, PROVISIONING, provisioning
 from climate.config.services import service_options
-from climate.core.settings import Settings
+from climate.core.notifications.mail import EmailRules
+from climate.core.notifications.subscription import WebhookRules
+from climate.core.settings import Provisioning, Settings
 
 DEFAULT = [
     cfg.HostAddressOpt("host", default="127.0.0.1", help="Address on which the API listens."),
@@ -62,6 +64,14 @@ API = [
         default=False,
         help="With noauth, listen on other addresses than loopback and serve other machines:"
         " anyone who reaches the API can do anything.",
+    ),
+    cfg.IntOpt(
+        "trusted_proxies",
+        default=0,
+        min=0,
+        max=9,
+        help="Proxies in front of the API that append the client's address to X-Forwarded-For. The"
+        " API takes the client's address from this header. With 0 it ignores the header.",
     ),
     cfg.IntOpt("threads", default=8, min=1, help="Requests that a process serves at once."),
     cfg.IntOpt(
@@ -161,7 +171,10 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 
 
 def set_library_defaults() -> None:
-    """Change some defaults of library options. oslo-config-generator calls this, too."""
+    """Replace some defaults of oslo.log and keystonemiddleware by climate's defaults.
+
+    oslo-config-generator also calls this function, so that sample files show climate's defaults.
+    """
     quiet = [*log.get_default_log_levels(), "apscheduler=ERROR", "alembic=WARNING"]
     log.set_defaults(default_log_levels=quiet)
     for _, options in auth_token.AUTH_TOKEN_OPTS:
@@ -181,7 +194,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     set_library_defaults()
     for group, options in (*GROUPS.items(), *library_options()):
         conf.register_opts(options, group=None if group == "DEFAULT" else group)
-    # climate.observability.log_context uses the field of instances for leases.
+    # climate.observability.log_context stores the lease in oslo.log's field for an instance.
     conf.set_default("instance_uuid_format", "[lease: %(uuid)s] ")
 
 
@@ -212,12 +225,11 @@ def check_values(conf: cfg.ConfigOpts) -> None:
 
 
 def settings(conf: cfg.ConfigOpts) -> Settings:
-    """Return the settings, as one object for the API and the managers; raises Misconfigured."""
-    try:
-        webhooks, email = webhook_rules(conf), email_rules(conf)
-        provisioned = provisioning(conf)
-    except ValueError as error:
-        raise Misconfigured(str(error)) from None
+    """Return the settings in ``conf``, as one object for the API and the managers.
+
+    Raises Misconfigured if an option is invalid.
+    """
+    webhooks, email, provisioned = _checked(conf)
     manager = conf.manager
     minutes = manager.minutes_before_end_lease
     healing = conf["physical:host"].healing_interval
@@ -250,3 +262,13 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         feeds_per_project=conf.notifications.feeds_per_project,
         provisioning=provisioned,
     )
+
+
+def _checked(
+    conf: cfg.ConfigOpts,
+) -> tuple[WebhookRules, EmailRules | None, Provisioning | None]:
+    """Return the settings whose options must fit together; raises Misconfigured."""
+    try:
+        return webhook_rules(conf), email_rules(conf), provisioning(conf)
+    except ValueError as error:
+        raise Misconfigured(str(error)) from None

@@ -40,7 +40,10 @@ class Results:
         self._runtime, self._owner = runtime, owner
 
     def claimed_until(self, now: datetime) -> datetime:
-        """Return when a claim made now expires. Every delivery ends earlier than that."""
+        """Return when a claim made at ``now`` expires.
+
+        The claim lasts longer than a delivery can take.
+        """
         settings = self._runtime.settings
         longest = max(settings.webhooks.timeout, settings.email.timeout if settings.email else 0.0)
         return now + timedelta(seconds=2 * longest) + settings.claim_timeout
@@ -143,8 +146,9 @@ class Results:
         - Give up, and store the notification as a dead letter.
         - Suspend the subscription, so that it delivers nothing, and write a notification.
 
-        A dead letter (a notification given up earlier) stays a dead letter. If the mail server of
-        climate fails, the requested delivery of the dead letter stays requested.
+        If the failed delivery was another attempt for a dead letter (a notification that climate
+        had given up before), the notification remains a dead letter in all cases. If the mail
+        server of climate failed, the requested delivery of the dead letter remains requested.
         """
         now = self._now()
         subscription, letter = delivery.subscription, delivery.letter
@@ -176,7 +180,7 @@ class Results:
     def _store(
         self, subscription_id: str, more: Callable[[Session], object] | None, **values: Any
     ) -> bool:
-        """Store ``values`` in the row of a subscription; return whether that was possible.
+        """Store ``values`` in the row of a subscription; return whether this manager had the claim.
 
         If this manager has lost the claim on the subscription, the method stores nothing and
         returns False. Otherwise, it also calls the function ``more``, which stores further rows in

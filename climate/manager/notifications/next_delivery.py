@@ -25,9 +25,9 @@ def next_delivery(
 
     Returns None in four cases:
 
-    - There is nothing to deliver. Then the function releases the claim.
-    - The digest is not due. Then it releases the claim until the next period.
-    - Notifications were removed before their delivery. Then it suspends the subscription.
+    - There is nothing to deliver. In this case, the function releases the claim.
+    - The digest is not due. In this case, it releases the claim until the next period.
+    - Notifications were removed before their delivery. In this case, it suspends the subscription.
     - The manager has lost the claim.
     """
     now = runtime.clock.now()

@@ -4,8 +4,8 @@ Several managers deliver at once. A manager claims a subscription for a limited 
 manager with the claim delivers to the subscription and stores the results.
 
 A slow subscriber does not delay the others. A manager serves at most ``webhooks.parallel``
-subscriptions at a time, and at most half of these have slow receivers. A receiver counts as slow
-after a slow or failed delivery.
+subscriptions at a time, and at most half of these places go to slow receivers. A receiver is slow
+if its last delivery was slow or failed.
 
 After a crash, another manager may send a notification again, with the same id.
 """
@@ -41,14 +41,14 @@ class Poster(Protocol):
     """Interface of the object that sends a notification to its receiver by HTTP."""
 
     def post(self, delivery: Delivery, payload: Mapping[str, Any]) -> Outcome:
-        """Send the payload within the configured time-out; return a success or a failure."""
+        """Send the payload within the configured time-out; return whether that succeeded."""
 
 
 class Mailer(Protocol):
     """Interface of the object that sends mails."""
 
     def send(self, item: Delivery | Confirmation, entries: Sequence[Entry] = ()) -> Outcome:
-        """Send a mail within the configured time-out; return a success or a failure.
+        """Send a mail within the configured time-out; return whether that succeeded.
 
         The mail about a notification contains ``entries`` as a calendar file.
         """
@@ -87,8 +87,8 @@ class SubscriptionDelivery:
     def stop(self) -> None:
         """Stop claiming, wait for running deliveries, and release the claims of unfinished ones.
 
-        The wait takes at most ``shutdown_timeout``. If a delivery is still running then, another
-        manager may repeat this delivery.
+        The wait takes at most ``shutdown_timeout``. If a delivery is still running after that,
+        another manager may repeat it.
         """
         deadline = time.monotonic() + self._runtime.settings.shutdown_timeout
         self._task.stop(deadline - time.monotonic())
@@ -100,7 +100,7 @@ class SubscriptionDelivery:
         )
 
     def run_due(self) -> int:
-        """Deliver in this thread until no delivery is due; return how many it attempted."""
+        """Attempt all due deliveries in this thread; return how many deliveries these were."""
         count = 0
         while claimed := self._claim(1, 1):
             count += sum(self._serve(subscription_id) for subscription_id, _ in claimed)
