@@ -1,6 +1,7 @@
 """Mails reach a real SMTP server: what they say, to whom, and what happens if it fails."""
 
 import datetime as dt
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -129,8 +130,9 @@ def test_a_new_address_must_be_confirmed_and_ends_the_links_of_the_old_one(
 
 
 def test_the_receiver_unsubscribes_without_signing_in(
-    make_story_everywhere: MakeStory, server: MailServer
+    make_story_everywhere: MakeStory, server: MailServer, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.DEBUG, "climate")
     story = make_story_everywhere(**server.options)
     made = confirmed(story, server)
     publish(story, "lease.create", "lease.update")
@@ -158,6 +160,8 @@ def test_the_receiver_unsubscribes_without_signing_in(
     deliver(story)
     assert len(server.got) == 3
     assert "confirm your address" in server.got[2].text, "it must be confirmed again"
+    assert "POST /email/unsubscribe/<secret>: 200" in caplog.text
+    assert path.rpartition("/")[2] not in caplog.text
 
 
 # What mails say.
