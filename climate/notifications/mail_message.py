@@ -98,11 +98,11 @@ class Composer:
         return self._message(request, title, ("confirm", values), f"confirm.{digest}")
 
     def _listed(self, item: Notification, delivery: Delivery) -> dict[str, Any]:
-        of = zone(delivery.subscription.time_zone)
-        payload = payload_when_sent(item, delivery.at)
-        wording = describe(item, payload, delivery.at, of)
+        """Return an item of a digest, in words of the moment at which it was written."""
+        of, at = zone(delivery.subscription.time_zone), item.created_at
+        wording = describe(item, payload_when_sent(item, at), at, of)
         url = self.site.lease_url(wording.lease_id)
-        return {"wording": wording, "at": show_time(item.created_at, of), "url": url}
+        return {"wording": wording, "at": show_time(at, of), "url": url}
 
     def _with_unsubscribe(
         self,
@@ -120,7 +120,8 @@ class Composer:
         values = {"unsubscribe_url": url, "project": one_line(subscription.project_id), **values}
         message = self._message(delivery, title, (template, values), id_)
         message["List-Unsubscribe"] = f"<{url}>"
-        message["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
+        if url.startswith("https:"):  # as RFC 8058 requires
+            message["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
         return message
 
     def _message(

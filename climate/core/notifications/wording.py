@@ -33,9 +33,9 @@ _TITLES = {
     "lease.create": "Lease {name} is reserved",
     "lease.update": "Lease {name} has changed",
     "lease.delete": "Lease {name} is deleted",
-    _STARTS_SOON: "Lease {name} starts {starts_in}",
+    _STARTS_SOON: "Lease {name} {starts}",
     _STARTED: "Lease {name} has started",
-    _ENDS_SOON: "Lease {name} ends {ends_in}",
+    _ENDS_SOON: "Lease {name} {ends}",
     f"{_ENDS_SOON}.stop": "Lease {name} does not end soon any more",
     _ENDED: "Lease {name} has ended",
     "lease.trust_lost": "climate cannot act for the owner of lease {name} any more",
@@ -94,8 +94,8 @@ def describe(
     window = blazar_wire.window(payload)
     values = {
         "name": f"\u201c{one_line(payload.get('name') or lease_id or '')}\u201d",
-        "starts_in": ahead(window.start, now) if window else "soon",
-        "ends_in": ahead(window.end, now) if window else "soon",
+        "starts": _due("start", window.start, now) if window else "starts soon",
+        "ends": _due("end", window.end, now) if window else "ends soon",
     }
     is_failed = payload.get("status") == LeaseStatus.ERROR.value
     default = "Lease {name}: {kind}" if lease_id else "{kind}"
@@ -117,14 +117,19 @@ def show_time(moment: datetime, zone: tzinfo) -> str:
     return f"{_WEEKDAYS[local.weekday()]} {local:%Y-%m-%d %H:%M} ({shown})"
 
 
-def ahead(moment: datetime, now: datetime) -> str:
-    """Return how far ahead a moment is, such as ``in 10 minutes``; ``now`` if it is not ahead."""
+def _due(verb: str, moment: datetime, now: datetime) -> str:
+    """Return when something happens, such as ``starts in 10 minutes``.
+
+    If the moment has passed, because the notification is late, the result does not claim that it
+    happened: ``was due to start 2 hours ago``.
+    """
     seconds = (moment - now).total_seconds()
-    if seconds < _UNITS[-1][0]:
-        return "in less than a minute" if seconds > 0 else "now"
-    size, unit = next(item for item in _UNITS if seconds >= item[0])
-    count = round(seconds / size)
-    return f"in {count} {unit}{'' if count == 1 else 's'}"
+    if abs(seconds) < _UNITS[-1][0]:
+        return f"{verb}s in less than a minute" if seconds > 0 else f"{verb}s now"
+    size, unit = next(item for item in _UNITS if abs(seconds) >= item[0])
+    count = round(abs(seconds) / size)
+    amount = f"{count} {unit}{'' if count == 1 else 's'}"
+    return f"{verb}s in {amount}" if seconds > 0 else f"was due to {verb} {amount} ago"
 
 
 def one_line(value: object) -> str:

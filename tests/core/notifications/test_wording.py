@@ -5,7 +5,7 @@ from typing import Any
 
 from climate.core.notifications import mail
 from climate.core.notifications.message import Notification
-from climate.core.notifications.wording import Wording, ahead, describe, one_line, show_time
+from climate.core.notifications.wording import Wording, describe, one_line, show_time
 from tests.support.cases import each_case
 
 NOW = dt.datetime(2030, 1, 15, 12, tzinfo=dt.UTC)
@@ -77,14 +77,22 @@ def test_values_become_one_line(text: str, shown: str) -> None:
     assert one_line(text) == shown
 
 
-def test_durations_and_times() -> None:
-    for seconds, text in [
-        (-5, "now"),
-        (30, "in less than a minute"),
-        (600, "in 10 minutes"),
-        (7200, "in 2 hours"),
-        (3 * 86400, "in 3 days"),
-    ]:
-        assert ahead(NOW + dt.timedelta(seconds=seconds), NOW) == text
+@each_case(
+    "seconds,text",
+    [
+        (-7200, "was due to start 2 hours ago"),
+        (-5, "starts now"),
+        (30, "starts in less than a minute"),
+        (600, "starts in 10 minutes"),
+        (3 * 86400, "starts in 3 days"),
+    ],
+)
+def test_a_reminder_says_how_far_ahead_the_start_is(seconds: int, text: str) -> None:
+    start = (NOW + dt.timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()
+    lease = {**LEASE, "start_date": start, "end_date": "2030-02-15T13:00:00.000000"}
+    assert words("lease.event.before_start_lease", **lease).title == f"Lease \u201crun\u201d {text}"
+
+
+def test_times_have_their_offset() -> None:
     assert show_time(NOW, dt.UTC) == "Tuesday 2030-01-15 12:00 (UTC+00:00)"
     assert show_time(NOW, mail.zone("America/St_Johns")) == "Tuesday 2030-01-15 08:30 (UTC-03:30)"
