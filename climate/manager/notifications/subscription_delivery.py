@@ -166,10 +166,24 @@ class SubscriptionDelivery:
             if delivery is None:
                 return count
             count += 1
-            if not self._results.note(delivery, self._send(delivery)):
+            if not self._results.note(delivery, self._attempt(delivery)):
                 return count
         self._results.release(subscription_id, due_at=self._runtime.clock.now())
         return count
+
+    def _attempt(self, delivery: Delivery | Confirmation) -> Outcome:
+        """Send a delivery; return the outcome.
+
+        If a notification cannot be put into a message, this is a failed attempt. Otherwise, such a
+        notification would hold up its subscription forever.
+        """
+        try:
+            return self._send(delivery)
+        except Exception as error:
+            if is_unavailable(error):
+                raise
+            LOG.exception("subscription %s: no message was made", delivery.subscription.id)
+            return Outcome(reason="climate could not make the message: the operator's log says why")
 
     def _send(self, delivery: Delivery | Confirmation) -> Outcome:
         """Send a notification, a digest or a confirmation; return the outcome."""

@@ -360,6 +360,25 @@ def test_a_confirmation_that_is_rejected_suspends_the_subscription(
     assert "550 5.1.1 no such user" in found["reason"]
 
 
+def test_a_notification_that_cannot_be_put_into_words_holds_up_no_other(
+    story: Story, server: MailServer
+) -> None:
+    made = confirmed(story, server)
+    start, end = "2030-01-15T13:00:00.000000", "2030-01-15T14:00:00.000000"
+    payload = {"project_id": "admin", "start_date": start, "end_date": end}
+    story.runtime.database.write(
+        lambda session: outbox.write(session, "lease.create", payload, story.clock.now())
+    )
+    with story.runtime.database.engine.begin() as connection:  # a window without length
+        connection.exec_driver_sql("UPDATE outbox SET payload = replace(payload, 'T14', 'T13')")
+    publish(story, "lease.delete")
+    for _ in range(5):
+        deliver(story)
+        story.clock.advance(400)
+    assert [str(mail.message["Subject"])[-10:] for mail in server.got] == ["is deleted"]
+    assert shown(story, made)["dead_letters"] == 1
+
+
 # Digests.
 
 
