@@ -42,7 +42,7 @@ PACKAGES := --constraint constraints.txt --editable
 	test-faults-short test-clusters test-browser test-nightly test-nightly-local test-nightly-faults \
 	test-nightly-clusters test-nightly-openstack clusters-up clusters-down \
 	coverage lint format type check config openstack-up openstack-down openstack-wipe bench screenshots \
-	constraints clean
+	constraints release-notes clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) \
@@ -128,6 +128,7 @@ coverage: $(INSTALLED_DEV) ## Run the tests and show the lines that none of them
 lint: $(INSTALLED_DEV) ## Check style and layout
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/reno --quiet lint
 
 format: $(INSTALLED_DEV) ## Lay the code out and mend what can be mended by machine
 	$(BIN)/ruff check --fix-only .
@@ -158,6 +159,9 @@ constraints: ## Write constraints.txt anew from the ranges in setup.cfg (Python 
 			"$$scratch/venv/bin/python" -m pip freeze --exclude-editable; } >"$$scratch/new"; \
 		cp "$$scratch/new" constraints.txt
 	@echo "constraints.txt is new; run make check before you commit it"
+
+release-notes: $(INSTALLED_DEV) ## Print what changed, from the notes in releasenotes/notes
+	@$(BIN)/reno --quiet report
 
 clean: ## Remove all that make has made, but no database and no OpenStack
 	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* htmlcov \
