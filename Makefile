@@ -2,9 +2,11 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# What `make run` listens on and keeps its data in (empty: the default of climate-standalone).
-PORT ?= 1234
+# What `make run` listens on, keeps its data in, and is configured by (empty: the default of
+# climate-standalone). The port and the database of CONFIG apply if PORT and DATABASE are not given.
+PORT ?= $(if $(CONFIG),,1234)
 DATABASE ?=
+CONFIG ?=
 # Number of processes that run tests (0: pytest's own process).
 JOBS ?= 2
 # What the testbed keeps, what is added to its ports, where its catalog says that leases are to be
@@ -52,8 +54,9 @@ install: $(INSTALLED) ## Install what `make run` needs into .venv
 
 install-dev: $(INSTALLED_DEV) ## Install the test tools, the linters and the type checker too
 
-run: $(INSTALLED) ## Run the service on this machine (PORT=1234 DATABASE=sqlite:///FILE)
-	@exec $(BIN)/climate-standalone --port $(PORT) $(if $(DATABASE),--database '$(DATABASE)')
+run: $(INSTALLED) ## Run the service on this machine (PORT=1234 DATABASE=sqlite:///FILE CONFIG=FILE)
+	@exec $(BIN)/climate-standalone $(if $(PORT),--port $(PORT)) \
+		$(if $(DATABASE),--database '$(DATABASE)') $(if $(CONFIG),--config-file '$(CONFIG)')
 
 test: $(INSTALLED_TEST) ## Run the tests that need only Python (ARGS='-k lease')
 	CLIMATE_TEST_DATABASES=sqlite $(BIN)/pytest $(PARALLEL) $(ARGS)
