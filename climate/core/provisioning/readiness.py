@@ -1,6 +1,6 @@
 """Whether the hosts of a lease are ready, and statistics of this over many leases. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -49,8 +49,8 @@ class Shown:
 
     ``state`` is None if there is no preparation yet. ``hosts`` and ``ready`` are numbers of hosts.
     ``early`` is how much earlier than needed a host was ready, in seconds (negative: late). For
-    several hosts, the smallest value counts. ``reasons`` says why preparations failed.
-    ``waiting_for`` names the hosts for which the start of the lease waits.
+    several hosts, the smallest value counts. ``reasons`` says why preparations failed, or that no
+    provisioner has claimed them. ``waiting_for`` names the hosts for which the start of the lease waits.
     """
 
     state: Readiness | None
@@ -127,8 +127,13 @@ class Share:
         return sum(self.early) / len(self.early) if self.early else None
 
 
-def shown(tasks: Sequence[Preparation], now: datetime) -> Shown:
-    """Return how ready hosts are at ``now``. ``tasks`` are their preparations that are not over."""
+def shown(
+    tasks: Sequence[Preparation], now: datetime, unclaimed: Collection[str] = frozenset()
+) -> Shown:
+    """Return how ready hosts are at ``now``. ``tasks`` are their preparations that are not over.
+
+    ``unclaimed`` has the ids of preparations that no provisioner claims.
+    """
     done = [task.ready_at for task in tasks if task.ready_at is not None]
     all_ready = len(done) == len(tasks)
     earlies = [task.early for task in tasks if task.early is not None]
@@ -138,8 +143,19 @@ def shown(tasks: Sequence[Preparation], now: datetime) -> Shown:
         ready=len(done),
         ready_at=max(done) if done and all_ready else None,
         early=min(earlies) if earlies and all_ready else None,
-        reasons=tuple(f"{task.node}: {task.reason}" for task in tasks if task.reason),
+        reasons=tuple(_reasons(tasks, unclaimed)),
     )
+
+
+def _reasons(tasks: Sequence[Preparation], unclaimed: Collection[str]) -> Iterator[str]:
+    for task in tasks:
+        if task.reason:
+            yield f"{task.node}: {task.reason}"
+        if task.id in unclaimed:
+            yield (
+                f"{task.node}: no provisioner has claimed its preparation; a provisioner with"
+                f" {task.node} in its nodes file must run"
+            )
 
 
 def _state(tasks: Sequence[Preparation], now: datetime) -> Readiness | None:
