@@ -50,7 +50,8 @@ class Shown:
     ``state`` is None if there is no preparation yet. ``hosts`` and ``ready`` are numbers of hosts.
     ``early`` is how much earlier than needed a host was ready, in seconds (negative: late). For
     several hosts, the smallest value counts. ``reasons`` says why preparations failed, or that no
-    provisioner has claimed them. ``waiting_for`` names the hosts for which the start of the lease waits.
+    provisioner has claimed them. ``waiting_for`` names the hosts for which the start of the lease
+    waits.
     """
 
     state: Readiness | None

@@ -44,7 +44,7 @@ _IS_FOR_BOOKING = (
 )
 _IS_OFF = is_shut_down(AllocationRow.resource_id)
 _IS_QUARANTINED = is_quarantined(PreparationRow.resource_id).correlate(PreparationRow)
-# Provisioners claim preparations within seconds, unless none of them has the node in its nodes file.
+# A provisioner claims a preparation within seconds, unless none has the node in its nodes file.
 _UNCLAIMED_AFTER = timedelta(seconds=30)
 _TASKS = TaskTable(PreparationRow, Preparation, PreparationState, PreparationRow.needed_at)
 
