@@ -44,7 +44,7 @@ PACKAGES := --constraint constraints.txt --editable
 	test-faults-short test-clusters test-browser test-nightly test-nightly-local test-nightly-faults \
 	test-nightly-clusters test-nightly-openstack clusters-up clusters-down \
 	coverage lint format type check config openstack-up openstack-down openstack-wipe bench screenshots \
-	constraints release-notes clean
+	constraints release-notes dist clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) \
@@ -162,6 +162,11 @@ constraints: ## Write constraints.txt anew from the ranges in setup.cfg (Python 
 			"$$scratch/venv/bin/python" -m pip freeze --exclude-editable; } >"$$scratch/new"; \
 		cp "$$scratch/new" constraints.txt
 	@echo "constraints.txt is new; run make check before you commit it"
+
+dist: $(INSTALLED_TEST) ## Build a wheel and a source distribution into dist/, with the version of the git tag
+	@rm -rf build dist
+	@$(BIN)/python -m build --outdir dist . >$(VENV)/dist.log 2>&1 || { cat $(VENV)/dist.log >&2; exit 1; }
+	@ls dist/*
 
 release-notes: $(INSTALLED_DEV) ## Print what changed, from the notes in releasenotes/notes
 	@$(BIN)/reno --quiet report
