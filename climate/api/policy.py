@@ -1,6 +1,6 @@
 """Authorization: oslo.policy rules with Blazar's defaults, which policy.yaml can override.
 
-All rules are scoped to a project. A token for a domain or for the system satisfies none of them.
+All rules require a token for a project. A token for a domain or for the system satisfies no rule.
 """
 
 from collections.abc import Mapping
@@ -124,7 +124,7 @@ class Policy:
         return bool(self._enforcer.authorize(f"climate:{rule}", target, caller.credentials()))
 
     def require(self, caller: Caller, rule: str, project_id: str) -> None:
-        """Raise Forbidden unless ``rule`` allows ``caller`` to act on objects of a project.
+        """Raise Forbidden if ``rule`` does not allow ``caller`` to act on objects of a project.
 
         ``project_id`` is the id of the project that owns the objects.
         """

@@ -236,8 +236,8 @@ def removed_seq(session: Session) -> int:
 def find_after(session: Session, wanted: NotificationFilter, after: int, limit: int) -> Matches:
     """Return up to ``limit`` notifications that match the filter ``wanted``, lowest number first.
 
-    Notifications up to the sequence number ``after`` are left out. The result also has the number
-    to pass as ``after`` in the next call.
+    Notifications up to the sequence number ``after`` are left out. The result also contains the
+    number to pass as ``after`` in the next call.
     """
     last = last_seq(session)  # read before the rows: all rows up to it are visible
     in_range = (OutboxRow.seq > after, OutboxRow.seq <= last)

@@ -115,7 +115,7 @@ class FloatingipPlugin(EndpointPlugin):
         """Return the address with this name, which is ``address`` or ``network_id/address``.
 
         ``external_number`` is only for messages. Raises Conflict if a floating IP has the address,
-        and InvalidInput if the address cannot be reserved. If no subnet has the address, raises
+        and InvalidInput if climate cannot reserve the address. If no subnet has the address, raises
         InvalidInput if ``name`` includes a network, and NotFound otherwise.
         """
         if not name:
@@ -139,8 +139,8 @@ class FloatingipPlugin(EndpointPlugin):
     def refresh(self, registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
         """Yield the registered addresses whose subnet exists.
 
-        An address is not usable if a floating IP without a reservation has it, or if it can no
-        longer be reserved.
+        An address is not ``usable`` in two cases: a floating IP without a reservation has it, or
+        its subnet has changed so that Neutron itself now uses or assigns it (``Subnet.refusal``).
         """
         subnets = self.cloud.subnets()
         taken = self.taken(registered)
@@ -161,10 +161,10 @@ def _address(text: str) -> IPv4Address:
 
 
 def _parse_name(name: str, subnets: Sequence[Subnet], *, strict: bool) -> DiscoveredResource:
-    """Return the address at the end of ``name``.
+    """Return the address in ``name``, which is ``address`` or ``network_id/address``.
 
-    Raises InvalidInput if the address cannot be reserved. If none of ``subnets`` has the address,
-    raises InvalidInput if ``strict`` is true, and NotFound otherwise.
+    Raises InvalidInput if climate cannot reserve the address. If the address is malformed or in
+    none of ``subnets``, raises InvalidInput if ``strict`` is true, and NotFound otherwise.
     """
     error_class = InvalidInput if strict else NotFound
     try:
