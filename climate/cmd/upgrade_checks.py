@@ -13,7 +13,7 @@ from oslo_upgradecheck.upgradecheck import Code, Result
 from climate.api.auth import is_loopback
 from climate.api.server import http_server
 from climate.clock import SystemClock
-from climate.cmd import bootstrap
+from climate.cmd.database import database_url, open_database
 from climate.config import registry as config_registry
 from climate.config.registry import Misconfigured
 from climate.db import managers
@@ -38,7 +38,7 @@ def check_database(conf: ConfigOpts) -> Result:
 
     An earlier schema causes a warning.
     """
-    with bootstrap.open_database(conf) as database:
+    with open_database(conf) as database:
         try:
             revision = schema.current(database)
             schema.check(database)
@@ -59,7 +59,7 @@ def check_clock(conf: ConfigOpts) -> Result:
     the query makes the difference uncertain by this time.
     """
     try:
-        with bootstrap.open_database(conf) as database:
+        with open_database(conf) as database:
             skew, took = _skew(database)
     except sa.exc.SQLAlchemyError as error:
         return Result(Code.FAILURE, f"the time of the database cannot be read: {error}")
@@ -95,7 +95,7 @@ _TIME = {
 def check_managers(conf: ConfigOpts) -> Result:
     """List the managers that are alive. Never fails, because an upgrade needs no manager."""
     try:
-        with bootstrap.open_database(conf) as database, database.read() as session:
+        with open_database(conf) as database, database.read() as session:
             alive = managers.alive(session, present(database))
     except sa.exc.SQLAlchemyError:  # the check of the database explains it
         return Result(Code.SUCCESS, "unknown")
@@ -105,7 +105,7 @@ def check_managers(conf: ConfigOpts) -> Result:
 def check_plugins(conf: ConfigOpts) -> Result:
     """Check that plug-ins, filters and weighers can be loaded; send no request to a cloud."""
     try:
-        with bootstrap.open_database(conf) as database:
+        with open_database(conf) as database:
             load_plugins(conf, conf.manager.plugins, AdvisoryLocks(database).hold, SystemClock())
         load_selection(conf)
     except BrokenPlugin as error:
@@ -171,7 +171,7 @@ def _unknown(conf: ConfigOpts) -> Iterator[str]:
 
 def _dangerous(conf: ConfigOpts) -> list[str]:
     manager, api = conf.manager, conf.api
-    is_server = bootstrap.database_url(conf).get_backend_name() != "sqlite"
+    is_server = database_url(conf).get_backend_name() != "sqlite"
     simulated = conf["physical:host"].cloud == "simulated"
     cases = [
         (

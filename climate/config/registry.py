@@ -18,6 +18,7 @@ from climate.config.manager import MANAGER
 from climate.config.notifications import NOTIFICATIONS, retention, webhook_rules
 from climate.config.provisioning import PROVISIONER, PROVISIONING, provisioning
 from climate.config.services import service_options
+from climate.core.errors import OperatorError
 from climate.core.settings import Settings
 
 DEFAULT = [
@@ -133,11 +134,8 @@ GROUPS: dict[str, list[cfg.Opt]] = {
 }
 
 
-class Misconfigured(RuntimeError):
-    """Raised if the configuration is impossible or unsafe.
-
-    The program prints the message and exits.
-    """
+class Misconfigured(OperatorError):
+    """Raised if the configuration is impossible or unsafe."""
 
 
 def library_options() -> list[tuple[str, list[cfg.Opt]]]:
@@ -165,7 +163,12 @@ def set_library_defaults() -> None:
 
     oslo-config-generator also calls this function, so that sample files show climate's defaults.
     """
-    quiet = [*log.get_default_log_levels(), "apscheduler=ERROR", "alembic=WARNING"]
+    quiet = [
+        *log.get_default_log_levels(),
+        "apscheduler=ERROR",
+        "alembic=WARNING",
+        "oslo_service=WARNING",
+    ]
     log.set_defaults(default_log_levels=quiet)
     for _, options in auth_token.AUTH_TOKEN_OPTS:
         cfg.set_defaults(options, service_type="reservation", **_TOKEN_CHECKS)
@@ -212,6 +215,11 @@ def check_values(conf: cfg.ConfigOpts) -> None:
     for group, options in (*GROUPS.items(), *library_options()):
         for option in options:
             getattr(conf if group == "DEFAULT" else conf[group], option.dest)
+
+
+def http_url(host: str, port: int) -> str:
+    """Return the http URL of a host and port, with brackets around an IPv6 address."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def settings(conf: cfg.ConfigOpts) -> Settings:
