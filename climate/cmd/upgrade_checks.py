@@ -1,8 +1,7 @@
 """The checks of ``climate-status``. They read the installation and change nothing."""
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import kombu
 import sqlalchemy as sa
@@ -23,8 +22,6 @@ from climate.db.engine.clock import present
 from climate.db.engine.database import Database
 from climate.plugins.loader import BrokenPlugin, load_plugins, load_selection
 
-# The sections that contain only options of climate, none of libraries.
-_OWN_SECTIONS = set(config_registry.GROUPS) - {"DEFAULT", "nova", config_registry.SERVICE_USER}
 # Seconds of skew from which the check warns. From claim_timeout on, managers reclaim each other's
 # events.
 _MAX_SKEW = 1.0
@@ -143,7 +140,7 @@ def check_configuration(conf: ConfigOpts) -> Result:
     Misconfigured for an invalid value, which ``_run`` reports as a failure.
     """
     config_registry.check_values(conf)
-    code, texts = Code.SUCCESS, [*_unknown(conf), *_dangerous(conf)]
+    code, texts = Code.SUCCESS, [*config_registry.unknown_options(conf), *_dangerous(conf)]
     if texts:
         code = Code.WARNING
     try:
@@ -151,22 +148,6 @@ def check_configuration(conf: ConfigOpts) -> Result:
     except Misconfigured as error:
         code, texts = Code.FAILURE, [str(error), *texts]
     return Result(code, "; ".join(texts) or None)
-
-
-def _unknown(conf: ConfigOpts) -> Iterator[str]:
-    """Yield a warning for each unknown option in the configuration files.
-
-    An option is unknown if its name is misspelt, or if a release has moved or removed the option.
-    """
-    for path in conf.config_file or []:
-        sections: dict[str, Any] = {}
-        cfg.ConfigParser(path, sections).parse()
-        options = [
-            (group, name) for group in _OWN_SECTIONS & set(sections) for name in sections[group]
-        ]
-        for group, name in options:
-            if name.replace("-", "_") not in conf[group]:
-                yield f"{path} sets [{group}] {name}, which is not an option (any more)"
 
 
 def _dangerous(conf: ConfigOpts) -> list[str]:
