@@ -132,6 +132,7 @@ lint: $(INSTALLED_DEV) ## Check style and layout
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/reno --quiet lint
+	@if test -x $(BIN)/hadolint; then set -x; $(BIN)/hadolint deploy/Containerfile; fi
 
 format: $(INSTALLED_DEV) ## Lay the code out and mend what can be mended by machine
 	$(BIN)/ruff check --fix-only .
