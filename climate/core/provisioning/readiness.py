@@ -39,6 +39,8 @@ class Outcome(StrEnum):
     NEVER = "never"
 
 
+# Starts of leases that are made for now are rounded down to the second (v2) or the minute (v1).
+_ROUNDING = timedelta(minutes=1)
 # A preparation that had less than this share of its lead time counts as short notice.
 _SHORT_NOTICE = 0.9
 
@@ -201,8 +203,9 @@ def outcomes(preparations: Iterable[Preparation], start: datetime) -> dict[str, 
 def _outcome(hosts: Sequence[Preparation], start: datetime) -> Outcome:
     if all(task.ready_at is not None and task.ready_at <= start for task in hosts):
         return Outcome.READY
-    # A replacement after the start is not the cause of the delay.
-    due = [task for task in hosts if task.needed_at <= start]
+    # A replacement after the start is not the cause of the delay. If a lease is made for now, its
+    # start is rounded down, but its hosts are needed from now on.
+    due = [task for task in hosts if task.needed_at < start + _ROUNDING]
     return Outcome.SHORT_NOTICE if any(map(_is_short_notice, due)) else Outcome.LATE
 
 
