@@ -1,4 +1,4 @@
-"""Statements on the limits of projects and users: overrides, and the use that limits count.
+"""Statements on the limits of projects and users, and on the resources that they use.
 
 A party is a project or a user. An override is a limit for one party that replaces the configured
 limit. A transaction locks the row of a party before it counts the party's use. So two concurrent

@@ -90,8 +90,9 @@ def taken(
 ) -> list[tuple[Window, bool]]:
     """Return the bookings of a resource that a project's feed shows only as occupied.
 
-    These are bookings by other projects, and bookings of held (unconfirmed) or deleted leases of
-    any project. Each item contains the occupied window, and whether the booking is for a share of
+    Such entries say only when the resource is occupied, and not by which lease. They are bookings
+    by other projects, bookings of held (unconfirmed) leases, and the cleaning after deleted leases.
+    Each item contains the occupied window, and whether the booking is for a share of
     the resource. The items are sorted by start. The result has at most ``MOST_ENTRIES`` items. If
     there are more bookings, those that are over at ``now`` are left out first.
     """

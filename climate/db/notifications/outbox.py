@@ -125,7 +125,7 @@ def is_called_for(session: Session, owner: str, now: datetime) -> bool:
 
     Two conditions must hold:
 
-    - Notifications with a number are not published yet.
+    - Some numbered notifications are not published yet.
     - No other relay has the turn (the claim to publish), or that claim has expired.
     """
     return session.scalar(_HAS_WORK, {"by": owner, "now": now}) is not None

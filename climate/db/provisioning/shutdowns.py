@@ -1,7 +1,8 @@
 """Shutdowns: tasks for provisioners to switch off a host while no lease needs it.
 
 A provisioner is a program that powers hosts on and off. A host is *idle* if it works, has power,
-and has neither a lease nor a task (a preparation or a shutdown). climate switches off idle hosts,
+and now has neither a lease nor a task (a preparation or a shutdown). Leases can book an idle host
+for later. climate switches off idle hosts,
 but keeps a few on as *spares*, for leases that start at once.
 
 A shutdown has one of these states:
@@ -38,7 +39,7 @@ get, find, store, forget = _TASKS.get, _TASKS.find, _TASKS.store, _TASKS.forget
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """An idle host: it works, has power, and has neither a lease nor a task.
+    """An idle host: it works, has power, and now has neither a lease nor a task.
 
     ``idle_since`` is the stored time since when the host is idle (None: not stored yet).
     ``next_start`` is the start of its next booking (None: it has no booking).

@@ -260,9 +260,11 @@ class EventRow(Certified, Base):
 
 
 class LimitRow(Certified, Base):
-    """The table of overrides: limits of a project or user that replace the configured limits.
+    """The limits of single projects and users that replace the configured limits (overrides).
 
-    A transaction locks the row of a project or user before it counts what they have in use.
+    The row of a project or user is also a lock: a transaction locks the row before it counts what
+    the project or user has in use, and first inserts the row if it is missing. So two requests at
+    the same time cannot both pass a limit that allows only one of them.
     """
 
     __tablename__ = "limits"

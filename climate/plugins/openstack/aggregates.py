@@ -1,9 +1,11 @@
 """Changes Nova's host aggregates; safe if several processes change them at the same time.
 
-climate changes an aggregate only while it holds a lock for it in the database (advisory lock). At
+climate creates or changes an aggregate only while it holds a lock for it in the database. At
 each change, Nova sends the hosts of the aggregate to its scheduler (Nova 34). Without the lock, two
 simultaneous changes would each send a list without the other's host, and the scheduler would
-permanently miss a host. If the aggregate is the free pool, this host would be open to all projects.
+permanently miss a host. The free pool is the aggregate of hosts that no lease uses now, and the
+scheduler keeps all projects off its hosts. So a host that the scheduler misses there would be open
+to all projects.
 
 A change succeeds if another process has already made the same change.
 """

@@ -209,10 +209,11 @@ def _value(value: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any 
 
 
 def _replaced(text: str, params: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    """Return ``text`` with one of the names in ``params`` replaced by its value.
+    """Return ``text`` with the longest name in ``params`` that it contains replaced.
 
-    This is the longest of the names that ``text`` contains. ``params`` maps names to expressions,
-    whose values replace the names. ``values`` are the values of the template's parameters.
+    ``params`` maps each name to an expression of the template. The result of the expression
+    replaces the name; other names in ``text`` stay. ``values`` are the values of the template's
+    parameters, which expressions can use.
     """
     for name in sorted(params, key=len, reverse=True):
         if name in text:
