@@ -136,7 +136,7 @@ def check_broker(conf: ConfigOpts) -> Result:
 def check_configuration(conf: ConfigOpts) -> Result:
     """Check the options: unknown options and dangerous settings cause warnings.
 
-    An address on which the API would refuse to listen is a failure. Raises cfg.Error or
+    An address on which the API would refuse to listen is a failure. Raises
     Misconfigured for an invalid value, which ``_run`` reports as a failure.
     """
     config_registry.check_values(conf)
