@@ -123,8 +123,8 @@ def open_runtime(conf: ConfigOpts) -> Iterator[Runtime]:
 def make_checked_runtime(conf: ConfigOpts) -> Runtime:
     """Check the database schema; return the runtime (database, plug-ins, clock and so on).
 
-    Raises SchemaMismatch if the database has the schema of another release, and Misconfigured if the
-    database is an SQLite file that does not exist.
+    Raises SchemaMismatch if the database has the schema of another release. Raises Misconfigured if
+    the database is an SQLite file that does not exist.
     """
     check_exists(conf)
     runtime = make_runtime(conf)
