@@ -170,7 +170,7 @@ dist: $(INSTALLED_TEST) ## Build a wheel and a source distribution into dist/, w
 	@ls dist/*
 
 release-notes: $(INSTALLED_DEV) ## Print what changed, from the notes in releasenotes/notes
-	@$(BIN)/reno --quiet report
+	@$(BIN)/reno --quiet report --no-show-source
 
 clean: ## Remove all that make has made, but no database and no OpenStack
 	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* htmlcov \
