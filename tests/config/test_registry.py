@@ -161,10 +161,3 @@ def test_a_configuration_file_overrides_defaults(tmp_path: Path) -> None:
     settings = config_registry.settings(conf)
     assert settings.before_start_leads == (90, 30)
     assert settings.before_end_lead is None
-
-
-def test_rejects_a_value_out_of_range_when_the_file_is_loaded(tmp_path: Path) -> None:
-    path = tmp_path / "climate.conf"
-    path.write_text("[simulated]\nfailure_rate = 2\n")
-    with pytest.raises(cfg.ConfigFileValueError, match="failure_rate"):
-        config_registry.load(config_registry.new(), "test", [f"--config-file={path}"])
