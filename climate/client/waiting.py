@@ -173,5 +173,5 @@ class Wait:
 
     def _check_deadline(self, lease: Lease | None) -> None:
         if self._deadline is not None and self._seconds_left() <= 0:
-            state = f"its status is {lease.status}" if lease else "the service does not answer"
-            raise WaitTimedOut(f"Lease {self._lease_id} is not there in time: {state}.")
+            state = f"is {lease.status}" if lease else "could not be read"
+            raise WaitTimedOut(f"The time limit is over, and lease {self._lease_id} {state}.")
