@@ -249,6 +249,8 @@ def _reason(error: BaseException | None) -> str:
     while error is not None:
         if isinstance(error, OSError) and error.strerror:
             text = error.strerror
+        elif isinstance(error, ConnectionError):  # for example RemoteDisconnected
+            text = _one_line(error)
         nested = getattr(error, "reason", None) or next(iter(error.args), None)
         cause = error.__cause__ or error.__context__
         error = cause or (nested if isinstance(nested, BaseException) else None)

@@ -48,7 +48,7 @@ class Progress:
     def __str__(self) -> str:
         """Return what the wait waits for as a phrase, with times in UTC."""
         if self.problem is not None:
-            return f"{self.problem} Trying again."
+            return f"{str(self.problem).rstrip('.')}. Trying again."
         if self.lease is None:
             return "The lease is deleted."
         if self.hosts:
