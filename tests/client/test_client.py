@@ -146,6 +146,10 @@ def test_a_refusal_can_be_accepted_in_each_of_its_alternatives(
     other = client.leases.accept(refusal, by_kind["other"])
     assert other.start == NOON + HOUR
     assert other.reservations[0].params["resource_properties"] == ""
+    checked = {**LATER, "reservations": [wanted]}
+    with pytest.raises(climate.NotEnoughResources) as caught:
+        client.leases.check("third", **checked)
+    assert client.leases.accept(caught.value, 1).name == "third"
     with pytest.raises(NoSuchAlternative, match="There is no alternative 3; there are: 1 to 2"):
         client.leases.accept(refusal, 3)
 
@@ -158,6 +162,8 @@ def test_an_alternative_of_a_refused_change_changes_the_lease(client: Client) ->
     with pytest.raises(climate.NotEnoughResources) as caught:
         client.leases.extend(first.id, by=2 * HOUR)
     kinds = [alternative.differs for alternative in caught.value.alternatives]
+    with pytest.raises(climate.NotEnoughResources) as caught:
+        client.leases.check_update(first.id, end=NOON + 4 * HOUR)
     changed = client.leases.accept(caught.value, kinds.index("shorter") + 1)
     assert (changed.id, changed.end) == (first.id, NOON + 3 * HOUR)
 
