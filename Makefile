@@ -43,7 +43,7 @@ PACKAGES := --constraint constraints.txt --editable
 .PHONY: help install install-dev run test test-db test-system test-openstack test-faults \
 	test-faults-short test-clusters test-browser test-nightly test-nightly-local test-nightly-faults \
 	test-nightly-clusters test-nightly-openstack clusters-up clusters-down \
-	coverage lint format type check config openstack-up openstack-down openstack-wipe bench screenshots \
+	coverage lint format type check config man openstack-up openstack-down openstack-wipe bench screenshots \
 	constraints release-notes dist clean
 
 help: ## Show this list
@@ -146,6 +146,9 @@ check: lint type test ## Run lint, type and test
 config: $(INSTALLED) ## Write etc/climate/climate.conf.sample from the options in the code
 	PYTHONWARNINGS=ignore $(BIN)/oslo-config-generator \
 		--config-file etc/climate/config-generator.conf
+
+man: $(INSTALLED_TEST) ## Write docs/man/climate.1, the manual page of the command, from its parsers
+	$(BIN)/python -m tests.docs.manual
 
 bench: $(INSTALLED_TEST) ## Run the benchmarks (ARGS="admission --clients 1,4": one, with its options)
 	$(BIN)/python -m benchmarks $(ARGS)
