@@ -29,15 +29,10 @@ _ADVICE = (
 
 # An option that says how to sign in without clouds.yaml.
 _SIGN_IN = {"auth_type", "auth_url", "endpoint", "token"}
+# Options that openstacksdk does not look for in the part "auth" of a cloud.
 _NOT_FOR_AUTH = {
-    "cloud",
-    "region_name",
-    "interface",
-    "cacert",
-    "cert",
-    "key",
-    "auth_type",
-    OVERRIDE,
+    *("cloud", "region_name", "interface", "auth_type", OVERRIDE),
+    *("cacert", "cert", "key", "insecure"),
 }
 
 #: A session, and a function that returns the URL of the service without a version.
@@ -64,6 +59,8 @@ def open_place(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ
     A given option takes precedence over its variable. Raises NotConfigured. No request is sent yet.
     """
     given = {name: value for name, value in given.items() if value is not None}
+    if "cloud" in given and "endpoint" in given:
+        given[OVERRIDE] = given.pop("endpoint")
     options = {**options_of(environ), **given}
     names_a_cloud = "cloud" in given or ("cloud" in options and not given.keys() & _SIGN_IN)
     if names_a_cloud or not options.keys() & _SIGN_IN:
@@ -119,7 +116,8 @@ def _from_options(options: Mapping[str, Any]) -> Place:
         raise NotConfigured(f"Unknown OS_AUTH_TYPE {kind!r}; known: {known}.") from None
     except exceptions.ClientException as error:
         raise NotConfigured(f"OS_AUTH_TYPE={kind}: {error}") from None
-    return place_of(_session(auth, options), options)
+    endpoint = options.get(OVERRIDE) or options.get("endpoint")
+    return place_of(_session(auth, options), {**options, OVERRIDE: endpoint})
 
 
 def _session(auth: Any, options: Mapping[str, Any]) -> "Session":  # noqa: ANN401 - a plugin

@@ -27,6 +27,10 @@ class SignInFailed(ClientError):
     """Keystone rejected the credentials, or did not answer."""
 
 
+class KeystoneUnreachable(SignInFailed):
+    """Keystone did not answer; signing in may succeed later."""
+
+
 class ServiceUnreachable(ClientError):
     """The service at ``url`` did not answer. The request may or may not have been carried out."""
 

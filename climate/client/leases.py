@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Any, TypedDict, Unpack
 
 import msgspec
@@ -105,17 +106,20 @@ class Leases:
 
     def check(self, name: str, **options: Unpack[LeaseOptions]) -> DryRun:
         """Check the request to create a lease, without creating it. Raises as ``create`` does."""
-        return convert(self._dry_run("POST", _PATH, _request(name, options)), DryRun)
+        return self._dry_run(None, _request(name, options))
 
-    def accept(self, refusal: NotEnoughResources, number: int) -> Lease:
+    def accept(
+        self, refusal: NotEnoughResources, number: int, *, idempotency_key: str | None = None
+    ) -> Lease:
         """Request alternative ``number`` (from 1) of a refusal, and return the lease.
 
-        Nothing was held for the alternative, so this may be refused, too. Raises NoSuchAlternative
-        if there is no such alternative, or if it cannot be requested from here.
+        Nothing was held for the alternative, so this may be refused, too. The idempotency key can
+        be that of the refused request. Raises NoSuchAlternative if there is no such alternative, or
+        if it cannot be requested from here.
         """
         body = reservations.alternative_request(refusal, number)
         if refusal.lease_id is None:
-            return self._create(body, None)
+            return self._create(body, idempotency_key)
         return self._change(refusal.lease_id, body, None)
 
     def list(self, **wanted: Unpack[LeaseFilter]) -> Iterator[Lease]:
@@ -162,7 +166,7 @@ class Leases:
 
     def check_update(self, lease_id: str, **changes: Unpack[LeaseChanges]) -> DryRun:
         """Check a change of a lease, without changing it. Raises as ``update`` does."""
-        return convert(self._dry_run("PATCH", _path(lease_id), _encoded(changes)), DryRun)
+        return self._dry_run(lease_id, _encoded(changes))
 
     def end(self, lease_id: str) -> Lease:
         """End a running lease now, and keep its record."""
@@ -181,7 +185,7 @@ class Leases:
 
     def delete(self, lease_id: str) -> bool:
         """Delete a lease. Return whether it is gone; if not, a manager is ending it first."""
-        return self._transport.send("DELETE", _path(lease_id)).status == _GONE
+        return self._transport.send("DELETE", _path(lease_id)).status == HTTPStatus.NO_CONTENT
 
     def resources(self, lease_id: str) -> Iterator[LeaseResource]:
         """Yield the resources, such as hosts, that a lease has or will have."""
@@ -236,15 +240,14 @@ class Leases:
             raise
         return _with_etag(answer)
 
-    def _dry_run(self, method: str, path: str, body: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+    def _dry_run(self, lease_id: str | None, body: Mapping[str, Any]) -> DryRun:
+        method, path = ("POST", _PATH) if lease_id is None else ("PATCH", _path(lease_id))
         try:
-            return self._transport.send(method, path, query={"dry_run": True}, body=body).body
+            answer = self._transport.send(method, path, query={"dry_run": True}, body=body)
         except NotEnoughResources as refusal:
-            refusal.request = body
+            refusal.request, refusal.lease_id = body, lease_id
             raise
-
-
-_GONE = 204
+        return convert(answer.body, DryRun)
 
 
 def _path(lease_id: str) -> str:

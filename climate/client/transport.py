@@ -11,6 +11,7 @@ import msgspec
 
 from climate.client.errors import (
     ClientError,
+    KeystoneUnreachable,
     ServiceUnreachable,
     SignInFailed,
     TemporarilyUnavailable,
@@ -32,6 +33,9 @@ TIMEOUT = 60.0
 _ATTEMPTS = 3
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.3, 30.0
 _LONGEST_EXCERPT = 160
+# Errors after which the same request may succeed.
+_PASSING = (ServiceUnreachable, KeystoneUnreachable, TemporarilyUnavailable)
+_NOT_JSON = object()
 
 
 def moment(value: datetime | str) -> str:
@@ -161,8 +165,8 @@ class Transport:
             reason = f"no answer within {options['timeout']:.0f} s"
         except exceptions.ConnectionError as error:
             reason = _reason(error)
-        except exceptions.ClientException as error:  # the token expired, and Keystone fails
-            raise SignInFailed(f"Signing in failed: {_one_line(error)}") from error
+        except exceptions.ClientException as error:  # the token has expired, and Keystone fails
+            raise KeystoneUnreachable(f"Keystone fails: {_one_line(error)}") from error
         raise ServiceUnreachable(f"climate does not answer at {self.url}: {reason}", self.url)
 
     def _signed_in(self, act: Callable[[], T]) -> T:
@@ -173,7 +177,11 @@ class Transport:
             return act()
         except exceptions.ConnectionError as error:
             where = getattr(self._session.auth, "auth_url", "its URL")
-            raise SignInFailed(f"Keystone does not answer at {where}: {_reason(error)}") from error
+            raise KeystoneUnreachable(
+                f"Keystone does not answer at {where}: {_reason(error)}"
+            ) from error
+        except exceptions.HttpServerError as error:
+            raise KeystoneUnreachable(f"Keystone fails: {_one_line(error)}") from error
         except ClientError:
             raise
         except Exception as error:  # keystoneauth raises plain ones, too, for missing options
@@ -188,6 +196,8 @@ class Transport:
         problem = body if is_error and isinstance(body, dict) and "code" in body else None
         if response.status_code == HTTPStatus.UNAUTHORIZED:  # keystonemiddleware sends no problem
             problem = problem or {"detail": f"{self.url} does not accept the token."}
+        if response.status_code in TemporarilyUnavailable.statuses:  # a proxy sends no problem
+            problem = problem or {"detail": f"{self.url} answers {response.status_code}."}
         if problem is not None:
             request_id = response.headers.get("X-Openstack-Request-Id")
             raise refusal(response.status_code, problem, request_id)
@@ -204,12 +214,13 @@ def patiently(
     act: Callable[[], T],
     *,
     attempts: int | None = None,
+    longest_pause: float = _LONGEST_PAUSE,
     on_retry: Callable[[ClientError], None] | None = None,
 ) -> T:
-    """Return the result of ``act``; call it again while the service is unavailable.
+    """Return the result of ``act``; call it again while the service or Keystone is unavailable.
 
-    The pauses grow up to 30 seconds. After ``attempts`` calls (None: no limit), raise the error of
-    the last one. ``on_retry`` is called with each error before the pause.
+    The pauses grow up to ``longest_pause`` seconds. After ``attempts`` calls (None: no limit),
+    raise the error of the last one. ``on_retry`` is called with each error before the pause.
     """
     import tenacity  # noqa: PLC0415 - takes long, and most commands need no second attempt
 
@@ -219,16 +230,13 @@ def patiently(
             on_retry(error)
 
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type((ServiceUnreachable, TemporarilyUnavailable)),
+        retry=tenacity.retry_if_exception_type(_PASSING),
         stop=tenacity.stop_never if attempts is None else tenacity.stop_after_attempt(attempts),
-        wait=tenacity.wait_exponential(multiplier=_FIRST_PAUSE, max=_LONGEST_PAUSE),
+        wait=tenacity.wait_exponential(multiplier=_FIRST_PAUSE, max=longest_pause),
         before_sleep=report,
         reraise=True,
     )
     return retrying(act)
-
-
-_NOT_JSON = object()
 
 
 def _encoded(query: Query) -> list[tuple[str, str]]:
@@ -249,6 +257,8 @@ def _reason(error: BaseException | None) -> str:
     while error is not None:
         if isinstance(error, OSError) and error.strerror:
             text = error.strerror
+        elif isinstance(error, ConnectionError):  # for example RemoteDisconnected
+            text = _one_line(error)
         nested = getattr(error, "reason", None) or next(iter(error.args), None)
         cause = error.__cause__ or error.__context__
         error = cause or (nested if isinstance(nested, BaseException) else None)

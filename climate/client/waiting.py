@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from climate.client.errors import (
     ClientError,
@@ -19,8 +19,11 @@ from climate.client.errors import (
 from climate.client.models import Lease, LeaseReadiness, Notification
 from climate.client.transport import Transport, patiently
 
+T = TypeVar("T")
 # Seconds of one long poll, and of the pause where the service has no place for one.
 _POLL, _PAUSE = 10, 2.0
+# A wait can end so many seconds after its time limit if the service is away.
+_LONGEST_PAUSE = 5.0
 _START, _END = "lease.event.start_lease", "lease.event.end_lease"
 _NOT_STARTED = frozenset({"CREATING", "PENDING"})
 _OVER = frozenset({"TERMINATED", "DELETING"})
@@ -48,7 +51,7 @@ class Progress:
     def __str__(self) -> str:
         """Return what the wait waits for as a phrase, with times in UTC."""
         if self.problem is not None:
-            return f"{self.problem} Trying again."
+            return f"{str(self.problem).rstrip('.')}. Trying again."
         if self.lease is None:
             return "The lease is deleted."
         if self.hosts:
@@ -84,7 +87,6 @@ class Wait:
         self._progress = progress
         self._shown: Progress | None = None
         self._after = 0
-        self._error: str | None = None
 
     def until_active(self) -> Lease:
         """Return the lease when it is active. Raises WaitFailed, WaitTimedOut."""
@@ -95,11 +97,16 @@ class Wait:
             if lease.status == "ACTIVE":
                 return lease
             if lease.status == "ERROR":
-                raise WaitFailed(
-                    f"Lease {self._lease_id} could not start: {self._reason(_START)} climate tries"
-                    " again about once a minute until the lease ends."
-                )
+                raise WaitFailed(self._failure(lease))
         raise AssertionError("the wait has no end")  # pragma: no cover
+
+    def _failure(self, lease: Lease) -> str:
+        if lease.started_at is not None:
+            return f"Lease {lease.id} is over, and could not end: {self._reason(_END)}"
+        return (
+            f"Lease {lease.id} could not start: {self._reason(_START)} climate tries again about"
+            " once a minute until the lease ends."
+        )
 
     def until_over(self) -> Lease | None:
         """Return the lease when it has ended; None if it is deleted. Raises WaitTimedOut."""
@@ -110,12 +117,15 @@ class Wait:
 
     def _states(self) -> Iterator[Lease | None]:
         """Yield the lease (None: it is deleted), then again after each of its notifications."""
-        self._after = patiently(self._last_number, on_retry=self._on_retry)
+        self._after = self._patiently(self._last_number)
         while True:
-            lease = patiently(self._read, on_retry=self._on_retry)
+            lease = self._patiently(self._read)
             yield lease
             self._check_deadline(lease)
-            patiently(self._pause, on_retry=self._on_retry)
+            self._patiently(self._pause)
+
+    def _patiently(self, act: Callable[[], T]) -> T:
+        return patiently(act, longest_pause=_LONGEST_PAUSE, on_retry=self._on_retry)
 
     def _read(self) -> Lease | None:
         try:
@@ -173,5 +183,5 @@ class Wait:
 
     def _check_deadline(self, lease: Lease | None) -> None:
         if self._deadline is not None and self._seconds_left() <= 0:
-            state = f"its status is {lease.status}" if lease else "the service does not answer"
-            raise WaitTimedOut(f"Lease {self._lease_id} is not there in time: {state}.")
+            state = f"is {lease.status}" if lease else "could not be read"
+            raise WaitTimedOut(f"The time limit is over, and lease {self._lease_id} {state}.")

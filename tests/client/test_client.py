@@ -1,6 +1,7 @@
 """The Python client against a service: leases, pages, errors, retries."""
 
 import datetime as dt
+import io
 from typing import Any
 
 import pytest
@@ -35,10 +36,33 @@ class LosingAnswers(HTTPAdapter):
         return response
 
 
+class BadGateway(HTTPAdapter):
+    """Answers the first ``count`` requests as a proxy whose service restarts."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.left = count
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:  # type: ignore[override]
+        if self.left == 0:
+            return super().send(request, **options)
+        self.left -= 1
+        response = requests.Response()
+        response.status_code, response.url = 502, str(request.url)
+        response.headers["Content-Type"] = "text/html"
+        response.raw = io.BytesIO(b"<html>Bad Gateway</html>")
+        return response
+
+
 def unreliable(url: str, method: str, count: int) -> Client:
     """Return a client whose connection loses answers."""
+    return through(LosingAnswers(method, count), url)
+
+
+def through(adapter: HTTPAdapter, url: str) -> Client:
+    """Return a client that sends its requests through ``adapter``."""
     http = requests.Session()
-    http.mount("http://", LosingAnswers(method, count))
+    http.mount("http://", adapter)
     return climate.connect(session=Session(NoAuth(url), session=http), endpoint=url)
 
 
@@ -58,6 +82,12 @@ def test_a_lost_answer_creates_no_second_lease(url: str, story: Story) -> None:
         "once", reservations=[climate.hosts()], **LATER
     )
     assert [item["id"] for item in story.ok("GET", "/v2/leases")["leases"]] == [lease.id]
+
+
+def test_a_proxy_whose_service_restarts_is_tried_again(url: str) -> None:
+    assert through(BadGateway(2), url).me().user.id == "admin"
+    with pytest.raises(climate.TemporarilyUnavailable, match="/v2 answers 502"):
+        through(BadGateway(3), url).me()
 
 
 def test_a_change_whose_answer_is_lost_is_not_repeated(url: str, client: Client) -> None:
@@ -116,6 +146,10 @@ def test_a_refusal_can_be_accepted_in_each_of_its_alternatives(
     other = client.leases.accept(refusal, by_kind["other"])
     assert other.start == NOON + HOUR
     assert other.reservations[0].params["resource_properties"] == ""
+    checked = {**LATER, "reservations": [wanted]}
+    with pytest.raises(climate.NotEnoughResources) as caught:
+        client.leases.check("third", **checked)
+    assert client.leases.accept(caught.value, 1).name == "third"
     with pytest.raises(NoSuchAlternative, match="There is no alternative 3; there are: 1 to 2"):
         client.leases.accept(refusal, 3)
 
@@ -128,6 +162,8 @@ def test_an_alternative_of_a_refused_change_changes_the_lease(client: Client) ->
     with pytest.raises(climate.NotEnoughResources) as caught:
         client.leases.extend(first.id, by=2 * HOUR)
     kinds = [alternative.differs for alternative in caught.value.alternatives]
+    with pytest.raises(climate.NotEnoughResources) as caught:
+        client.leases.check_update(first.id, end=NOON + 4 * HOUR)
     changed = client.leases.accept(caught.value, kinds.index("shorter") + 1)
     assert (changed.id, changed.end) == (first.id, NOON + 3 * HOUR)
 

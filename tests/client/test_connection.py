@@ -56,6 +56,8 @@ def test_clouds_yaml_signs_in(
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(path))
     assert climate.connect("lab", environ={}).me().user.id == "alice"
     assert climate.connect(environ={"OS_CLOUD": "lab"}).url.endswith("/v2")
+    elsewhere = climate.connect("lab", environ={}, endpoint="http://127.0.0.1:1/v1")
+    assert elsewhere.url == "http://127.0.0.1:1/v2"
     with pytest.raises(climate.NotConfigured, match="Cloud moon was not found"):
         climate.connect("moon", environ={})
     monkeypatch.delenv("OS_AUTH_TYPE", raising=False)
@@ -77,7 +79,7 @@ def test_without_any_setting_the_error_says_what_to_set() -> None:
 def test_a_keystone_that_does_not_answer_is_named() -> None:
     environ = {**variables(Keystone()), "OS_AUTH_URL": "http://127.0.0.1:1/v3"}
     with pytest.raises(
-        climate.SignInFailed, match=r"answer at http://127\.0\.0\.1:1/v3: Connection ref"
+        climate.KeystoneUnreachable, match=r"answer at http://127\.0\.0\.1:1/v3: Connection ref"
     ):
         climate.connect(environ=environ).me()
 

@@ -127,7 +127,8 @@ def take(command: ShowOne, refusal: NotEnoughResources, parsed_args: argparse.Na
     number: int | None = parsed_args.take
     if number is None:
         raise refusal
-    lease = command.client.leases.accept(refusal, number)
+    key = getattr(parsed_args, "idempotency_key", None)  # a refusal does not use it up
+    lease = command.client.leases.accept(refusal, number, idempotency_key=key)
     taken = refusals.alternative_text(refusal.alternatives[number - 1], parsed_args.time_zone)
     command.say(f"The request was refused; taken: {taken}")
     return lease

@@ -22,6 +22,7 @@ _PLACES = ("hosts", "floatingips", "networks")
 class FollowNotifications(ClimateCommand):
     """Print notifications as climate publishes them, one per line, until Ctrl-C."""
 
+    _said = ""
     notes = "If the connection breaks, the command connects again and prints what it has missed."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -62,7 +63,10 @@ class FollowNotifications(ClimateCommand):
             self.app.stdout.flush()
 
     def _on_retry(self, error: ClientError) -> None:
-        self.say(f"{error} Trying again.")
+        text = f"{str(error).rstrip('.')}. Trying again."
+        if text != self._said:  # once, however often it is tried
+            self.say(text)
+        self._said = text
 
 
 class ListNotifications(Lister):

@@ -40,6 +40,8 @@ _COLOURS: Mapping[int, str] = {
 }
 _OWN_COLOURS = [f"\x1b[30;4{number}m" for number in (2, 6, 3, 5, 4, 7)]
 
+# A cell that is occupied for more of its span than this counts as full.
+_MOST = 0.94
 _LONGEST_NAME = 24
 _SMALLEST_CHART = 20
 _LABEL = 8
@@ -154,10 +156,6 @@ def _own_sign(index: int | None, part: float, style: Style, *, is_first: bool) -
     if is_first:
         return letter
     return " " if style.colours else _height(part)
-
-
-# A cell that is occupied for more of its span than this counts as full.
-_MOST = 0.94
 
 
 def _height(part: float) -> str:
