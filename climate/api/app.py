@@ -11,9 +11,10 @@ from flask import Flask, Response, abort, jsonify, request
 from oslo_config.cfg import ConfigOpts
 from oslo_policy.policy import DocumentedRuleDefault, Operation, RuleDefault
 
-from climate.api import auth, discovery, errors
+from climate.api import auth, discovery
 from climate.api.call import ARRIVED_AT, Answer, Api, Call
 from climate.api.console import pages
+from climate.api.errors import rendering
 from climate.api.policy import RULES, Policy
 from climate.api.route import Route
 from climate.api.server import health
@@ -83,7 +84,7 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
         handler = _unguarded(api, view) if rule is None else _guarded(api, rule, view)
         app.add_url_rule(path, f"{method} {path}", handler, methods=[method])
     app.after_request(_add_headers)
-    errors.register(app)
+    rendering.register(app)
     return app
 
 

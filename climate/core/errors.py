@@ -117,6 +117,10 @@ class NotEnoughResources(Conflict, code="not_enough_resources"):
     """Fewer matching resources are free than the request needs."""
 
 
+class ResourcesInUse(Conflict, code="resources_in_use"):
+    """The change would take resources from a running reservation that it must keep."""
+
+
 class LeaseBusy(Conflict, code="lease_busy"):
     """The lease is starting, ending or being deleted, or another request changed it just now."""
 

@@ -9,6 +9,7 @@ from marshmallow import Schema
 
 from climate.api import discovery
 from climate.api.call import Answer, Api
+from climate.api.errors import pages as error_pages
 from climate.api.route import Route
 from climate.api.v2 import me
 from climate.api.v2.capacity import availability, calendar, calendar_schemas, utilisation
@@ -69,6 +70,9 @@ ROUTES = [
     Route("GET", "/v2/openapi.json", document, answers={200: "application/json"}),
     Route("GET", "/v2/docs", page.page, answers={200: "text/html"}),
     Route("GET", "/v2/docs/<name>", page.file, answers={200: "*/*", 304: None}),
+
+    Route("GET", "/v2/errors/<code>", error_pages.show,
+          answers={200: error_pages.ErrorPage}),
 
     Route("GET", "/v2/me", me.show, "me:get", answers={200: me.Me}),
 

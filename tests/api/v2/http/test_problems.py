@@ -125,6 +125,26 @@ def test_errors_of_the_framework_and_of_tokens_are_problems(story: Story) -> Non
         assert found["code"] == "unauthenticated"
 
 
+def test_the_type_of_a_problem_is_a_page_without_a_token(story: Story) -> None:
+    found = story.http.get("/v2/leases/none", base_url="https://localhost/reservation").get_json()
+    assert found["type"] == "/reservation/v2/errors/not_found"
+    page = story.ok("GET", "/v2/errors/invalid_query", token="nonsense")
+    assert (page["code"], page["status"]) == ("invalid_query", 400)
+    assert page["title"] and page["meaning"] and page["what_to_do"]
+    html = story.call("GET", "/v2/errors/invalid_query", headers={"Accept": "text/html,*/*;q=0.8"})
+    assert html.mimetype == "text/html"
+    text = html.get_data(as_text=True)
+    assert "<code>[&quot;&gt;=&quot;, &quot;$vcpus&quot;, &quot;4&quot;]</code>" in text
+    assert "script" not in html.headers["Content-Security-Policy"]
+    assert story.problem(404, "GET", "/v2/errors/<b>")["detail"] == "There is no error code <b>"
+
+
+def test_a_path_that_does_not_exist_is_explained(story: Story) -> None:
+    found = story.problem(404, "GET", "/v2/leases/")
+    assert found["detail"] == "There is no path /v2/leases/: paths have no slash at the end"
+    assert "/v2/docs" in story.problem(404, "GET", "/v2/nosuch")["detail"]
+
+
 def test_details_of_an_error_are_members_of_the_problem_and_not_in_v1(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
