@@ -123,7 +123,7 @@ CODES: Mapping[str, ErrorCode] = {
     "enforcement_denied": ErrorCode(
         403,
         "Denied by the enforcement service",
-        "The operator's enforcement service rejected the lease. The message is that of the service.",
+        "The operator's enforcement service rejected the lease. The message is its own.",
         _CONFIGURED,
     ),
     "foreign_origin": ErrorCode(

@@ -130,7 +130,7 @@ def test_the_type_of_a_problem_is_a_page_without_a_token(story: Story) -> None:
     assert found["type"] == "/reservation/v2/errors/not_found"
     page = story.ok("GET", "/v2/errors/invalid_query", token="nonsense")
     assert (page["code"], page["status"]) == ("invalid_query", 400)
-    assert page["title"] and page["meaning"] and page["what_to_do"]
+    assert all(page[key] for key in ("title", "meaning", "what_to_do"))
     html = story.call("GET", "/v2/errors/invalid_query", headers={"Accept": "text/html,*/*;q=0.8"})
     assert html.mimetype == "text/html"
     text = html.get_data(as_text=True)
