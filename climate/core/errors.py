@@ -27,7 +27,13 @@ class ClimateError(Exception):
 
 
 class InvalidInput(ClimateError, code="invalid_input", status=400):
-    """The request is malformed or can never be satisfied."""
+    """The request is malformed or can never be satisfied.
+
+    ``place`` is the path of the invalid value in the data that raised the error, such as
+    ``("resource_properties",)``. It is empty if the whole of the data is invalid.
+    """
+
+    place: tuple[str, ...] = ()
 
 
 class MissingParameter(InvalidInput, code="missing_parameter"):

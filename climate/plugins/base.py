@@ -355,8 +355,9 @@ class ResourcePlugin(abc.ABC):
         """Return the resource in the cloud that an operator wants to register.
 
         ``external_number`` is a hypervisor id, from a request of API v1. For hosts, ``name`` is
-        ignored if this id is set. Raises NotFound if there is no such resource. Raises Conflict if
-        several resources have the name, if the resource is in use, or if it can never be reserved.
+        ignored if this id is set. Raises NotFound if there is no such resource. May raise
+        InvalidInput if the name is malformed. Raises Conflict if several resources have the name,
+        if the resource is in use, or if it can never be reserved.
         """
 
     def declared(

@@ -35,6 +35,7 @@ FORGED = {
     "OpenStack-System-Scope": "all",
 }
 STATUSES = {"/": 300, "/versions": 300, "/metrics": 404, "/v2/docs/<name>": 404}
+STATUSES["/v2/errors/<code>"] = 404
 STATUSES["/feeds/<secret>.ics"] = 404
 STATUSES |= {"/console/session": 200}
 STATUSES |= {path: 404 for _, path, *_ in app.OPEN if path.startswith("/console/static/")}

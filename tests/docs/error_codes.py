@@ -12,7 +12,7 @@ _INTRODUCTION = """\
 
 The code of an error is stable. Its message is for people and may change. In v2, the body has the
 code, and `type` is the path of a page about it: `GET /v2/errors/<code>` answers without a token, in
-HTML for browsers and in JSON for other clients. In v1, the header `Climate-Error-Code` has the code.
+HTML for browsers and in JSON for other clients. In v1, it is in the header `Climate-Error-Code`.
 The bodies are described for [v1](api.md#errors) and [v2](api-v2.md#refusals).
 
 A rejected request has changed nothing, except perhaps with `backend_unavailable`.

@@ -29,7 +29,7 @@ from climate.core.lease.schedule import (
     plan,
 )
 from climate.core.settings import Settings
-from climate.core.window import Window, minute_of
+from climate.core.window import Window, in_words, minute_of
 from climate.db.engine import ids
 from climate.db.leases import leases
 from climate.db.notifications import outbox
@@ -41,7 +41,7 @@ from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.limits import Account, LimitGate, OpenLeasesGate
 from climate.manager.admission.preview import Preview, free_capacity, use_after
-from climate.manager.admission.refusal import explain
+from climate.manager.admission.refusal import Refusal, explain
 from climate.manager.admission.requirements import (
     ReservationRequest,
     any_acts_as_user,
@@ -371,7 +371,7 @@ def _in_earliest_window(
         window = offers[0].window if offers else Window(request.start, request.start + length)
         try:
             return create(replace(request, start=window.start, end=window.end))
-        except NotEnoughResources as error:
+        except Refusal as error:
             if not offers:
                 # The first request with the key may hold the resources.
                 replay(runtime.database, idempotent)
@@ -379,16 +379,16 @@ def _in_earliest_window(
     raise Contention("What becomes free is taken by others at once: try again shortly")
 
 
-def _no_window(
-    request: LeaseRequest, length: timedelta, immediate: NotEnoughResources
-) -> NotEnoughResources:
+def _no_window(request: LeaseRequest, length: timedelta, immediate: Refusal) -> NotEnoughResources:
     """Return the error for a lease that fits at no time between the requested start and end.
 
     ``immediate`` is the error for a lease that begins at the requested start. The result repeats
-    the message and the details of ``immediate``.
+    its message and details, but offers only alternatives that end by the requested end.
     """
+    possible = immediate.ending_by(request.end)
     return NotEnoughResources(
-        f"Not enough resources for {length} in a row between {request.start:%Y-%m-%d %H:%M:%S} and"
-        f" {request.end:%Y-%m-%d %H:%M:%S} UTC (cleaning time included). Now: {immediate.message}",
-        immediate.details,
+        f"The lease fits nowhere for {length.total_seconds():.0f} seconds"
+        f" {in_words(Window(request.start, request.end))} UTC (cleaning time included). At the"
+        f" first moment: {possible.message}",
+        possible.details,
     )

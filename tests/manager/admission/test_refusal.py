@@ -62,6 +62,14 @@ def test_a_later_lease_from_now_on_lasts_as_long_as_requested(story: Story) -> N
     del body["end"]
     refused = story.problem(409, "POST", "/v2/leases", body, token=MINE)
     assert windows(refused)[0] == ("later", "13:00", "15:00")
+    body["start"], body["duration"] = story.moment(), 90  # seconds show where they matter
+    assert (
+        "from 2030-01-15 12:00 to 2030-01-15 12:01:30"
+        in story.problem(409, "POST", "/v2/leases", body, token=MINE)["detail"]
+    )
+    v1 = {**story.lease_body(0, 5), "start_date": "now"}
+    message = story.refused(409, "POST", "/v1/leases", v1, token=MINE)
+    assert "later, from 2030-01-15 13:00 to 2030-01-15 13:05" in message
 
 
 def test_offers_a_later_a_shorter_or_a_smaller_lease_that_would_be_admitted(story: Story) -> None:

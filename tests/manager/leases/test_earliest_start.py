@@ -45,10 +45,12 @@ def test_the_rejection_says_what_blocks_and_what_would_fit(story: Story) -> None
     story.reserve(0, 345, reservations=ONE_HOST)
     problem = story.problem(409, "POST", "/v2/leases", asap())
     assert problem["code"] == "not_enough_resources"
-    assert "0:30:00 in a row" in problem["detail"]
+    assert "fits nowhere for 1800 seconds from 2030-01-15 12:00 to" in problem["detail"]
     assert (problem["asked"], problem["free"], problem["missing"]) == (4, 3, 1)
     assert [blocker["end"] for blocker in problem["blocked_by"]] == ["2030-01-15T17:45:00Z"]
-    assert [offer["differs"] for offer in problem["alternatives"]] == ["later", "fewer"]
+    # A later lease would end after end_by.
+    assert [offer["differs"] for offer in problem["alternatives"]] == ["fewer"]
+    assert problem["detail"].endswith("What would fit now: fewer, 3")
 
 
 def test_searches_again_when_a_window_was_taken_meanwhile(

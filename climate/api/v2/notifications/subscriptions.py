@@ -124,7 +124,8 @@ def _check_url(call: Call, url: str) -> None:
     try:
         check_url(url, call.runtime.settings.webhooks)
     except InvalidInput as error:
-        raise validation.placed(InvalidInput(f"url: {error.message}"), ("url",)) from None
+        errors = [{"pointer": "#/url", "detail": error.message}]
+        raise InvalidInput(f"url: {error.message}", {"errors": errors}) from None
 
 
 def _filters(data: Mapping[str, Any]) -> dict[str, Any]:

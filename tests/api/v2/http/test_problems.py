@@ -44,7 +44,7 @@ def test_a_malformed_request_is_a_problem_with_its_places(story: Story) -> None:
     ]:
         assert rejected(story, **fields)["code"] == code
     assert places(rejected(story, reservations=[hosts(resource_properties=["<", "$vcpus"])])) == {
-        "#/reservations/0/params"
+        "#/reservations/0/params/resource_properties"
     }
     for expression in [
         r'["==", "$vcpus", "\u0000"]',
