@@ -132,7 +132,7 @@ class Policy:
 
     def explanation(self, rule: str) -> str:
         """Return why a caller may not do what ``rule`` allows: what it is, and who may do it."""
-        description = next(row.description for row in RULES if row.name == f"climate:{rule}")
+        [description] = (text for name, _, text in _TABLE if name == rule)
         what = f"{description[:1].lower()}{description[1:].rstrip('.')}"
         return f"You may not {what}: the policy rule climate:{rule} requires {self._who(rule)}"
 

@@ -15,6 +15,7 @@ from climate.api.errors.catalogue import CODES
 from climate.config.registry import GROUPS
 from climate.core.errors import ClimateError
 from climate.core.lease import schedule
+from climate.core.notifications import event_type
 from tests.docs import error_codes
 
 ROOT = Path(__file__).parents[2]
@@ -161,6 +162,12 @@ def test_every_route_is_documented() -> None:
 
 def test_every_kind_of_event_is_documented() -> None:
     assert [kind for kind in event_kinds() if not mentions(docs(), kind)] == []
+
+
+def test_every_type_of_notification_is_documented() -> None:
+    kinds = {event_type.of_event(kind) for kind in event_kinds()}  # as lease.event.<event_type>
+    types = set(event_type.KNOWN) - kinds
+    assert [name for name in sorted(types) if not mentions(docs(), name)] == []
 
 
 def test_every_threat_has_a_defence_and_a_test() -> None:

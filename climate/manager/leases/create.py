@@ -28,6 +28,7 @@ from climate.core.lease.schedule import (
     before_end_notice,
     plan,
 )
+from climate.core.notifications import event_type
 from climate.core.settings import Settings
 from climate.core.window import Window, in_words, minute_of
 from climate.db.engine import ids
@@ -250,7 +251,7 @@ def _admit(
     chosen = admit(session, demands, occupied, runtime.preference())
     tables: list[Rows] = [*leases.rows(lease), (AllocationRow, rows(demands, chosen, occupied))]
     if lease.status is not LeaseStatus.CREATING:  # the confirmation of a held lease notifies
-        tables.append(outbox.rows([("lease.create", blazar_wire.payload(lease))], now))
+        tables.append(outbox.rows([(event_type.LEASE_CREATE, blazar_wire.payload(lease))], now))
     insert(session, *tables)
 
 

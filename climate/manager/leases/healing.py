@@ -40,6 +40,7 @@ from climate.core.lease.schedule import UPDATE
 from climate.core.matching.packing import first
 from climate.core.matching.query import matches
 from climate.core.matching.requirement import Requirement
+from climate.core.notifications import event_type
 from climate.core.window import Window
 from climate.db.leases import leases
 from climate.db.notifications import outbox
@@ -203,9 +204,8 @@ def _flag(
     if any(gained.values()) or degraded != lease.degraded:
         leases.update(session, replace(lease, degraded=degraded, updated_at=now))
         LOG.warning("healed lease %s: %s replaced, still short: %s", lease.id, dict(gained), short)
-        outbox.write(
-            session, "lease.update", blazar_wire.payload(leases.get(session, lease.id)), now
-        )
+        payload = blazar_wire.payload(leases.get(session, lease.id))
+        outbox.write(session, event_type.LEASE_UPDATE, payload, now)
 
 
 def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:

@@ -29,6 +29,7 @@ from climate.core.lease.change import (
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Lease, Reservation, StartWhen
 from climate.core.lease.schedule import START
+from climate.core.notifications import event_type
 from climate.db.engine.database import LostRace
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
@@ -244,7 +245,7 @@ def _change(runtime: Runtime, session: Session, request: _Request, now: datetime
         raise LeaseBusy(f"Lease {lease.id} was changed by others meanwhile: try again")
     if lease.start.delayed_at is not None:  # it may wait for hosts that it no longer needs
         event_queue.run_now(session, lease.id, [START], now)
-    outbox.write(session, "lease.update", blazar_wire.payload(changed), now, lease.window)
+    outbox.write(session, event_type.LEASE_UPDATE, blazar_wire.payload(changed), now, lease.window)
     return changed
 
 

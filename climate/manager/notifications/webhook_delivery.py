@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from sqlalchemy.orm import Session
 
+from climate.core.notifications import event_type
 from climate.core.notifications.message import NotificationFilter, payload_when_sent
 from climate.core.notifications.subscription import (
     DeadLetter,
@@ -301,7 +302,7 @@ class _Results:
             "user_id": subscription.user_id,
             "reason": reason,
         }
-        outbox.write(session, "subscription.suspended", payload, self._runtime.clock.now())
+        outbox.write(session, event_type.SUBSCRIPTION_SUSPENDED, payload, self._runtime.clock.now())
 
     def _store(
         self, subscription_id: str, more: Callable[[Session], object] | None, **values: Any

@@ -209,8 +209,8 @@ def test_rejects_malformed_subscriptions() -> None:
     for fields, place in [
         ({"url": 1}, "#/url"),
         ({"secret": "weak"}, "#/secret"),
-        ({"event_types": ["a*b"]}, "#/event_types/0"),
-        ({"event_types": ["a"] * 21}, "#/event_types"),
+        ({"event_types": ["lease.strat"]}, "#/event_types/0"),
+        ({"event_types": ["lease.create"] * 21}, "#/event_types"),
         ({"after": -1}, "#/after"),
         ({"after": 2**63}, "#/after"),
         ({"all_projects": "yes"}, "#/all_projects"),
