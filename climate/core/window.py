@@ -11,6 +11,8 @@ from climate.core.errors import InvalidDate
 from climate.core.record import record
 
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
+# The longest lease that v2 accepts, and the longest span of a query.
+MAX_SPAN = timedelta(days=366)
 
 
 @record(frozen=True, slots=True)

@@ -97,10 +97,20 @@ class Refusal(NotEnoughResources):
         super().__init__(". ".join(sentences), {**details, "alternatives": offered})
         self._reasons, self._alternatives = reasons, alternatives
 
-    def ending_by(self, latest: datetime) -> "Refusal":
-        """Return the error with only those alternatives that end at ``latest`` or before."""
-        within = [each for each in self._alternatives if each.window.end <= latest]
-        return Refusal(self._reasons, within, self.details)
+    def in_no_window(self, within: Window, length: timedelta) -> "Refusal":
+        """Return the error for a lease of the duration ``length`` that fits nowhere in ``within``.
+
+        ``self`` is the error for a lease that begins at the start of ``within``. The result repeats
+        it, but offers only alternatives that end by the end of ``within``.
+        """
+        what = (
+            f"The lease fits nowhere for {length.total_seconds():.0f} seconds {in_words(within)}"
+            " UTC (cleaning time included)"
+        )
+        first, *others = self._reasons
+        possible = [each for each in self._alternatives if each.window.end <= within.end]
+        reasons = [what, f"At the first moment: {first}", *others]
+        return Refusal(reasons, possible, self.details)
 
 
 def explain(

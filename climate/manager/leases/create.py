@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
-from climate.core.errors import Contention, InvalidDate, NotEnoughResources
+from climate.core.errors import Contention, InvalidDate
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Event, Lease, Start, StartWhen
@@ -30,7 +30,7 @@ from climate.core.lease.schedule import (
 )
 from climate.core.notifications import event_type
 from climate.core.settings import Settings
-from climate.core.window import Window, in_words, minute_of
+from climate.core.window import Window, minute_of
 from climate.db.engine import ids
 from climate.db.leases import leases
 from climate.db.notifications import outbox
@@ -62,9 +62,6 @@ from climate.observability.metrics import counted
 from climate.plugins.base import Requester
 
 T = TypeVar("T")
-
-# Searches for a window: if another request books the window first, climate searches again.
-_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,14 +355,8 @@ def _in_earliest_window(
     idempotent: IdempotentRequest | None,
     create: Callable[[LeaseRequest], T],
 ) -> T:
-    if not request.reservations:
-        start = request.start
-        if length > request.end - start:
-            replay(runtime.database, idempotent)  # the first request may have been in time
-            raise InvalidDate("The duration must fit between start and end")
-        return create(replace(request, end=start + length))
     within = Window(request.start, request.end)
-    for _ in range(_ATTEMPTS):
+    for _ in range(availability.ATTEMPTS):
         offers = availability.search(
             runtime, request.reservations, length, within, 1, private=owner.sees_private
         )
@@ -376,20 +367,5 @@ def _in_earliest_window(
             if not offers:
                 # The first request with the key may hold the resources.
                 replay(runtime.database, idempotent)
-                raise _no_window(request, length, error) from None
+                raise error.in_no_window(within, length) from None
     raise Contention("What becomes free is taken by others at once: try again shortly")
-
-
-def _no_window(request: LeaseRequest, length: timedelta, immediate: Refusal) -> NotEnoughResources:
-    """Return the error for a lease that fits at no time between the requested start and end.
-
-    ``immediate`` is the error for a lease that begins at the requested start. The result repeats
-    its message and details, but offers only alternatives that end by the requested end.
-    """
-    possible = immediate.ending_by(request.end)
-    return NotEnoughResources(
-        f"The lease fits nowhere for {length.total_seconds():.0f} seconds"
-        f" {in_words(Window(request.start, request.end))} UTC (cleaning time included). At the"
-        f" first moment: {possible.message}",
-        possible.details,
-    )

@@ -57,16 +57,28 @@ class ReservationChange:
     planned: "LookedUp | None" = None
 
 
+@dataclass(frozen=True, slots=True)
+class EarliestStart:
+    """The request to move a lease to the earliest free window.
+
+    ``end_by`` is the latest end. None: the lease starts no later than before the change.
+    """
+
+    end_by: datetime | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseChange:
     """A change of a lease. Fields that are None or empty stay as they are.
 
+    ``earliest`` means that climate searches for the start; ``dates`` then has no start and no end.
     ``reservations`` are changes of reservations, ``added`` are new ones, and ``removed`` are the
     ids of reservations to remove.
     """
 
     name: str | None = None
     dates: Change = field(default_factory=Change)
+    earliest: EarliestStart | None = None
     reservations: tuple[ReservationChange, ...] = ()
     added: tuple[ReservationRequest, ...] = ()
     removed: tuple[str, ...] = ()
@@ -75,7 +87,8 @@ class LeaseChange:
     @property
     def keeps_bookings(self) -> bool:
         """Whether the change concerns neither the dates nor the reservations."""
-        return self.dates == Change() and not self.changes_reservations
+        is_moved = self.dates != Change() or self.earliest is not None
+        return not is_moved and not self.changes_reservations
 
     @property
     def changes_reservations(self) -> bool:

@@ -6,12 +6,11 @@ from typing import Any
 
 from climate.api.call import Answer, Call
 from climate.api.v2.capacity import schemas as capacity_schemas
-from climate.api.v2.http import validation
+from climate.api.v2.http import spans, validation
 from climate.api.v2.http.fields import NOW
 from climate.api.v2.leases import reservations
 from climate.core.errors import InvalidInput, InvalidQuery, UnsupportedResourceType
 from climate.core.matching.quoting import check_storable
-from climate.core.window import Window
 from climate.manager.admission import availability
 from climate.manager.admission.requirements import ReservationRequest, look_up
 
@@ -23,7 +22,7 @@ def show(call: Call) -> Answer:
     """Show how many units, such as hosts, are free at each moment of a window of time."""
     query = validation.query(capacity_schemas.AVAILABILITY_QUERY)
     request = _request(call, query["resource_type"], query.get("params"))
-    span = Window(reservations.moment(call, query.get("start", NOW)), query["end"])
+    span = spans.in_query(reservations.moment(call, query.get("start", NOW)), query["end"])
     resolution = query.get("resolution")
     try:
         if resolution is not None:
@@ -47,7 +46,9 @@ def search(call: Call) -> Answer:
         call.runtime,
         reservations.requests(call, data["reservations"]),
         timedelta(seconds=data["duration"]),
-        Window(reservations.moment(call, data.get("start_after", NOW)), data["end_by"]),
+        spans.in_body(
+            reservations.moment(call, data.get("start_after", NOW)), data["end_by"], "end_by"
+        ),
         data["limit"],
         private=call.owner.sees_private,
     )

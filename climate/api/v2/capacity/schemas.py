@@ -5,6 +5,7 @@ from marshmallow import Schema, fields, validate
 from climate.api.v2.http.fields import NOW, Count, Moment, Strict
 from climate.api.v2.http.schemas import described
 from climate.api.v2.leases.schemas import ReservationRequest
+from climate.core.window import MAX_SPAN
 from climate.manager.admission.availability import MAX_REQUIREMENTS
 
 
@@ -42,7 +43,7 @@ class WindowSearch(Strict):
     duration = fields.Integer(
         required=True,
         strict=True,
-        validate=validate.Range(min=1, max=366 * 86400),
+        validate=validate.Range(min=1, max=int(MAX_SPAN.total_seconds())),
         metadata=described("Length of the lease in seconds."),
     )
     start_after = Moment(words=(NOW,), metadata=described("Earliest start; default: now."))
