@@ -18,7 +18,10 @@ class Clock(Protocol):
     """Interface of clocks: the present time, and a monotonic timer."""
 
     def now(self) -> datetime:
-        """Return the present time as aware UTC. A later call may return an earlier time."""
+        """Return the present time as aware UTC.
+
+        A later call may return an earlier time, because the clock can be corrected in between.
+        """
 
     def elapsed(self) -> float:
         """Return the seconds since an arbitrary moment. Never goes back, unlike the wall clock.
@@ -42,10 +45,11 @@ class SystemClock:
 class SampledClock(SystemClock):
     """A clock that follows a remote source of time, such as the database.
 
-    It reads the source at an interval, and adds the time since the last reading. So all processes
-    agree on the present time, even if the clocks of their machines differ or change. The error is
-    at most the time that one reading takes. While the source fails, the clock keeps running. Until
-    the first reading succeeds, the clock returns the machine's time.
+    It reads the source every ten seconds, and adds the time since the last reading. So all
+    processes that read the same source agree on the present time, even if the clocks of their
+    machines differ or change. The error is at most the time that one reading takes. While the
+    source fails, the clock keeps running. Until the first reading succeeds, the clock returns the
+    machine's time.
     """
 
     # Seconds between two samples. A crystal drifts by less than a millisecond in this time.
@@ -65,8 +69,8 @@ class SampledClock(SystemClock):
     def now(self) -> datetime:
         """Return the time of the source, as aware UTC: the last reading plus the time since then.
 
-        Until a reading has succeeded, a call may read the source itself and wait for it. After
-        that, a thread reads the source.
+        Until the first reading has succeeded, a call may read the source itself, which can take
+        long. After that, a background thread reads the source, so calls return at once.
         """
         present = self.elapsed()
         if present - self._sampled_at >= self.INTERVAL:

@@ -10,6 +10,7 @@ from typing import Any
 from flask import Flask, Response, abort, jsonify, request
 from oslo_config.cfg import ConfigOpts
 from oslo_policy.policy import DocumentedRuleDefault, Operation, RuleDefault
+from werkzeug.middleware.proxy_fix import ProxyFix
 
 from climate.api import auth, discovery
 from climate.api.call import ARRIVED_AT, Answer, Api, Call
@@ -35,7 +36,7 @@ from climate.observability import log_context
 
 LOG = logging.getLogger(__name__)
 
-# Browsers neither guess types, show responses in frames, nor store them.
+# With these headers, browsers do not guess types, show responses in frames, or store responses.
 _SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "frame-ancestors 'none'",
@@ -63,8 +64,8 @@ ROUTES = [route for route in _ALL if route.rule is not None]
 def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) -> Flask:
     """Build the WSGI application of the API.
 
-    ``dispatcher`` is the part of a manager that polls for due events. Readiness checks use it. It
-    is None if no manager runs in this process.
+    ``dispatcher`` is the part of a manager that polls for due events; ``/readyz`` checks that it
+    works. It is None if no manager runs in this process.
     """
     app = Flask("climate", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
@@ -79,6 +80,11 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     served = [route for route in _ALL if conf.console.enabled or not _is_of_console(route)]
     identify = _strategy(app, conf, runtime.clock, served)
     api = Api(conf, runtime, identify, Policy(conf), dispatcher, trials)
+    if conf.api.trusted_proxies:
+        proxies = conf.api.trusted_proxies
+        app.wsgi_app = ProxyFix(  # type: ignore[method-assign]
+            app.wsgi_app, x_for=proxies, x_proto=0, x_host=0
+        )
     app.wsgi_app = _with_arrival_time(app.wsgi_app, runtime.clock)  # type: ignore[method-assign]
     for method, path, view, rule, *_ in served:
         handler = _unguarded(api, view) if rule is None else _guarded(api, rule, view)
@@ -174,9 +180,10 @@ def _response(body: Any, status: int, headers: Mapping[str, str] | None = None) 
 
 
 def _with_arrival_time(wsgi_app: Any, clock: Clock) -> Callable[..., Any]:  # noqa: ANN401 - WSGI
-    """Wrap the WSGI application, and store the arrival time of each request.
+    """Wrap the WSGI application, so that it stores the arrival time of each request.
 
-    The time is taken before the token is checked.
+    The time is stored before the token is checked. So a slow check does not change what ``now`` in
+    the request means, or which dates in the request are past.
     """
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:  # noqa: ANN401
@@ -190,8 +197,8 @@ def _check_request() -> None:
     """Assign an id to the current request, and raise an error if the request is not acceptable.
 
     If the built-in HTTP server has rejected the request, for instance as too large, raise the
-    server's error. If the path or the query has text that the database cannot store, raise NotFound
-    or InvalidInput.
+    server's error. If the path contains text that the database cannot store, raise NotFound. If the
+    query does, raise InvalidInput.
     """
     request.environ["climate.request_id"] = request_id = f"req-{uuid.uuid4()}"
     log_context.begin_request(request_id, request.headers.get("X-OpenStack-Request-ID"))

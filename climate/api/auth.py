@@ -106,8 +106,8 @@ def _check_origin(request: Request) -> None:
 def by_token_text_on_loopback(bind_host: str, request: Request) -> Caller:
     """Return the caller as ``by_token_text`` does, but only for requests from this machine.
 
-    Raises Forbidden if the request comes from another machine. This is possible if the application
-    runs in a WSGI server other than climate's own.
+    Raises Forbidden if the request comes from another machine. Such requests arrive only if the
+    application runs in a WSGI server other than climate's own, which listens on loopback.
 
     ``bind_host`` is the configured host on which the API listens. Raises ForeignOrigin if the
     header ``Host`` names neither loopback nor ``bind_host``. Without this check, a web page whose
@@ -138,7 +138,10 @@ def check_local(bind_host: str, request: Request) -> None:
 
 
 def names_this_machine(host: str) -> bool:
-    """Return whether ``host``, a Host header such as ``localhost:1234``, names this machine."""
+    """Return whether ``host``, a Host header such as ``localhost:1234``, means a loopback address.
+
+    Other names of this machine, such as its name in DNS, are not recognised.
+    """
     name = _hostname(host)
     return is_loopback(name) or name in _LOCAL_NAMES or name.endswith(".localhost")
 
@@ -168,8 +171,8 @@ LOG = logging.getLogger(__name__)
 
 _ERROR = "climate.identity_error"
 _IS_OPEN = "climate.is_open"
-# Keys of the WSGI environment for sessions: the error in a session, if any, and that the token is
-# that of a session and must be checked although the path is open.
+# Keys of the WSGI environment, set by climate.api.session: the error in the session, if any; and
+# whether to check the session's token even if the path needs no identity.
 SESSION_ERROR = "climate.session_error"
 CHECKS_TOKEN = "climate.checks_token"  # noqa: S105 - not a token
 # The characters of any kind of token. A proxy in front of Keystone may reject other characters, and
@@ -182,8 +185,8 @@ def guard(app: Flask, conf: ConfigOpts, open_paths: Collection[str]) -> Identify
     """Make ``app`` require a valid Keystone token on all paths except ``open_paths``.
 
     ``open_paths`` are paths of Flask routes, such as ``/feeds/<secret>.ics``. Returns the function
-    that identifies the caller of a request. Raises Misconfigured if the options of Keystone are
-    wrong.
+    that identifies the caller of a request. Raises Misconfigured if the options in
+    ``[keystone_authtoken]`` are unusable.
     """
     try:
         app.wsgi_app = _Gate(app.wsgi_app, conf, open_paths)  # type: ignore[method-assign]  # as in its docs
@@ -281,8 +284,8 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
     def process_request(self, request: Any) -> None:  # noqa: ANN401 - a WebOb request
         """Validate the token of the request; store the error, or None, in the WSGI environment.
 
-        Do not validate it on paths that need no identity, so that a slow Keystone does not delay
-        health checks. Exception: reading ``/console/session`` validates the session's token.
+        On paths that need no identity, skip the validation, so that a slow Keystone does not delay
+        health checks. Exception: ``GET /console/session`` validates the session's token.
         """
         environ = request.environ
         environ[_IS_OPEN] = self._open_path.fullmatch(environ["PATH_INFO"]) is not None

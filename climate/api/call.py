@@ -40,8 +40,9 @@ T = TypeVar("T", bound=_OfProject)
 class Api:
     """The objects that all requests share: configuration, runtime, policy and so on.
 
-    ``runtime`` has the database, the plug-ins and the clock. ``dispatcher`` is the part of a
-    manager that polls for due events. It is None if no manager runs in this process.
+    ``runtime`` contains the database, the plug-ins and the clock. ``identify`` returns the caller
+    of a request. ``dispatcher`` is the part of a manager that polls for due events; it is None if
+    no manager runs in this process. ``write_trials`` finds out whether the database accepts writes.
     """
 
     conf: ConfigOpts
@@ -54,7 +55,7 @@ class Api:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request whose caller is identified; ``asked_at`` (UTC) is when it arrived."""
+    """A request whose caller is identified; ``asked_at`` (UTC) is when the request arrived."""
 
     api: Api
     caller: Caller
@@ -75,10 +76,10 @@ class Call:
         return replace(self.caller, sees_private=self.may("resources:get_private"))
 
     def require(self, rule: str, project_id: str | None = None) -> None:
-        """Raise Forbidden unless the policy ``rule`` allows the caller to act for a project.
+        """Raise Forbidden if the policy ``rule`` does not allow the caller's action in a project.
 
-        ``project_id`` is the project that owns the objects. It defaults to the caller's own
-        project.
+        ``project_id`` is the project that owns the objects on which the caller acts. It defaults
+        to the caller's own project.
         """
         if self.may(rule, project_id):
             return
@@ -87,10 +88,10 @@ class Call:
         raise Forbidden(self.api.policy.explanation(rule))
 
     def may(self, rule: str, project_id: str | None = None) -> bool:
-        """Return whether the policy ``rule`` allows the caller to act for a project.
+        """Return whether the policy ``rule`` allows the caller's action in a project.
 
-        ``project_id`` is the project that owns the objects. It defaults to the caller's own
-        project.
+        ``project_id`` is the project that owns the objects on which the caller acts. It defaults
+        to the caller's own project.
         """
         return self.api.policy.allows(self.caller, rule, project_id or self.caller.project_id)
 
@@ -121,7 +122,7 @@ def json_object(*, unique_keys: bool) -> dict[str, Any]:
     """Return the JSON object in the body of the current request, as ``Call.body`` does.
 
     Use this function for routes without an identified caller. Raises InvalidInput if the body is
-    not a JSON object, or has values that no database can store.
+    not a JSON object, or contains values that no database can store.
     """
     pairs = _unique if unique_keys else None
     try:
@@ -135,10 +136,10 @@ def json_object(*, unique_keys: bool) -> dict[str, Any]:
 
 
 def _check_storable(value: Any, depth: int) -> None:  # noqa: ANN401 - JSON
-    """Raise InvalidInput if the JSON ``value`` has text or numbers that no database can store.
+    """Raise InvalidInput if the JSON ``value`` contains text or numbers that no database can store.
 
-    Also raise it if objects and lists are nested more than 64 deep. ``depth`` is how many objects
-    and lists contain ``value``.
+    Also raise InvalidInput if objects and lists are nested more than 64 deep. ``depth`` is the
+    number of objects and lists around ``value``.
     """
     if depth > _MAX_DEPTH:
         raise InvalidInput(f"The request body is nested deeper than {_MAX_DEPTH} levels")

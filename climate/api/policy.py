@@ -1,6 +1,6 @@
 """Authorization: oslo.policy rules with Blazar's defaults, which policy.yaml can override.
 
-All rules are scoped to a project. A token for a domain or for the system satisfies none of them.
+All rules require a token for a project. A token for a domain or for the system satisfies no rule.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""``Route``: one row of the tables that list all routes of v1 and v2.
+"""``Route``: one row of a route table, such as the table of v1 or of v2.
 
-The OpenAPI document of v2 is generated from the same rows.
+climate registers its routes from these rows, and generates the OpenAPI document of v2 from them.
 """
 
 import inspect
@@ -65,10 +65,10 @@ class Route(NamedTuple):
 
     @property
     def errors(self) -> tuple[type[ClimateError], ...]:
-        """The error classes with which the route can answer, for the OpenAPI document.
+        """The classes of the errors with which the route can answer, for the OpenAPI document.
 
-        Errors that other fields of the row imply come first. For example, a parameter in the path
-        implies NotFound. The errors in the field ``own_errors`` come last.
+        First come the errors that follow from the other fields: for example, a route with a
+        parameter in its path can answer NotFound. The errors in ``own_errors`` come last.
         """
         is_write = self.rule is not None and not self.rule.endswith(":get")
         return (

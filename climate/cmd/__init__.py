@@ -1,4 +1,6 @@
-"""The programs: ``main`` parses command lines, ``programs`` builds and runs the programs.
+"""climate's programs, such as climate-api and climate-manager.
 
-``main`` and ``status`` import the rest of climate only when a program runs, so ``--help`` is fast.
+``main`` parses the command lines, ``programs`` runs the programs, and ``bootstrap`` creates their
+objects. ``main`` and ``status`` import other modules of climate only when a program runs, so
+``--help`` is fast.
 """

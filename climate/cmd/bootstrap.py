@@ -55,7 +55,8 @@ from climate.provisioner.power.loader import load_drivers
 from climate.provisioner.prepare import Tools
 
 LOG = logging.getLogger(__name__)
-# Seconds between searches for shutdowns that remain after power saving was switched off.
+# Seconds between a provisioner's searches for shutdowns while power saving is disabled. If it was
+# enabled before, some hosts may have to be switched on again.
 _REMNANTS = 60.0
 # Python collects garbage after this many allocations; one collection takes about 5 ms.
 _COLLECT = 50_000
@@ -66,7 +67,7 @@ _DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 class Manager:
     """The parts of a manager process, which run in threads.
 
-    ``periodic`` has only the periodic tasks that the configuration enables.
+    ``periodic`` contains the periodic tasks that the configuration enables.
     """
 
     dispatcher: Dispatcher
@@ -77,13 +78,16 @@ class Manager:
     heartbeat: ManagerHeartbeat
 
     def start(self) -> None:
-        """Start all parts of the manager in threads; raises Misconfigured."""
+        """Start all parts of the manager in threads.
+
+        Raises Misconfigured if the port for metrics cannot be opened.
+        """
         for part in (self.exporter, self.dispatcher, self.relay, *self.periodic, self.deliveries):
             part.start()
         self.heartbeat.start()
 
     def stop(self) -> None:
-        """Stop all parts. Other managers continue the work that is not finished.
+        """Stop all parts, and release their claims, so that other managers continue the work.
 
         Notifications that are not published yet remain in the database for another manager.
         """
@@ -116,7 +120,7 @@ def database_url(conf: ConfigOpts) -> sa.URL:
 
 
 def make_database(conf: ConfigOpts) -> Database:
-    """Return the database of the configuration; it connects later. Raises Misconfigured."""
+    """Return the configured database. The first query connects to it. Raises Misconfigured."""
     url = database_url(conf)
     try:
         return Database(url.render_as_string(hide_password=False), conf.database.pool_size)
@@ -126,7 +130,7 @@ def make_database(conf: ConfigOpts) -> Database:
 
 @contextmanager
 def open_database(conf: ConfigOpts) -> Iterator[Database]:
-    """Yield the database of the configuration; close its connections after the block."""
+    """Yield the configured database; close its connections after the block."""
     database = make_database(conf)
     try:
         yield database
@@ -214,7 +218,8 @@ def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
 def make_api(conf: ConfigOpts, runtime: Runtime, manager: Manager | None = None) -> Flask:
     """Return the WSGI application of the API.
 
-    ``manager`` is the manager in the same process; None if there is none.
+    ``manager`` is the manager that runs in the same process; None if no manager does. The readiness
+    check of the API includes this manager.
     """
     return make_app(conf, runtime, manager.dispatcher if manager else None)
 
@@ -223,8 +228,8 @@ def make_api(conf: ConfigOpts, runtime: Runtime, manager: Manager | None = None)
 def open_provisioner(conf: ConfigOpts) -> Iterator[Provisioner]:
     """Yield a provisioner; the caller must run it. Raises Misconfigured.
 
-    If a broker and ``[provisioning] topics`` are configured, notifications wake the provisioner, so
-    it need not wait for its next poll.
+    If a broker and ``[provisioning] topics`` are configured, a notification about a host wakes the
+    provisioner at once. Otherwise it finds new tasks only at its next poll.
     """
     settings = conf.provisioner
     tools = Tools(
@@ -277,11 +282,12 @@ def settle() -> None:
 
 
 def stop_on_signal() -> threading.Event:
-    """Return an event that SIGTERM and SIGINT set, whichever thread receives the signal.
+    """Return a threading.Event that SIGTERM and SIGINT set, whichever thread receives the signal.
 
-    Python runs signal handlers in the main thread. If the kernel delivers the signal to another
-    thread, a sleeping main thread does not wake up. But Python writes a byte to a socket at once
-    (``signal.set_wakeup_fd``). A separate thread reads the byte and sets the event.
+    Python runs signal handlers only in the main thread. If the kernel delivers the signal to
+    another thread, the main thread sleeps on, and a handler that sets the event would not run. So
+    Python writes a byte to a socket (``signal.set_wakeup_fd``), which works in any thread. A
+    separate thread reads the byte and sets the event.
     """
     stopping = threading.Event()
     receiver, sender = socket.socketpair()

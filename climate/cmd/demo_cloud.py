@@ -25,8 +25,8 @@ _FIRST_HOSTS = 8
 def configure_cloud(conf: ConfigOpts) -> None:
     """Set defaults for climate-standalone; if the cloud is simulated, enable all plug-ins.
 
-    If the database is an SQLite file, keep the state of the simulated cloud in a file next to it,
-    unless the configuration names another file (``journal``).
+    If the database is an SQLite file, the state of the simulated cloud is stored in a file next to
+    the database. The option ``[simulated] journal`` can name another file.
     """
     if conf["physical:host"].cloud == "simulated":
         conf.set_default("plugins", _ALL_PLUGINS, group="manager")
@@ -36,7 +36,7 @@ def configure_cloud(conf: ConfigOpts) -> None:
 
 
 def register_first_hosts(conf: ConfigOpts, runtime: Runtime) -> None:
-    """Register the first eight hosts of the simulated cloud, or all if there are fewer."""
+    """Make the first eight hosts of the simulated cloud reservable, or all if there are fewer."""
     for number in range(1, min(_FIRST_HOSTS, conf.simulated.hosts) + 1):
         with suppress(Conflict):  # another process has registered it in the same new database
             resources.register(runtime, "physical:host", f"sim-{number}")

@@ -14,9 +14,9 @@ from climate.manager.process.runtime import Runtime
 
 
 def run(runtime: Runtime, arguments: argparse.Namespace) -> None:
-    """Show, set or unset limits, as the command line requests; then print the limits in effect.
+    """Set or unset limits, if the command line requests it; then print the limits in effect.
 
-    Raises InvalidInput.
+    Raises InvalidInput if the command line is incomplete or a limit is invalid.
     """
     parties = [
         Party(scope, id_)

@@ -1,4 +1,7 @@
-"""The programs after the command line is parsed: read the configuration, create the parts, run."""
+"""Runs a program after ``main`` has parsed its command line.
+
+Each program reads the configuration, creates its objects with ``bootstrap``, and does its work.
+"""
 
 import argparse
 import json
@@ -101,7 +104,7 @@ def _standalone(conf: ConfigOpts, arguments: argparse.Namespace) -> None:
 
 
 def _prepare_to_run() -> threading.Event:
-    """Prepare this process for a long run; return an event that SIGTERM and SIGINT set."""
+    """Prepare this process for a long run; return a threading.Event that SIGTERM and SIGINT set."""
     stopping = bootstrap.stop_on_signal()
     bootstrap.settle()
     return stopping
@@ -176,7 +179,7 @@ def _encrypt_secrets(runtime: Runtime) -> int:
     """Encrypt the stored secrets of webhooks; return the exit code.
 
     Print how many secrets are encrypted, and each subscription whose secret no key decrypts. The
-    exit code is 2 if there is such a subscription.
+    exit code is 2 if there is a secret that no key decrypts, else 0.
     """
     if not runtime.settings.webhooks.secret_keys:
         raise Misconfigured("encrypt-secrets needs [notifications] webhook_secret_keys")

@@ -25,7 +25,8 @@ from climate.plugins.loader import BrokenPlugin, load_plugins, load_selection
 
 # The sections that contain only options of climate, none of libraries.
 _OWN_SECTIONS = set(config_registry.GROUPS) - {"DEFAULT", "nova", config_registry.SERVICE_USER}
-# Seconds that managers tolerate. From claim_timeout on, managers reclaim each other's events.
+# Seconds of skew from which the check warns. From claim_timeout on, managers reclaim each other's
+# events.
 _MAX_SKEW = 1.0
 _BROKER_TIMEOUT = 5.0
 
@@ -54,7 +55,8 @@ def check_clock(conf: ConfigOpts) -> Result:
     """Check that the clock of this machine agrees with that of the database.
 
     A difference of one second or more causes a warning. A difference of ``claim_timeout`` or more
-    is a failure. The duration of the query is subtracted from the difference.
+    is a failure. The check first subtracts the duration of its query from the difference, because
+    the query makes the difference uncertain by this time.
     """
     try:
         with bootstrap.open_database(conf) as database:
@@ -135,7 +137,11 @@ def check_broker(conf: ConfigOpts) -> Result:
 
 
 def check_configuration(conf: ConfigOpts) -> Result:
-    """Check for unknown options, impossible values and dangerous settings."""
+    """Check the options: unknown options and dangerous settings cause warnings.
+
+    An address on which the API would refuse to listen is a failure. Raises cfg.Error or
+    Misconfigured for an invalid value, which ``_run`` reports as a failure.
+    """
     config_registry.check_values(conf)
     code, texts = Code.SUCCESS, [*_unknown(conf), *_dangerous(conf)]
     if texts:
@@ -150,7 +156,7 @@ def check_configuration(conf: ConfigOpts) -> Result:
 def _unknown(conf: ConfigOpts) -> Iterator[str]:
     """Yield a warning for each unknown option in the configuration files.
 
-    Such an option may be misspelt, moved or removed.
+    An option is unknown if its name is misspelt, or if a release has moved or removed the option.
     """
     for path in conf.config_file or []:
         sections: dict[str, Any] = {}

@@ -1,8 +1,8 @@
 """The WSGI callable for other HTTP servers: ``gunicorn climate.cmd.wsgi:application``.
 
 It has no command line. Its options come from the configuration files that climate-api finds by
-default, and from environment variables. Each worker process must import this module itself, because
-database connections do not survive a fork.
+default, and from environment variables. Each worker process must import this module itself (no
+``--preload``), because database connections do not survive a fork.
 """
 
 from climate.cmd import bootstrap

@@ -1,6 +1,6 @@
 """Escapes control characters in log lines.
 
-Otherwise the text in a request could forge a log line, or move the cursor of a terminal.
+Without this, text from a request could forge a log line, or move the cursor of a terminal.
 """
 
 import logging
@@ -11,12 +11,15 @@ from oslo_log.formatters import ContextFormatter
 
 # C0 and C1 controls, line separators, direction marks, and surrogates (no encoding writes them).
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-# The same, except in codes for colours, which formats of lines contain with ``log_color``.
+# The same without codes for colours: with the option ``log_color``, log lines contain such codes.
 _CONTROL_BUT_COLOUR = re.compile(rf"(?!\x1b\[[0-9;]*m){_CONTROL.pattern}")
 
 
 def escape_control_characters(conf: ConfigOpts) -> None:
-    """Make all handlers of plain logs escape control characters. JSON logs already do so."""
+    """Make all log handlers escape control characters.
+
+    Do nothing for JSON logs, because JSON already escapes control characters.
+    """
     if conf.use_json:
         return
     formatter = EscapingFormatter(
@@ -31,9 +34,10 @@ class EscapingFormatter(ContextFormatter):
     """A formatter that escapes control characters in log lines and their stack traces."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the escaped log line.
+        """Return the log line, with control characters escaped.
 
-        Lines of a stack trace stay separate lines, with a prefix.
+        The line breaks of a stack trace are not escaped. Each of its lines keeps the prefix that
+        oslo.log adds to lines of stack traces.
         """
         text, trace = super().format(record), record.exc_text
         if not trace:

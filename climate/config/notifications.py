@@ -115,7 +115,7 @@ def retention(conf: cfg.ConfigOpts) -> timedelta | None:
 def webhook_rules(conf: cfg.ConfigOpts) -> WebhookRules:
     """Return the rules for webhooks, as configured.
 
-    Raises ValueError, with a message for the operator.
+    Raises ValueError, with a message for the operator, if an option is invalid.
     """
     options = conf.notifications
     try:

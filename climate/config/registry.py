@@ -56,6 +56,14 @@ API = [
         help="With noauth, listen on other addresses than loopback and serve other machines:"
         " anyone who reaches the API can do anything.",
     ),
+    cfg.IntOpt(
+        "trusted_proxies",
+        default=0,
+        min=0,
+        max=9,
+        help="Proxies in front of the API that append the client's address to X-Forwarded-For. The"
+        " API takes the client's address from this header. With 0 it ignores the header.",
+    ),
     cfg.IntOpt("threads", default=8, min=1, help="Requests that a process serves at once."),
     cfg.IntOpt(
         "connection_limit",
@@ -153,7 +161,10 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 
 
 def set_library_defaults() -> None:
-    """Change some defaults of library options. oslo-config-generator calls this, too."""
+    """Replace some defaults of oslo.log and keystonemiddleware by climate's defaults.
+
+    oslo-config-generator also calls this function, so that sample files show climate's defaults.
+    """
     quiet = [*log.get_default_log_levels(), "apscheduler=ERROR", "alembic=WARNING"]
     log.set_defaults(default_log_levels=quiet)
     for _, options in auth_token.AUTH_TOKEN_OPTS:
@@ -173,7 +184,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     set_library_defaults()
     for group, options in (*GROUPS.items(), *library_options()):
         conf.register_opts(options, group=None if group == "DEFAULT" else group)
-    # climate.observability.log_context uses the field of instances for leases.
+    # climate.observability.log_context stores the lease in oslo.log's field for an instance.
     conf.set_default("instance_uuid_format", "[lease: %(uuid)s] ")
 
 
@@ -204,7 +215,10 @@ def check_values(conf: cfg.ConfigOpts) -> None:
 
 
 def settings(conf: cfg.ConfigOpts) -> Settings:
-    """Return the settings, as one object for the API and the managers; raises Misconfigured."""
+    """Return the settings in ``conf``, as one object for the API and the managers.
+
+    Raises Misconfigured if an option is invalid.
+    """
     try:
         webhooks, provisioned = webhook_rules(conf), provisioning(conf)
     except ValueError as error:

@@ -1,4 +1,7 @@
-"""The options for connections to OpenStack services, a subset of keystoneauth's options."""
+"""The options for connections to OpenStack services.
+
+They are a subset of the options that keystoneauth defines for such connections.
+"""
 
 from oslo_config import cfg, types
 

@@ -7,5 +7,5 @@
 - ``limits``: limits of projects and users.
 - ``errors``: all errors that clients can get.
 - ``settings``: the operator's settings.
-- ``window``: a span of time.
+- ``window``: a span of time, such as that of a lease.
 """

@@ -20,7 +20,10 @@ class ClimateError(Exception):
         cls.code, cls.status = code or cls.code, status or cls.status
 
     def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
-        """Store the message for people, and ``details`` for programs (they must be JSON)."""
+        """Store ``message`` for people and ``details`` for programs.
+
+        The values in ``details`` must be JSON values.
+        """
         super().__init__(message)
         self.message = message
         self.details = dict(details or {})
@@ -93,9 +96,11 @@ class EnforcementDenied(Forbidden, code="enforcement_denied"):
 
 
 class ForeignOrigin(Forbidden, code="foreign_origin"):
-    """The service has no authentication, and a page of another site may have sent the request.
+    """A page of another site may have sent the request to a service without authentication.
 
-    Raised if the header Origin names another site, or if the header Host is wrong (DNS rebinding).
+    The user's browser can reach such a service, so any page that the user opens could command it.
+    The error is raised if the header Origin names another site, or if the header Host does not name
+    this service (DNS rebinding).
     """
 
 
@@ -140,7 +145,7 @@ class NotificationsRemoved(ClimateError, code="notifications_removed", status=41
 
 
 class PreparationOver(Conflict, code="preparation_over"):
-    """No lease needs the host of this preparation any more."""
+    """The task to prepare a host is over, because no lease needs the host any more."""
 
 
 class PreparationClaimed(Conflict, code="preparation_claimed"):
@@ -148,7 +153,7 @@ class PreparationClaimed(Conflict, code="preparation_claimed"):
 
 
 class ShutdownOver(Conflict, code="shutdown_over"):
-    """The host of the shutdown must have power, so the shutdown is over."""
+    """The task to switch a host off is over, because the host is needed with power again."""
 
 
 class ShutdownClaimed(Conflict, code="shutdown_claimed"):
@@ -180,7 +185,7 @@ class Contention(ClimateError, code="contention", status=503):
 
 
 class TooManyFollowers(ClimateError, code="too_many_followers", status=503):
-    """The process or the project has the maximum number of waiting requests (long polling)."""
+    """The process or the project already has its maximum of waiting requests (long polling)."""
 
 
 class BackendUnavailable(ClimateError, code="backend_unavailable", status=503):

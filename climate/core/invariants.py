@@ -1,6 +1,6 @@
-"""Checks of the invariants in ARCHITECTURE.md: they read stored rows and return violations.
+"""Checks of the invariants in ARCHITECTURE.md: each takes stored rows and returns violations.
 
-The continuous audit of managers, the operator's audit command and the tests use them.
+The continuous audit in the managers, the operator's audit command and the tests use these checks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,9 +28,11 @@ class Due:
 
 
 def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> Iterator[str]:
-    """Yield a text for each moment at which a resource is booked twice or beyond its capacity.
+    """Yield a text for each moment at which the bookings of a resource conflict.
 
-    ``bookings`` are all bookings of the resource. ``capacity`` is, for example, ``{"VCPU": 64}``.
+    A booking of the whole resource excludes all other bookings at the same time. Bookings of parts
+    may together use at most ``capacity``, such as ``{"VCPU": 64}``. ``bookings`` are all bookings
+    of the resource.
     """
     # At the same instant, ends come before starts.
     steps = sorted(
@@ -93,9 +95,9 @@ def _wrong_start(status: str, window: Window, starts: Sequence[Due]) -> str | No
 class Verdict:
     """The result, so far, of the checks of an invariant.
 
-    A round of checks examines the whole database, part by part. ``violations`` are those found in
-    the present round. ``broken_since`` is when a violation was first found (None: the invariant
-    holds).
+    A round of checks examines the whole database, part by part. ``violations`` contains those found
+    so far in the present round. ``broken_since`` is when the first violation was found (None: the
+    invariant holds).
     """
 
     broken_since: datetime | None
@@ -104,8 +106,9 @@ class Verdict:
     def after(self, violations: Sequence[str], now: datetime, *, is_round_over: bool) -> "Verdict":
         """Return the verdict after one more part of the database was checked.
 
-        ``violations`` are those in this part. ``is_round_over`` is whether the part was the last of
-        the round. If so, and the whole round has found no violation, the invariant holds again.
+        ``violations`` are those found in this part. ``is_round_over`` is whether the part was the
+        last of the round. If the round is over and has found no violation in any part, the
+        invariant holds again.
         """
         seen = tuple(dict.fromkeys((*self.violations, *violations)))
         since = self.broken_since or (now if seen else None)

@@ -1,13 +1,13 @@
 """Limits of projects and users, and whether a change of a lease exceeds them. Pure.
 
-A change is rejected only if it increases a use, such as the number of hosts, to more than its
-limit. So a lease can be shortened or deleted even if the operator has set a limit below the present
-use.
+A change is rejected only if it increases a use, such as the number of hosts, to more than the limit
+of this use. So a lease can be shortened or deleted even if the operator has set a limit below the
+present use.
 
-For hosts and vcpus, the highest use at one instant counts. For host-hours, the highest sum in a
-window of the length ``period`` counts. The sum is a piecewise linear function of the window's
-begin. So it is highest in a window that begins or ends when a use begins or ends. Only those
-windows are examined.
+The use of hosts and vcpus is the highest use at one instant. The use of host-hours is the highest
+sum in any window of the length ``period``, which the operator sets. If the window moves, the sum
+changes linearly until an edge of the window meets the begin or end of a use. So the highest sum is
+in a window that begins or ends when a use begins or ends, and only those windows are examined.
 """
 
 from bisect import bisect_right
@@ -29,7 +29,8 @@ _HOUR = timedelta(hours=1) // _TICK
 class Scope(StrEnum):
     """Whether a limit is that of a project or of a user.
 
-    Transactions lock projects before users, in the order of these values.
+    To avoid deadlocks, a transaction locks in the order of these values: first projects, then
+    users.
     """
 
     PROJECT = "project"
@@ -46,7 +47,7 @@ class Limits:
     - ``duration``: the length of a lease, in seconds.
     - ``horizon``: how many seconds from now a lease may end.
     - ``extension_window``: how many seconds before its end an active lease may be prolonged.
-    - ``extension``: by how many seconds an active lease may be prolonged at once.
+    - ``extension``: by how many seconds one request may prolong an active lease.
     """
 
     leases: int | None = None
@@ -110,8 +111,8 @@ class Rules:
         """Return the limits of a project or user: the defaults, changed by ``overrides``.
 
         ``overrides`` are stored limits, such as ``{"hosts": 8}``. If ``is_active`` is true, the
-        result has only the limits that climate enforces. Otherwise it has all limits, although
-        climate enforces none, to show operators what would apply.
+        result contains only the limits that climate enforces. If ``is_active`` is false, climate
+        enforces no limit, and the result contains all limits, to show operators what would apply.
         """
         limits = self.defaults[scope].overridden(overrides)
         if self.enabled or not self.is_active:
@@ -223,8 +224,8 @@ def peak(
     """Return the highest total use at one time, and the changed lease's part of this total.
 
     ``before`` and ``after`` are the use of the lease before and after the change; ``others`` is the
-    use of other leases. ``amount`` is "hosts" or "vcpus". Only times at which the change adds use
-    count. If there are none, both results are 0.
+    use of other leases. ``amount`` is "hosts" or "vcpus". The function examines only the times at
+    which the change adds use. If there are none, both results are 0.
     """
     total, own = _course([*others, *after], amount), _course(after, amount)
     levels = [
@@ -239,8 +240,8 @@ def host_hours(
     """Return the highest sum of host-hours in a window, and the changed lease's part of this sum.
 
     Each window has the length ``period``. ``before`` and ``after`` are the use of the lease before
-    and after the change; ``others`` is the use of other leases. Only windows in which the change
-    adds use count. If there are none, both results are 0.
+    and after the change; ``others`` is the use of other leases. The function examines only the
+    windows in which the change adds use. If there are none, both results are 0.
     """
     length = period // _TICK
     growth = _growth([], before, after, "hosts")
@@ -258,7 +259,7 @@ def host_hours(
 def most_hours(uses: Sequence[Use], now: datetime, period: timedelta) -> float:
     """Return the highest sum of host-hours in any window of the length ``period``.
 
-    Windows that end before ``now`` do not count.
+    The function ignores windows that end before ``now``.
     """
     course, length = _course(uses, "hosts"), period // _TICK
     first = (now - _DAWN) // _TICK - length
@@ -272,7 +273,8 @@ def _growth(
     """Return the spans (start, end) in which a change of a lease adds use, in microseconds.
 
     ``before`` and ``after`` are the use of the lease before and after the change. ``amount`` is
-    "hosts" or "vcpus". The spans are split where the use of any lease, also of ``others``, changes.
+    "hosts" or "vcpus". The spans are split at each time at which the use of any lease changes,
+    including ``others``.
     """
     old, new = _course(before, amount), _course(after, amount)
     edges = sorted({*old.edges, *new.edges, *_course(others, amount).edges})

@@ -47,8 +47,8 @@ SUBSCRIPTION_SORTS: Sorts[Subscription] = {"created": lambda item: item.created_
 class Page:
     """A request for a page of a list: up to ``limit`` items after the item ``after``.
 
-    ``sort`` is the name of the order, such as ``start``. ``after`` is the sort key and the id of
-    the last item of the page before (None: the first page).
+    ``sort`` names the sort key, such as ``start``. ``after`` is the sort key and the id of the last
+    item of the page before (None: the first page).
     """
 
     sort: str
@@ -69,7 +69,8 @@ class Part(Generic[T]):
 class LeaseFilter:
     """Which leases to list. A field that is None or empty matches all leases.
 
-    ``name`` is the whole name of a lease. The time bounds are exclusive.
+    ``name`` is the whole name of a lease. A lease that starts or ends exactly at a bound does not
+    match.
     """
 
     project_id: str | None = None
@@ -84,9 +85,9 @@ class LeaseFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastLeaseFilter:
-    """Which past leases (removed leases in the history) to list. None matches all of them.
+    """Which past leases (removed leases in the history) to list.
 
-    The time bounds are exclusive.
+    A field that is None matches all leases. A lease that ended exactly at a bound does not match.
     """
 
     project_id: str | None = None
@@ -97,9 +98,9 @@ class PastLeaseFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceFilter:
-    """Which resources to list: those of these types that match ``query``.
+    """Which resources to list: those of the given types that match ``query``.
 
-    Their name must contain ``name_part``, in upper or lower case.
+    ``name_part`` must occur in the name of a resource; upper and lower case are equal.
     """
 
     resource_types: tuple[str, ...]

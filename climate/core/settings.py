@@ -42,7 +42,7 @@ class Settings:
       decides.
     - ``trust_interval``: how often managers check the Keystone trusts of leases that start within
       ``trust_ahead``.
-    - ``stack_patience``: how long a Heat stack that cannot be deleted keeps its capacity.
+    - ``stack_patience``: how long a Heat stack that cannot be deleted keeps its capacity booked.
     - ``notifications_kept``, ``ended_leases_kept`` and ``history_kept``: the age at which
       notifications, ended leases and the history of removed leases are removed (None: never).
     - ``feeds_per_project``: the maximum number of calendar feeds of a project.

@@ -1,6 +1,7 @@
 """``Window``: a span of time that contains its start, but not its end. All times are aware UTC.
 
-Windows that touch do not overlap. So one lease can end at 09:00:00, and the next can start then.
+Windows that touch do not overlap. So one lease can end at 09:00:00, and the next lease can start at
+the same time.
 """
 
 from collections.abc import Iterable
@@ -37,7 +38,7 @@ class Window:
         return self.start <= other.start and other.end <= self.end
 
     def busy(self, cleaning: timedelta) -> "Window":
-        """Return this window of a lease, prolonged by the ``cleaning`` time after it.
+        """Return the window of a lease, prolonged at its end by the time for ``cleaning``.
 
         A resource is booked for this longer window, so that no lease starts before the cleaning is
         done.
@@ -48,8 +49,8 @@ class Window:
 def merged(windows: Iterable[Window], most: int) -> list[Window]:
     """Return at most ``most`` windows, in order, that together contain all the given windows.
 
-    Windows that overlap or touch are joined. If there are still too many, the windows with the
-    smallest gaps between them are joined, too.
+    Windows that overlap or touch are joined. If more than ``most`` windows are left, those with the
+    smallest gaps between them are joined as well.
     """
     joined: list[Window] = []
     for window in sorted(windows, key=lambda window: window.start):

@@ -7,12 +7,12 @@ since when the invariant is broken, and the violations of the present round.
 
 A query returns the violations in a slice, and the position of the next slice (None: the round is
 complete). All statements of a query must see the same state, so a query needs a session of
-``Database.snapshot``. Overdue work counts as a violation only after ``PATIENCE``, because a manager
-may be about to do it.
+``Database.snapshot``. Overdue work is a violation only after ``PATIENCE``, because a manager may be
+about to do it.
 
 A manager claims the next slice of a query by setting ``next_at`` to a later time. Before that time,
-no other manager runs the query. If a manager takes longer, another manager can claim the query.
-Then the result of the first manager is not stored.
+no other manager runs the query. After that time, another manager can claim the slice. If one does,
+the result of the first manager is not stored.
 """
 
 from collections import defaultdict
@@ -264,8 +264,8 @@ class SelfAuditRow(Base):
     """The table with one row per query of the self-audit: the progress and verdict of the query.
 
     No manager runs the query before ``next_at``. The next slice (part of the checked rows) begins
-    at ``position``. ``found`` has the violations found so far in the present round (a pass over all
-    slices). The invariant is broken since ``broken_since`` (NULL: it holds).
+    at ``position``. ``found`` contains the violations found so far in the present round (a pass
+    over all slices). The invariant is broken since ``broken_since`` (NULL: it holds).
     """
 
     __tablename__ = "self_audit"
@@ -327,7 +327,7 @@ def store(session: Session, turn: Turn, position: str, verdict: Verdict) -> bool
     """Store the result of a slice (part of the rows); return whether it was stored.
 
     ``turn`` is the claim of the caller. ``position`` is where the next slice begins. Nothing is
-    stored if another manager has claimed the query since.
+    stored if another manager has claimed the query in the meantime.
     """
     result = session.execute(
         sa.update(SelfAuditRow)

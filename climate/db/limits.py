@@ -1,8 +1,8 @@
-"""Statements on the limits of projects and users: overrides, and the use that limits count.
+"""Statements on the limits of projects and users, and on the resources that they use.
 
 A party is a project or a user. An override is a limit for one party that replaces the configured
-limit. A transaction locks the row of a party before it counts the party's use. So two requests
-cannot both pass a limit that has capacity for only one of them.
+limit. A transaction locks the row of a party before it counts the party's use. So two concurrent
+requests cannot both be admitted if the limit allows only one of them.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -71,8 +71,8 @@ _Uses = tuple[str, str, str, datetime, datetime, int, float]
 class UseOf:
     """The hosts that a lease uses for some time, with the project and the user of the lease.
 
-    ``use`` has the start, the end, and the numbers of hosts and VCPUs. ``lease_id`` is None if the
-    reservation that used the hosts is deleted.
+    ``use`` contains the start, the end, and the numbers of hosts and VCPUs. ``lease_id`` is None if
+    the reservation that used the hosts is deleted.
     """
 
     lease_id: str | None
@@ -113,8 +113,8 @@ def lock(session: Session, parties: Collection[Party]) -> Overrides:
     """Lock the rows of parties (projects or users) until the transaction ends.
 
     Returns the overridden limits by party. Missing rows are inserted. If two transactions want to
-    count the use of a party, the second waits here until the first has ended, and then also counts
-    what the first has booked.
+    count the use of a party, the second waits here until the first has ended. It then also counts
+    the bookings of the first.
     """
     locked: Overrides = {}
     connection = session.connection()
@@ -136,8 +136,8 @@ def _is(party: Party) -> sa.ColumnElement[bool]:
 def replace(session: Session, party: Party, values: Mapping[str, int]) -> None:
     """Store the overridden limits of a party (a project or user).
 
-    ``values`` has the limits by name, and replaces all earlier overrides of the party. The row of
-    the party must exist.
+    ``values`` contains the limits by name, and replaces all earlier overrides of the party. The row
+    of the party must exist.
     """
     session.execute(sa.update(LimitRow).where(_is(party)).values(overrides=dict(values)))
 
@@ -147,7 +147,7 @@ def count_leases(
 ) -> int:
     """Return how many leases of a party (a project or user) are not over at ``now``.
 
-    The lease with the id ``excluding`` does not count (None: all leases count).
+    The result does not include the lease with the id ``excluding`` (None: includes all leases).
     """
     values = {"owner_id": party.owner_id, "now": now, "excluding": excluding or ""}
     return session.connection().scalar(_COUNT_OPEN[party.scope], values) or 0
@@ -175,7 +175,7 @@ def uses(
 
     If ``until`` is None, all use after ``since`` is included. All bookings of a lease with the same
     start are one item of the result. Items may begin before ``since`` and end after ``until``.
-    Cleaning time does not count. The use of a lease that is DELETING ends when the deletion began.
+    Cleaning time is not use. The use of a lease that is DELETING ends when the deletion began.
     If ``past_too`` is set, the past use by deleted reservations is included.
     """
     of_party = sa.or_(*(_belongs_to(party, LeaseRow) for party in parties))
@@ -204,8 +204,8 @@ def use_of(
 ) -> Use:
     """Return how many hosts and VCPUs a new lease would use from ``start`` to ``end``.
 
-    ``taken`` has a pair for each requirement of the lease: the requirement, and a mapping from the
-    ids of the chosen resources to the number of units that the lease takes of each resource.
+    ``taken`` contains a pair for each requirement of the lease: the requirement, and a mapping from
+    the ids of the chosen resources to the number of units that the lease takes of each resource.
     """
     host_units = [(needs, units) for needs, units in taken if needs.resource_type == HOST]
     whole = [id_ for needs, units in host_units if needs.is_whole for id_ in units]
@@ -227,8 +227,9 @@ def _belongs_to(party: Party, table: type[LeaseRow | PastUseRow]) -> sa.ColumnEl
 def _uses() -> sa.Select[*_Uses]:
     """Build the query for the hosts that leases use.
 
-    The query has one row for all bookings of a lease that start at the same time. A whole host
-    counts with all its VCPUs. A share of a host counts with the VCPUs of the share.
+    The query has one row for all bookings of a lease that start at the same time. The row contains
+    the number of whole hosts, and the number of VCPUs: all VCPUs of whole hosts, and the VCPUs of
+    shares of hosts.
     """
     deleted_at = sa.func.coalesce(LeaseRow.updated_at, LeaseRow.end_at)
     is_deleting = LeaseRow.status == LeaseStatus.DELETING.value

@@ -1,8 +1,8 @@
 """Heartbeats of manager processes, and a trial write to a database that may be full.
 
 A heartbeat is a time that a running manager stores again and again, with the state of its loops. A
-loop is a task that the manager repeats at an interval. If a manager has stored no heartbeat for
-``FRESH``, it counts as dead. Its row is removed after ``KEPT``.
+loop is a task that the manager repeats at an interval. If a manager has stored no heartbeat for the
+time ``FRESH``, climate treats it as dead. After the time ``KEPT``, climate removes its row.
 """
 
 import uuid

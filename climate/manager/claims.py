@@ -50,7 +50,7 @@ class Work:
     cases:
 
     - The transaction also changed the lease's events.
-    - The event releases a held lease. A held lease is new and waits to be confirmed.
+    - The event removes a held lease: a new lease that was not confirmed in time.
     """
 
     event: Event
@@ -64,7 +64,7 @@ class Work:
         return [r for r in self.lease.reservations if r.id in self.resources]
 
     def is_leaving(self, reservation_id: str) -> bool:
-        """Return whether the reservation was removed and the event takes back its resources."""
+        """Return whether the reservation was removed, so that this event reclaims its resources."""
         leaving = {r.id for r in self.lease.reservations if LEAVING in r.details}
         return self.event.kind in {START, UPDATE, END} and reservation_id in leaving
 
@@ -87,8 +87,8 @@ class Claim:
 
     If the event is a finalizer (a task that outlives its lease), ``lease_id`` is None. ``types``
     are the resource types on which the event acts; if it is empty, the event calls no plug-in.
-    While ``fencing_token`` is valid, plug-ins may change the cloud for this claim. ``calls`` has at
-    most one item: the running plug-in call.
+    While ``fencing_token`` is valid, plug-ins may change the cloud for this claim. ``calls``
+    contains at most one item: the running plug-in call.
     """
 
     event_id: str
@@ -142,11 +142,11 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the plug-in calls of a task returned. This is not stored yet.
+    """What the plug-in calls of a task returned, before it is stored.
 
-    The keys of all mappings are reservation ids. ``details`` has the details that plug-ins
-    returned. ``failed`` has the errors. ``waiting`` has the reasons why a reservation is not done
-    yet although no call failed.
+    The keys of all mappings are reservation ids. ``details`` contains the details that plug-ins
+    returned, and ``failed`` the errors. ``waiting`` contains the reasons why reservations are not
+    done yet although no call failed.
     """
 
     task: Task
@@ -161,7 +161,7 @@ class Result:
 
 
 class Batch:
-    """The claimed events that one worker thread runs, and its progress. Thread-safe.
+    """The claimed events that one worker thread runs, and the progress of the worker. Thread-safe.
 
     All claims are on the same resource types. A task is a claim with its work. A result is the
     outcome of a task's plug-in calls, before the worker stores it.
@@ -192,7 +192,7 @@ class Batch:
     def begin(self, tasks: Sequence[Task]) -> None:
         """Set the tasks that need plug-in calls, and forget all claims without a task.
 
-        The caller must have finished or requeued the events of these other claims.
+        The caller must have finished or requeued the events of the forgotten claims.
         """
         with self._lock:
             self._claims = {task.claim.event_id: task.claim for task in tasks}
@@ -217,8 +217,9 @@ class Batch:
     def relieve(self) -> tuple[list[Task], list[Result]]:
         """Remove and return the work that waits for a slow plug-in call: (tasks, results).
 
-        For these tasks, no plug-in was called yet. These results are not stored yet. The batch
-        forgets their claims. So the caller must requeue the tasks and store the results.
+        The tasks are those for which no plug-in was called yet, and the results are not stored yet.
+        The batch forgets the claims of both, so the caller must requeue the tasks and store the
+        results.
         """
         tasks, results = self.take_tasks(), self.take_results()
         with self._lock:
@@ -264,13 +265,13 @@ def lock_leases(
 ) -> tuple[list[Seen], list[Claim]]:
     """Lock the leases of claims, and check that this manager still holds the claims.
 
-    Returns two lists. The first has the claims that this manager still holds, with their events and
-    locked leases. The second has the claims whose lease could not be locked: the lease no longer
-    exists, or another transaction has locked it and ``wait`` is false. Claims that this manager has
-    lost are in neither list.
+    Returns two lists. The first contains the claims that this manager still holds, with their
+    events and locked leases. The second contains the claims whose lease could not be locked: the
+    lease no longer exists, or another transaction has locked it and ``wait`` is false. Claims that
+    this manager has lost are in neither list.
 
-    This manager may lose a claim after the check. So the statement that stores the outcome checks
-    owner and attempt again.
+    This manager may lose a claim after the check. So the later statement that stores the outcome of
+    the event checks owner and attempt again.
     """
     ids = {claim.lease_id for claim in claims if claim.lease_id is not None}
     locked = leases.find_some(session, ids, lock=True, patient=wait)
@@ -292,7 +293,7 @@ def relock_leases(session: Session, tasks: Sequence[Task]) -> tuple[list[Seen], 
 
     If the transaction runs for the first time, the function checks only the claims whose lease has
     changed since the work began. If an unchecked claim is lost, ``close_all`` raises LostRace
-    later, and the transaction runs again. Then the function checks all claims.
+    later, and the transaction runs again. In that second run, the function checks all claims.
     """
     wait = len(tasks) == 1
     if is_retried(session):
@@ -333,8 +334,8 @@ def close(
 ) -> bool:
     """Store the new ``status`` of a claimed event; return whether this manager still had the claim.
 
-    If the manager had lost the claim, nothing is stored. ``outcome`` has the new values of other
-    columns of the event (``last_error``, ``run_at``).
+    If the manager had lost the claim, nothing is stored. ``outcome`` contains the new values of
+    other columns of the event (``last_error``, ``run_at``).
     """
     return event_queue.finish(
         session, claim.event_id, claim.owner, claim.attempt, now, status=status.value, **outcome
@@ -344,8 +345,9 @@ def close(
 def retry_later(runtime: Runtime, claim: Claim, error: str) -> None:
     """Store that an attempt of an event failed, with the error and the time of the next attempt.
 
-    The pause before the next attempt grows with the number of attempts, which is not limited. The
-    function opens a transaction. It stores nothing if this manager has lost the claim.
+    The pause before the next attempt grows with the number of attempts. The number of attempts is
+    not limited. The function opens a transaction, and stores nothing if this manager has lost the
+    claim.
     """
     now = runtime.clock.now()
     pause = pause_before(claim.attempt, runtime.settings.max_retries, runtime.rng)
@@ -354,10 +356,10 @@ def retry_later(runtime: Runtime, claim: Claim, error: str) -> None:
 
 
 def requeue(session: Session, claim: Claim, **again: datetime) -> None:
-    """Release a claim, so that any manager can claim the event; the attempt does not count.
+    """Release a claim and do not count the attempt, so that any manager can claim the event.
 
-    Does nothing if this manager has lost the claim. ``again`` has the new values of other columns
-    of the event (``run_at``, ``updated_at``).
+    Does nothing if this manager has lost the claim. ``again`` contains the new values of other
+    columns of the event (``run_at``, ``updated_at``).
     """
     event_queue.requeue(session, claim.event_id, claim.owner, claim.attempt, **again)
 
@@ -407,8 +409,8 @@ class ClaimKeeper:
         """Release the claims that other managers have stopped renewing; return how many.
 
         A claim has expired if this manager has seen no renewal of it during the time-out. The
-        interrupted attempts still count as attempts. ``own`` are the ids of the events that this
-        manager runs itself; their claims are left out.
+        number of attempts of each event still includes the interrupted attempt. ``own`` are the ids
+        of the events that this manager runs itself; the function does not release their claims.
         """
         with self._store.database.read() as session:
             claimed = event_queue.claimed(session)

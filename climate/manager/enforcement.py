@@ -38,8 +38,8 @@ _PARALLEL_REPORTS = 2
 class Busy(EnforcementUnavailable):
     """Raised if climate does not send a report now; the caller should retry soon.
 
-    A report tells the service that a lease has ended. climate does not send one while two others
-    are in progress, or within ten seconds after a report failed.
+    A report tells the enforcement service that a lease has ended. climate sends no report while two
+    other reports are in progress, or within ten seconds after a report failed.
     """
 
 
@@ -90,8 +90,8 @@ class Enforcer:
         """Report the end of a lease to the enforcement service.
 
         Raises Busy if nothing was sent; the caller should retry soon. Raises EnforcementUnavailable
-        if the service gave no valid answer. A denial counts as a delivered report, because the
-        lease has ended already.
+        if the service gave no valid answer. If the service denies the end, this is only logged,
+        because the lease has ended already.
         """
         pausing = time.monotonic() < self._unavailable_until
         if pausing or not self._reporters.acquire(blocking=False):
@@ -136,8 +136,8 @@ class Enforcer:
     def _post(self, url: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
         """Send ``body`` as JSON; return the HTTP status and at most the first 8 KiB of the answer.
 
-        A deadline limits the whole exchange. The time-outs of the library ``requests`` would not
-        be enough: they limit each read alone. Raises OSError, ValueError.
+        A deadline limits the whole exchange. The time-outs of the library ``requests`` would not be
+        enough, because they limit only the time of each single read. Raises OSError, ValueError.
         """
         connect, read = self._timeouts
         deadline = time.monotonic() + connect + read
@@ -177,8 +177,8 @@ def _reason(text: bytes) -> str:
 def for_config(conf: ConfigOpts) -> Enforcer | None:
     """Return the client of the enforcement service; None if no address is configured.
 
-    Raises Misconfigured if a call of the service may take as long as the option ``hold_timeout``.
-    After this time, climate gives up a new lease that the service has not allowed yet.
+    Raises Misconfigured if a call of the service may take as long as the option ``hold_timeout``:
+    after ``hold_timeout``, climate gives up a new lease that the service has not allowed yet.
     """
     options = conf.enforcement
     if not any(options[name] for name in _ADDRESSES):

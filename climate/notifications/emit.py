@@ -74,15 +74,15 @@ class LogEmitter:
 
 
 class MessagingEmitter:
-    """The emitter of an installation with a broker: it publishes to the topics ``<topic>.info``.
+    """The emitter of an installation with a broker: it publishes each notification to topics.
 
-    It waits for the broker's confirmation.
+    ``publish`` returns when the broker has confirmed the message.
     """
 
     def __init__(self, conf: ConfigOpts, transport_url: str) -> None:
-        """Prepare the connection to the broker; it is opened by the first ``publish``.
+        """Prepare the connection to the broker, which the first call of ``publish`` opens.
 
-        ``conf`` has the names of the topics, and the name of the publisher.
+        ``conf`` contains the names of the topics, and the publisher id in messages.
         """
         self._transport = open_transport(conf, transport_url)
         self._topics: list[str] = conf.notifications.topics
@@ -90,11 +90,11 @@ class MessagingEmitter:
         self._has_node_topics: bool = conf.provisioning.topics
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
-        """Send the notification to each topic, in the envelope 2.0 of oslo.messaging.
+        """Send the notification to each topic (``<topic>.info``), in oslo.messaging's envelope 2.0.
 
-        This does not use oslo.messaging's Notifier. The Notifier only logs failures, and uses a new
-        message id for each attempt. The relay needs the error and a constant id. Raises
-        MessageDeliveryFailure and other errors of oslo.messaging.
+        Raises MessageDeliveryFailure and other errors of oslo.messaging; the caller then tries
+        again. oslo.messaging's Notifier is not suitable, because it only logs failures and uses a
+        new message id for each attempt. With a constant id, listeners can recognise repetitions.
         """
         message = {
             "message_id": notification.message_id,

@@ -1,8 +1,8 @@
 """Listens to climate's notifications. It is also an example for authors of listeners.
 
-``from_broker`` subscribes with oslo.messaging. ``from_http`` reads ``GET /v2/notifications`` from a
-position on, without a broker. ``from_http`` also yields notifications that were published while the
-listener was stopped, as long as climate keeps them.
+``from_broker`` subscribes with oslo.messaging. ``from_http`` needs no broker: it reads
+``GET /v2/notifications``, and starts after a given number. So it also yields notifications that
+were published while the listener was stopped, as long as climate keeps them.
 """
 
 import logging
@@ -95,8 +95,8 @@ def from_http(
     ``url`` is the root of the service, and ``token`` is a Keystone token. Each request waits for
     notifications (long polling). If the service does not answer, or has too many waiting requests,
     the generator retries: the first time after ``pause`` seconds, then after longer pauses. Raises
-    Refused if the service rejects the request, for example because the next notifications were
-    removed.
+    Refused if the service rejects the request, for example because it has already removed the
+    notifications that follow ``after``.
     """
     session = requests.Session()
     session.headers["X-Auth-Token"] = token
@@ -114,7 +114,7 @@ def from_http(
 
 
 def _read(session: requests.Session, url: str, after: int | None) -> dict[str, Any] | None:
-    """Return the next page of notifications; None if there was an error and a retry may help.
+    """Return the next page of notifications; None after an error that a retry may overcome.
 
     Raises Refused if a retry would not help.
     """

@@ -37,7 +37,7 @@ from climate.core.notifications.subscription import (
 )
 from climate.notifications.secret_encryption import UnreadableSecret, decrypt
 
-# A response that takes longer (seconds) counts as slow.
+# A delivery whose response takes longer (seconds) is slow: see ``Outcome``.
 _SLOW = 1.0
 # Payload keys that remain when a notification is too large.
 _ESSENCE = ("seq", "message_id", "lease_id", "project_id", "name", "status", "starts_in")
@@ -50,8 +50,8 @@ class WebhookPoster:
         """Prepare a sender.
 
         ``source`` is the value of the attribute ``source`` in the CloudEvents that it sends.
-        ``cafile`` has the certificate authorities that the sender trusts (None: those of the
-        system).
+        ``cafile`` is the path of a file with the certificate authorities that the sender trusts
+        (None: those that the system trusts). Raises OSError if the file is unusable.
         """
         self._rules = rules
         self._source = source
@@ -106,8 +106,8 @@ class WebhookPoster:
     def _connected(self, host: str, port: int, *, secure: bool) -> Iterator[socket.socket]:
         """Yield a connection to ``host``, at an IP address to which webhooks may go.
 
-        If ``secure`` is set, the connection uses TLS. A timer closes the connection at the
-        time-out.
+        If ``secure`` is set, the connection uses TLS. At the time-out, a timer cuts the connection,
+        and this context manager raises TimeoutError.
         """
         deadline = time.monotonic() + self._rules.timeout
         with closing(self._connect(host, port, deadline)) as plain:
@@ -169,8 +169,8 @@ def event_body(
 
     All attributes are in the body (structured mode), so that the signature covers them.
     ``sequence`` is the number of the notification, padded with zeros, because receivers compare it
-    as text. If the event would have more than ``largest`` bytes, its data have only the essential
-    keys of the payload, and ``"shortened": true``.
+    as text. If the event would have more than ``largest`` bytes, its ``data`` contains only the
+    essential keys of the payload (such as ids and status), and ``"shortened": true``.
     """
     event = {
         "specversion": "1.0",
@@ -190,8 +190,9 @@ def event_body(
 
 
 def signature(delivery: Delivery, secret: str, body: bytes) -> dict[str, str]:
-    """Return the headers by which a receiver verifies the sender, as in Standard Webhooks.
+    """Return the headers with which a receiver checks that climate sent ``body``.
 
+    They follow the specification Standard Webhooks: id, time, and a signature with ``secret``.
     https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
     """
     id_, stamp = delivery.notification.message_id, str(int(delivery.at.timestamp()))
@@ -205,7 +206,10 @@ def signature(delivery: Delivery, secret: str, body: bytes) -> dict[str, str]:
 
 
 def for_config(conf: ConfigOpts, rules: WebhookRules) -> WebhookPoster:
-    """Return the webhook sender for the configuration; raises Misconfigured."""
+    """Return the webhook sender for the configuration.
+
+    Raises Misconfigured if the file ``[notifications] webhook_cafile`` is unusable.
+    """
     options = conf.notifications
     try:
         return WebhookPoster(rules, options.publisher_id, options.webhook_cafile)

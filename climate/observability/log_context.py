@@ -15,15 +15,19 @@ from oslo_context.context import RequestContext, get_current
 _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-# A stack trace repeats the lease's id on each line, so a line break in the URL could forge one.
+# A stack trace repeats the lease's id on each line. The id comes from the URL, so a line break in
+# the id could forge a log line.
 _LEASE_ID = re.compile(r"[0-9a-f-]{36}")
 
 
 class LogContext(RequestContext):
-    """The ids that the log lines of a thread contain. A new object replaces the old context."""
+    """The ids that the log lines of a thread contain.
+
+    An object becomes the context of the current thread when it is created.
+    """
 
     def __init__(self, request_id: str = "", lease_id: str | None = None, **fields: Any) -> None:
-        """Replace the context of this thread; without arguments, the new context is empty.
+        """Create a context and make it that of this thread. Without arguments, it has no ids.
 
         ``fields`` are other arguments of oslo.context's RequestContext.
         """
@@ -47,7 +51,10 @@ def begin_request(request_id: str, global_id: str | None) -> None:
 
 
 def identified(user_id: str, project_id: str, lease_id: str | None) -> None:
-    """Add the authenticated caller, and the lease in the URL, to the context of log lines."""
+    """Add the authenticated caller, and the lease in the URL, to the context of log lines.
+
+    ``lease_id`` comes from the URL, and is ignored if it is None or malformed.
+    """
     context = get_current()
     if isinstance(context, LogContext):
         context.user_id, context.project_id = user_id, project_id

@@ -156,12 +156,13 @@ class Metrics:
     def started(self, hardware: str, outcome: str) -> None:
         """Count the start of a lease with hosts of the hardware class ``hardware``.
 
-        ``outcome`` says whether these hosts were ready in time.
+        ``outcome`` says whether these hosts were ready at the start: it is a value of the enum
+        ``climate.core.provisioning.readiness.Outcome``, such as "late".
         """
         self._starts.labels(hardware, outcome).inc()
 
     def host_ready(self, hardware: str, early: float) -> None:
-        """Record that a host was ready ``early`` seconds before it was needed (negative: after)."""
+        """Record that a host was ready ``early`` seconds before it was needed (negative: late)."""
         self._early.labels(hardware).observe(early)
 
     @contextmanager
@@ -192,7 +193,7 @@ class Metrics:
 
 
 class HasMetrics(Protocol):
-    """Interface of objects with metrics, for functions that ``counted`` decorates."""
+    """Interface of the first argument of functions that ``counted`` decorates."""
 
     @property
     def metrics(self) -> Metrics:
@@ -205,10 +206,11 @@ R = TypeVar("R", bound=HasMetrics)
 def counted(
     request: str,
 ) -> Callable[[Callable[Concatenate[R, P], T]], Callable[Concatenate[R, P], T]]:
-    """Return a decorator that counts the results of a function which admits or rejects leases.
+    """Return a decorator for functions that admit or reject leases. It counts their outcomes.
 
-    ``request`` is the kind of request in the metric, such as ``create``. An error whose
-    attribute ``is_retried`` is true is not counted, because the caller tries again.
+    If the function returns, the decorator counts "admitted"; if it raises an error, the error code.
+    ``request`` is the kind of request in the metric, such as ``create``. An error whose attribute
+    ``is_retried`` is true is not counted, because the caller calls the function again.
     """
 
     def decorate(use_case: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
@@ -229,15 +231,16 @@ def counted(
 
 
 def label(kind: str) -> str:
-    """Return the label of a metric for an event: its kind, or "user" for custom events.
+    """Return the label value for events of the kind ``kind``: ``kind`` itself, or "user".
 
-    So user-defined names never become labels.
+    The result is "user" if a user chose the kind, so that names from users never become label
+    values.
     """
     return kind if kind in OWN_KINDS else "user"
 
 
 def is_shared() -> bool:
-    """Return whether several processes export their metrics together."""
+    """Return whether several processes export combined metrics: PROMETHEUS_MULTIPROC_DIR is set."""
     return "PROMETHEUS_MULTIPROC_DIR" in os.environ
 
 
@@ -278,10 +281,11 @@ class Exporter:
 
 
 def state(registry: CollectorRegistry, name: str, text: str, read: Callable[[], Any]) -> None:
-    """Add a metric whose value the function ``read`` returns at each query of Prometheus.
+    """Add a metric with the name ``name`` and the help text ``text``.
 
-    ``name`` and ``text`` are the name and help text of the metric. Does nothing if several
-    processes export their metrics together.
+    Each time Prometheus queries the metrics, the function ``read`` is called, and its result is the
+    value of the metric. Does nothing if several processes export combined metrics, because
+    prometheus-client cannot combine values of functions.
     """
     if not is_shared():
         Gauge(name, text, registry=registry).set_function(read)

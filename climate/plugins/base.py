@@ -10,14 +10,15 @@ A plug-in is a subclass of ResourcePlugin and serves one resource type. climate 
 - periodically or on an operator's command: ``refresh``, ``enroll``, ``audit``,
   ``disable_service``, ``enable_service``.
 
-Each process creates one object of the class. Several threads call it at the same time, but calls
-for the same lease never overlap. Methods marked "Pure" depend on their arguments only and send no
-request. Only these may be called while a database transaction is open.
+Each process creates one object of the class. Several threads use this object at the same time, but
+calls for the same lease never overlap. Methods marked "Pure" depend on their arguments only and
+send no request to the cloud. Only pure methods may be called while a database transaction is open.
 
-Events call ``start``, ``before_end`` and ``end`` *at least once*: a manager process may die after
-the call changed the cloud and before the result is stored. Another manager then repeats the call.
-Therefore each method that changes the cloud first checks which changes are still missing. Methods
-marked "Idempotent" must succeed without further effect if their work is already done.
+For an event, managers call ``start``, ``before_end`` or ``end`` *at least once*: a manager process
+may die after the call changed the cloud and before the result is stored. Another manager then
+repeats the call. Therefore each method that changes the cloud first checks which changes are still
+missing. Methods marked "Idempotent" must succeed without further effect if their work is already
+done.
 """
 
 import abc
@@ -53,10 +54,7 @@ class Requester:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveredResource:
-    """A resource, such as a host, as the cloud reports it.
-
-    It may or may not be registered in climate.
-    """
+    """A resource, such as a host, as the cloud reports it, whether registered in climate or not."""
 
     #: The identity of the resource in the cloud, unique within the resource type.
     external_id: str
@@ -73,8 +71,8 @@ class DiscoveredResource:
     #: Whether an operator took the resource out of service in the cloud. climate then does not
     #: assume that a lost host is off because climate powered it off.
     disabled: bool = False
-    #: The time (aware, UTC) at which the resource last reported to the cloud. None: the time of
-    #: the present query.
+    #: The time (aware, UTC) at which the resource last reported to the cloud. None means that this
+    #: is the time at which climate queried the cloud.
     heard_at: datetime | None = None
     #: The reason why the resource cannot be registered, or None. Set by host clouds and read by
     #: HostPlugin. Other plug-ins raise Conflict in ``find`` instead.
@@ -90,8 +88,8 @@ class Drift:
 
     - If ``lease_id`` is set, a manager calls ``start`` again for the reservations of this running
       lease.
-    - Otherwise, if ``repair`` is set, climate calls ``repair``, unless an unfinished lease has the
-      reservation ``reservation_id``.
+    - Otherwise, if ``repair`` is set, climate calls ``repair``. It does not call ``repair`` if the
+      reservation ``reservation_id`` is part of a lease that has not ended yet.
     - If neither is set, there is no automatic repair, and an operator must decide.
     """
 
@@ -103,10 +101,11 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A part of a composite reservation (a stack), such as its servers.
+    """A part of a composite reservation: for instance, the servers of a stack.
 
-    climate stores it as a separate reservation. ``name`` is unique within the composite. ``params``
-    are request parameters as a user would send them, which ``schema`` has not validated yet.
+    climate stores each part as a separate reservation. ``name`` is unique within the composite
+    reservation. ``params`` are request parameters as a user would send them, which the ``schema``
+    of the part's type has not validated yet.
     """
 
     name: str
@@ -148,18 +147,20 @@ class ExpectedState:
     def known(self) -> set[str]:
         """The ids of the reservations in ``running``, ``changing`` and ``elsewhere``.
 
-        If the cloud has objects for any other reservation, these objects are leftovers. The only
-        exceptions are objects that ``prepare`` created for the reservations in ``awaited``.
+        Objects in the cloud for any other reservation are leftovers, which should have been
+        deleted. The only exceptions are objects that ``prepare`` created for the reservations in
+        ``awaited``.
         """
         running = {held.reservation.id for held in self.running}
         return running.union(self.changing, self.elsewhere)
 
 
 class NotYet(Exception):
-    """Raised if the cloud has not finished an action; the message says what climate waits for.
+    """Raised by a plug-in's method while the cloud has not finished an action.
 
-    The manager calls the method again after about a second. If the method still raises NotYet ten
-    minutes after the first call, this counts as a failure.
+    The message says what climate waits for. The manager calls the method again after about a
+    second. If the method still raises NotYet ten minutes after the first call, the manager treats
+    this as a failure of the method.
     """
 
 
@@ -173,7 +174,7 @@ class RequestSchema(Schema):
 
 
 class DefaultingSchema(RequestSchema):
-    """A RequestSchema that replaces null by the default of an optional parameter."""
+    """A RequestSchema in which null for an optional parameter means the parameter's default."""
 
     @post_load
     def _replace_null(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
@@ -187,7 +188,8 @@ class DefaultingSchema(RequestSchema):
 class ResourcePlugin(abc.ABC):
     """A resource type: validates requests, hands resources over to projects and reclaims them.
 
-    ``params`` are always parameters that ``schema`` has validated and ``look_up`` has completed.
+    ``params`` are always request parameters that ``schema`` has validated. In all methods except
+    ``look_up``, they are the result of ``look_up``.
     """
 
     #: The name of the type in requests, such as ``physical:host``.
@@ -226,13 +228,16 @@ class ResourcePlugin(abc.ABC):
 
     @property
     def type_of_resources(self) -> str:
-        """The type of the resources of a reservation, such as ``physical:host`` for instances."""
+        """The type of the resources that reservations use: their own type, or ``resources_type``.
+
+        For instance, reservations of instances use resources of the type ``physical:host``.
+        """
         return self.resources_type or self.resource_type
 
     def look_up(self, params: Mapping[str, Any], _requester: Requester) -> Mapping[str, Any]:
-        """Look up the cloud's objects that ``params`` names; return ``params`` with their data.
+        """Look up objects in the cloud that ``params`` names; return ``params`` with their data.
 
-        For instance, replace the name of a flavor by the flavor's id and sizes. climate calls this
+        For instance, add the sizes of the flavor whose id is in ``params``. climate calls this
         method before it searches for free resources. The method changes nothing in the cloud.
         Raises InvalidInput if the requester's project cannot use one of these objects.
         """
@@ -242,8 +247,8 @@ class ResourcePlugin(abc.ABC):
         """Return the parts of a composite reservation, such as a stack; by default, none. Pure.
 
         climate adds a reservation for each part to the same lease. The parts start before the
-        composite reservation. They end after the composite reservation has ended; climate waits
-        for this at most ``[virtual:stack] end_patience`` seconds.
+        composite reservation, and end after it. If the composite reservation has not ended after
+        ``[virtual:stack] end_patience`` seconds, the parts end nevertheless.
         """
         return ()
 
@@ -272,7 +277,8 @@ class ResourcePlugin(abc.ABC):
     ) -> None:
         """Delete what ``prepare`` created for a lease that was not confirmed. Idempotent.
 
-        ``prepare`` may have failed halfway, or climate may not have called it.
+        Succeed even if some or all of these objects do not exist: ``prepare`` may have failed, or
+        climate may not have called it.
         """
 
     def preview_details(self, _reservation_id: str) -> Mapping[str, Any]:
@@ -304,7 +310,8 @@ class ResourcePlugin(abc.ABC):
         assigns to the reservation.
 
         The returned details replace those of the reservation. Idempotent. Raise NotYet while the
-        cloud has not finished. The manager counts any other exception as a failure, and retries.
+        cloud has not finished. After any other exception, the manager stores that the attempt has
+        failed, and retries.
         """
 
     @abc.abstractmethod
@@ -314,34 +321,38 @@ class ResourcePlugin(abc.ABC):
         Idempotent.
 
         The manager calls this method at the end of the lease, and when a user has removed the
-        reservation from a running lease. ``start`` may have failed before. Succeed if the objects
-        are already gone. Raise NotYet while the cloud has not finished.
+        reservation from a running lease. Succeed even if ``start`` has failed before, or if the
+        objects do not exist any more. Raise NotYet while the cloud has not finished.
         """
 
     def before_end(  # noqa: B027 - optional: most types have nothing to do
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> None:
-        """Perform the action that the user requested before the end, such as saving images.
+        """Perform the action that must happen before the lease ends, such as saving images.
 
-        Idempotent. climate calls this method when the event ``before_end_lease`` is due.
+        Idempotent. The manager calls this method when the event ``before_end_lease`` is due. The
+        request or the configuration selects the action.
         """
 
     def enroll(self, external_id: str) -> None:  # noqa: B027 - optional
         """Close a registered resource, such as a host, so that no project can use it. Idempotent.
 
         climate calls this method at registration, and whenever the resource becomes usable again.
-        Later, ``start`` opens the resource to the project of a lease. If a reservation has the
-        resource now, change nothing.
+        Later, ``start`` opens the resource to the project of a lease. If ``start`` has already
+        handed the resource over to a reservation, this method changes nothing.
         """
 
     def withdraw(self, external_id: str) -> None:  # noqa: B027 - optional
-        """Open an unreserved resource, such as a host, to all projects again. Idempotent."""
+        """Open a resource, such as a host, to all projects again. Idempotent.
+
+        climate calls this method after an operator has deleted the resource from climate.
+        """
 
     def disable_service(self, external_id: str) -> None:
         """Prevent new servers on a free host that climate is about to power off. Idempotent.
 
         climate calls this only for ``physical:host``. Raises Conflict if the host is reserved or
-        has servers.
+        has servers. This default always raises Conflict, for all other resource types.
         """
         raise Conflict(f"{external_id}: a {self.resource_type} cannot be powered off")
 
@@ -354,10 +365,10 @@ class ResourcePlugin(abc.ABC):
     ) -> DiscoveredResource:
         """Return the resource in the cloud that an operator wants to register.
 
-        ``external_number`` is a hypervisor id, from a request of API v1. For hosts, ``name`` is
-        ignored if this id is set. Raises NotFound if there is no such resource. May raise
-        InvalidInput if the name is malformed. Raises Conflict if several resources have the name,
-        if the resource is in use, or if it can never be reserved.
+        ``external_number`` is the hypervisor id that a request of API v1 may contain. Plug-ins for
+        hosts ignore ``name`` if this id is set. Raises NotFound if there is no such resource.
+        Can raise InvalidInput if the name is malformed. Raises Conflict if several resources have
+        the name, if the resource is in use, or if it can never be reserved.
         """
 
     def declared(
@@ -365,8 +376,8 @@ class ResourcePlugin(abc.ABC):
     ) -> DiscoveredResource:
         """Return ``resource`` with the capacity that the operator's properties declare. Pure.
 
-        This is for resource types whose capacity the cloud does not report. Raises InvalidInput if
-        such a property is not a valid amount.
+        Override this method for resource types whose capacity the cloud does not report. Raises
+        InvalidInput if such a property is not a valid amount.
         """
         return resource
 
@@ -378,8 +389,8 @@ class ResourcePlugin(abc.ABC):
         """Return the present state of the registered resources, and possibly of others.
 
         By default, return the whole inventory. Override this method if the cloud has too many
-        resources of the type to list. A registered resource that is not in the result counts as
-        lost.
+        resources of the type to list. climate treats a registered resource that is missing in the
+        result like a resource that has failed (``lost``).
         """
         return self.inventory()
 

@@ -17,7 +17,10 @@ _ALWAYS = float("inf")
 
 
 class Fenced(Exception):
-    """Raised if a fencing token has expired or was revoked; the cloud was not changed."""
+    """Raised right before a change of the cloud, if the fencing token has expired or was revoked.
+
+    The change is not made. Earlier changes of the same plug-in call remain.
+    """
 
 
 class FencingToken:

@@ -19,7 +19,7 @@ def no_maintenance(candidate: Candidate, _requirement: Requirement) -> bool:
 def fewest_properties(candidate: Candidate, requirement: Requirement) -> float:
     """Weigher: prefer resources with the fewest properties that the request does not name.
 
-    Then resources with special properties stay free for requests that name these properties.
+    So resources with special properties stay free for requests that name these properties.
     """
     return -len(candidate.resource.properties.keys() - query.names(requirement.query))
 

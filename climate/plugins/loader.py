@@ -55,7 +55,9 @@ def load_plugins(
     """Create the configured plug-ins; return them by resource type, such as ``physical:host``.
 
     ``names`` are entry points such as ``physical.host.plugin``. ``turn`` (advisory locks) and
-    ``clock`` are passed to those plug-ins that have such a parameter. Raises BrokenPlugin.
+    ``clock`` are passed to those plug-ins whose constructor has such a parameter. Raises
+    BrokenPlugin
+    if a plug-in is missing or broken, or if two plug-ins serve the same type.
     """
     manager: NamedExtensionManager[ResourcePlugin] = NamedExtensionManager(
         PLUGINS,
@@ -82,7 +84,7 @@ def load_cloud(resource_type: str, conf: ConfigOpts, **offered: object) -> Any: 
 
     The constructor of the driver receives ``conf``. It also receives each ``offered`` argument for
     which it has a parameter of the same name. Constructors of climate's drivers send no request.
-    Raises BrokenPlugin.
+    Raises BrokenPlugin if the driver is missing or broken.
     """
     noun, group = _CLOUDS[resource_type]
     name = conf[group].cloud
@@ -135,9 +137,9 @@ WEIGHERS = "climate.weighers"
 
 
 def load_selection(conf: ConfigOpts) -> Selection:
-    """Load the filters and weighers that ``[manager] filters`` and ``weighers`` name.
+    """Load the filters and weighers that the options ``[manager] filters`` and ``weighers`` name.
 
-    Raises Misconfigured.
+    Raises Misconfigured if one of them is missing or broken.
     """
     weighers = [_multiplied(text) for text in conf.manager.weighers]
     found = _load(WEIGHERS, "weighers", [name for name, _ in weighers])
@@ -152,7 +154,8 @@ def load_selection(conf: ConfigOpts) -> Selection:
 def _multiplied(text: str) -> tuple[str, float]:
     """Parse text such as ``fewest_left=2``; return the weigher's name and its multiplier.
 
-    Without ``=``, the multiplier is 1. Raises Misconfigured.
+    Without ``=``, the multiplier is 1. Raises Misconfigured if the multiplier is not a finite
+    number.
     """
     name, given, number = (part.strip() for part in text.partition("="))
     try:
@@ -167,7 +170,8 @@ def _multiplied(text: str) -> tuple[str, float]:
 def _load(namespace: str, option: str, names: Sequence[str]) -> list[Callable[..., Any]]:
     """Return the functions of the entry points ``names`` in the group ``namespace``, in order.
 
-    ``option`` is the configuration option that has these names. Raises Misconfigured.
+    ``option`` is the configuration option that has these names. Raises Misconfigured if a name is
+    repeated, if no package or several packages offer it, or if it is not that of a function.
     """
 
     def missing(absent: Iterable[str]) -> None:

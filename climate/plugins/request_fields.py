@@ -12,9 +12,10 @@ from climate.core.matching.extra_specs import read
 def titled(title: str, description: str = "", **more: Any) -> dict[str, Any]:
     """Return field metadata with a title and a description, from which clients generate forms.
 
-    Further arguments (``more``) are keywords of JSON Schema. ``minimum``, ``maximum`` and ``enum``
-    describe rules for which the field has no validator. ``readOnly`` marks values that ``look_up``
-    sets. ``writeOnly`` marks values that answers omit because they may be secret.
+    Further arguments (``more``) are keywords of JSON Schema. Pass ``minimum``, ``maximum`` or
+    ``enum`` only if no validator of the field states this rule. Pass ``readOnly=True`` if
+    ``look_up`` sets the value, and ``writeOnly=True`` if answers omit the value because it may be
+    secret.
     """
     return {"title": title, **({"description": description} if description else {}), **more}
 
@@ -38,7 +39,10 @@ MAX_EXPRESSION = 64 * 1024
 
 
 class Expression(fields.Field[str]):
-    """A field for a property expression or extra specs, as text or JSON. Its output is text."""
+    """A field for a property expression or extra specs, as text or JSON.
+
+    The field converts its input to text, and null to an empty text.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         form = {"type": ["string", "array", "object"], "format": "property-expression"}

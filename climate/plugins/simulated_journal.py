@@ -52,7 +52,8 @@ class Journal:
     def append(self, entry: dict[str, Any]) -> None:
         """Record the change ``entry`` of the cloud, without delay or random failure.
 
-        Raises Fenced, and SimulatedFailure if the change is impossible.
+        Raises Fenced if the thread's fencing token is not valid, and SimulatedFailure if the change
+        is impossible.
         """
         self._state.append(entry)
 
@@ -67,7 +68,7 @@ class Journal:
     def act(self, name: str, **details: str) -> None:
         """Simulate a slow change: wait for ``delay`` seconds, then record the change ``name``.
 
-        At random, with the probability ``failure_rate``, raise SimulatedFailure instead. Also
+        With the probability ``failure_rate``, raise SimulatedFailure and record nothing. Also
         raises the errors of ``append``.
         """
         if self._delay:
@@ -107,9 +108,8 @@ class CloudState:
     def append(self, entry: dict[str, Any]) -> None:
         """Record the change ``entry``, unless the present state already includes it.
 
-        Raises Fenced, and SimulatedFailure if the change is impossible.
-
-        A lock on the file separates the lines of concurrent processes.
+        A lock on the file prevents concurrent processes from mixing their lines. Raises Fenced if
+        the thread's fencing token is not valid, and SimulatedFailure if the change is impossible.
         """
         with self._lock:
             if self._path is None:

@@ -1,8 +1,9 @@
 """The provisioner's main loop: it polls climate's API for tasks and runs them.
 
-It runs only tasks whose node is in its nodes file, each in a thread, and a limited number at a
-time. Several provisioners can have the same nodes: a claim in climate's database gives each task to
-only one provisioner.
+A task powers a host (node) on before a lease and checks it, or shuts an idle host down. The
+provisioner runs only tasks for nodes in its nodes file. Each task runs in a thread of its own, and
+the number of threads is limited. Several provisioners can have the same nodes: a claim in climate's
+database gives each task to only one provisioner.
 """
 
 import logging
@@ -41,11 +42,12 @@ class Provisioner:
         claim_timeout: int,
         shutdown_pause: float,
     ) -> None:
-        """Read the nodes file ``file``, the operator's list of hosts. Raises InvalidNodeConfig.
+        """Read the nodes file ``file``, the operator's list of hosts.
 
-        ``tools`` has the API client and the power drivers. At most ``workers`` tasks run at the
-        same time. A claim on a task lasts ``claim_timeout`` seconds and is renewed. The provisioner
-        waits at least ``shutdown_pause`` seconds between two queries for shutdowns.
+        ``tools`` contains the API client and the power drivers. At most ``workers`` tasks run at
+        the same time. A claim on a task expires after ``claim_timeout`` seconds; the provisioner
+        renews it until the task is done. Two queries for shutdowns are at least ``shutdown_pause``
+        seconds apart. Raises InvalidNodeConfig if the file cannot be read or is invalid.
         """
         self._tools = tools
         self._file = file
@@ -84,7 +86,8 @@ class Provisioner:
         """Query climate for tasks, and start a thread for each task while workers are free.
 
         If there are no tasks, the request waits for one (long polling). Returns how many seconds
-        the request waited; 0 if there were tasks. Raises ApiUnavailable.
+        the request waited; 0 if there were tasks. Raises ApiUnavailable if climate's API does not
+        answer or reports an error.
         """
         self.nodes = self._reread()
         self._running = {id_: thread for id_, thread in self._running.items() if thread.is_alive()}

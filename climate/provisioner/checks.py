@@ -6,7 +6,7 @@ The ``check`` of a node in the nodes file is a table with a ``kind`` and the key
 - ``tcp``: it is usable if ``host`` accepts connections at ``port``.
 - ``http``: it is usable if ``url`` answers with a status below 400.
 - ``command``: it is usable if ``program``, a list of words, exits with 0.
-- ``service``: it is usable if the cloud has reported it as up since it was powered on.
+- ``service``: it is usable if the cloud reports it as up, later than it was powered on.
 """
 
 import socket
@@ -29,7 +29,8 @@ _ERRORS = 400
 def is_usable(node: Node, task: NodeTask, climate: ClimateClient, since: datetime) -> bool:
     """Return whether a node that was powered on at ``since`` is usable now.
 
-    Only the check ``service`` uses ``task`` and ``climate``: it asks climate for the task's host.
+    Only the check ``service`` uses ``task`` and ``climate``: it requests from climate whether the
+    cloud reports the task's host as up.
     """
     kind = node.check.get("kind", "none")
     if kind == "service":

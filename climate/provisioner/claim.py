@@ -18,15 +18,15 @@ _RETRY = 2.0
 
 
 class Stopped(Exception):
-    """Raised if the process stops, so that the task must release its claim."""
+    """Raised in a task's thread if the process stops; the claim on the task is then released."""
 
 
 class Claim:
     """The claim of one thread on a task (a preparation or shutdown).
 
     The claim is valid for ``seconds`` after each renewal. If climate cannot be reached for so long,
-    another provisioner may have claimed the task. Then the claim counts as lost, and the thread
-    changes nothing more.
+    another provisioner may have claimed the task. The thread must then give the task up and change
+    nothing more; the methods raise ClaimLost.
     """
 
     def __init__(
@@ -45,14 +45,21 @@ class Claim:
         self.attempt = 0
 
     def acquire(self) -> None:
-        """Acquire the claim, or renew it. Raises ClaimLost, ApiUnavailable."""
+        """Acquire the claim, or renew it.
+
+        Raises ClaimLost if the task is over or another provisioner has claimed it, and
+        ApiUnavailable if climate does not answer.
+        """
         requested_at = time.monotonic()
         answer = self._report(state="accepted", claim_seconds=self._seconds)
         self.attempt = answer["attempt"]
         self._renewed_at = requested_at
 
     def pause(self, seconds: float) -> None:
-        """Wait for ``seconds``, and renew the claim during that time. Raises Stopped, ClaimLost."""
+        """Wait for ``seconds``, and renew the claim during that time.
+
+        Raises Stopped if the process stops, and ClaimLost if the claim is lost or may have expired.
+        """
         until = time.monotonic() + seconds
         while True:
             self._renew()
@@ -65,7 +72,8 @@ class Claim:
     def finish(self, state: str, **values: Any) -> None:
         """Report the result of the task, such as ``ready``; retry until climate has received it.
 
-        If the process stops before that, return without success. Raises ClaimLost.
+        If the process stops before that, return although climate has not received the result.
+        Raises ClaimLost if the task is over or another provisioner has claimed it.
         """
         while True:
             try:

@@ -51,8 +51,9 @@ class ClimateClient:
     def claimable(self, noun: str, wait: int = 0) -> Iterator[NodeTask]:
         """Yield the tasks of the kind ``noun`` that can be claimed, the most urgent first.
 
-        If there are none, the request waits up to ``wait`` seconds for one. It does not wait if
-        climate has too many waiting requests. Raises ApiUnavailable.
+        If there are none, the request waits up to ``wait`` seconds for one (long polling). If
+        climate refuses to wait, for instance because too many requests are waiting, repeat the
+        request without waiting. Raises ApiUnavailable if that fails, too.
         """
         page = self._first(noun, wait)
         while page:
@@ -75,14 +76,16 @@ class ClimateClient:
     def report(self, task: NodeTask, **values: Any) -> Mapping[str, Any]:
         """Report the progress of a task, such as ``state="ready"``.
 
-        Return the task as climate stores it. Raises ClaimLost, ApiUnavailable.
+        Return the task as climate stores it. Raises ClaimLost if the task is over or another
+        provisioner has claimed it, and ApiUnavailable if climate does not answer.
         """
         return dict(self._request("POST", f"/v2/{task.noun}/{task.id}/report", values))
 
     def is_up(self, resource_id: str, since: datetime) -> bool:
         """Return whether the cloud reported a host as up at or after ``since``.
 
-        Raises the errors of ``report``.
+        Raises ClaimLost if climate does not know the host any more, and ApiUnavailable if climate
+        does not answer.
         """
         readiness = self._request("GET", f"/v2/resources/{resource_id}/readiness")
         seen_at = readiness["seen_at"]

@@ -1,4 +1,4 @@
-"""Limits on powering on: a rack or a PDU allows only a few nodes at a time."""
+"""Limits on powering on: only a few nodes of a rack or a PDU may power on at the same time."""
 
 import threading
 import time
@@ -28,9 +28,10 @@ class Groups:
     def slot(self, names: Collection[str], wait: Callable[[float], object]) -> Iterator[None]:
         """Context manager: wait until a node may power on, then run the block.
 
-        ``names`` are the groups of the node. During the block, the node counts as powering on in
-        each of these groups. While a group does not allow another node, the method calls
-        ``wait(seconds)`` repeatedly. The node enters all groups at once, to avoid deadlocks.
+        ``names`` are the groups of the node. During the block, the node takes one of the ``limit``
+        places in each of these groups. While a group has no free place, or its ``pause`` is not
+        over, the method calls ``wait(seconds)`` repeatedly. The node takes the places in all groups
+        at the same moment, to avoid deadlocks.
         """
         while not self._take(names):
             wait(_RETRY)

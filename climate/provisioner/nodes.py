@@ -1,6 +1,7 @@
 """The nodes file: an operator's TOML file with the access data of each node.
 
-A table ``nodes`` has one table per node. The table ``defaults`` has the values for omitted keys::
+A table ``nodes`` has one table per node. The table ``defaults`` contains the values for omitted
+keys::
 
     [defaults]
     driver = "ipmi"
@@ -46,8 +47,9 @@ class Node:
     """A node (host) with the access data of its power controller, from the nodes file.
 
     ``groups`` are, for example, its rack and PDU, which limit how many nodes power on at once.
-    ``check`` is how to test whether the node is usable. ``options`` are specific to the driver. The
-    driver sets ``boot_device`` before it powers the node on.
+    ``check`` is how to test whether the node is usable. ``options`` are specific to the driver.
+    When the provisioner powers the node on, the node boots from ``boot_device``; if this is empty,
+    the node itself chooses the device.
     """
 
     name: str

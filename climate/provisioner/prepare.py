@@ -45,7 +45,7 @@ class Tools:
 def prepare(tools: Tools, node: Node, claim: Claim) -> None:
     """Power on the node of a claimed task, wait until it is usable, and report the result.
 
-    Raises ClaimLost, Stopped.
+    Raises ClaimLost if the claim on the task is lost, and Stopped if the process stops.
     """
     seconds: dict[str, float] = {}
     try:
@@ -61,8 +61,13 @@ def prepare(tools: Tools, node: Node, claim: Claim) -> None:
 def get_ready(tools: Tools, node: Node, claim: Claim, seconds: dict[str, float]) -> bool:
     """Power a node on and wait until it is usable; return whether it was off before.
 
-    Writes the duration of each phase into ``seconds``, with the keys ``wait``, ``power`` and
-    ``boot``. Raises PowerError, InvalidNodeConfig, NotUsable, ClaimLost, Stopped.
+    Writes the duration of each phase into ``seconds``: ``wait`` (until the node may power on),
+    ``power`` (until it has power) and ``boot`` (until it is usable). Raises
+
+    - PowerError or InvalidNodeConfig if the node cannot be powered on,
+    - NotUsable if it has power and is not usable in time,
+    - ClaimLost if the claim on the task is lost,
+    - Stopped if the process stops.
     """
     began = time.monotonic()
     with tools.groups.slot(node.groups, claim.pause):
@@ -86,8 +91,9 @@ def get_ready(tools: Tools, node: Node, claim: Claim, seconds: dict[str, float])
 def _power_on(tools: Tools, node: Node, claim: Claim) -> bool:
     """Power a node on; return whether it was off before.
 
-    If the controller of the node does not answer, retry a few times. Raises PowerError,
-    InvalidNodeConfig, ClaimLost, Stopped.
+    If the controller of the node does not answer, retry a few times. Raises PowerError or
+    InvalidNodeConfig if the node cannot be powered on, ClaimLost if the claim on the task is lost,
+    and Stopped if the process stops.
     """
     driver = tools.drivers[node.driver]
     for attempt in range(1, _ATTEMPTS + 1):

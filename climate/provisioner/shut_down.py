@@ -1,11 +1,11 @@
 """Shutdown of one node: power it off, and report the result to climate.
 
-First the node's operating system is shut down. If that fails, the power is cut. If climate cancels
-a shutdown, the provisioner powers the node on again.
+First the provisioner shuts down the node's operating system. If that fails, it cuts the power. If
+climate cancels a shutdown, the provisioner powers the node on again.
 
-If a provisioner is paused for too long, its claim expires. Another provisioner may then finish the
-shutdown, and a lease may get the node. So each request to shut down the system or to cut the power
-comes right after a renewal of the claim.
+If a provisioner process is paused for too long, its claim expires. Another provisioner may then
+finish the shutdown, and a lease may get the node. Therefore the provisioner renews the claim right
+before each request to shut down the operating system or to cut the power.
 """
 
 import logging
@@ -29,7 +29,8 @@ def shut_down(tools: Tools, node: Node, claim: Claim) -> None:
     - Otherwise, report nothing. The claim expires, and a provisioner tries again. Until then, the
       node may go off at any moment, so climate does not prepare it.
 
-    Raises ClaimLost, Stopped, ApiUnavailable.
+    Raises ClaimLost if the claim on the task is lost, Stopped if the process stops, and
+    ApiUnavailable if climate does not answer.
     """
     if claim.task.state == "waking":
         _wake(tools, node, claim)
@@ -62,7 +63,11 @@ def _wake(tools: Tools, node: Node, claim: Claim) -> None:
 
 
 def _power_off(tools: Tools, driver: PowerDriver, node: Node, claim: Claim) -> bool:
-    """Power a node off; return whether it is off. Raises ClaimLost, Stopped, ApiUnavailable."""
+    """Power a node off; return whether it is off.
+
+    Raises ClaimLost if the claim on the task is lost, Stopped if the process stops, and
+    ApiUnavailable if climate does not answer.
+    """
     try:
         if tools.shutdown_timeout and _shut_down_system(tools, driver, node, claim):
             return True

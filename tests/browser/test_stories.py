@@ -11,7 +11,7 @@ from tests.support.process import Service
 HOSTS = 8
 
 
-def test_a_lease_is_dragged_starts_is_prolonged_and_ended_without_a_reload(
+def test_a_lease_is_dragged_starts_is_prolonged_ended_and_deleted_without_a_reload(
     browser: Browser, service: Service
 ) -> None:
     calendar = Calendar(browser, service)
@@ -34,6 +34,10 @@ def test_a_lease_is_dragged_starts_is_prolonged_and_ended_without_a_reload(
     browser.find("dialog button.danger").click()
     browser.shows("Ended")
     assert browser.path == f"/console/leases/{lease_id}"
+    browser.click("Delete")
+    browser.find("dialog button.danger").click()
+    browser.shows("The lease is deleted.")
+    assert browser.path == "/console/leases"
     assert browser.js("return window.kept") == "the same page"
 
 

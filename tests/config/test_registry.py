@@ -17,6 +17,7 @@ SAMPLE = ROOT / "etc" / "climate" / "climate.conf.sample"
 COUNTS = {
     "database.pool_size",
     "api.threads",
+    "api.trusted_proxies",
     "manager.event_max_retries",
     "manager.workers",
     "provisioning.spare",

@@ -1,7 +1,7 @@
 """The routes of ``/console``: the page of the web console, and its files.
 
-All paths of the console return the same page. A script in the page reads the path, and shows the
-view for it, such as a lease.
+All paths of the console, except its files, return the same page. A script in the page reads the
+path, and shows what the path names, such as a lease.
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def file(_api: Api, version: str, name: str, folder: str = "", inner: str = "") 
 
     ``name`` is the file name, ``folder`` its folder, and ``inner`` a folder in ``folder``.
     ``version`` is the version of the console in the URL. If it is the present version, browsers may
-    cache the file forever.
+    cache the file forever, because a changed file has another URL.
     """
     path = "/".join(part for part in (folder, inner, name) if part)
     body, status, headers = _files().answer(path, version)

@@ -32,7 +32,7 @@ from climate.db.engine.database import is_unavailable
 LOG = logging.getLogger(__name__)
 CODE_HEADER = "Climate-Error-Code"
 _RETRY_AFTER = "1"
-# Paths below these have problems (RFC 9457) as errors.
+# Errors of paths that start with these are problem documents (RFC 9457).
 _WITH_PROBLEMS = ("/v2", "/console")
 _REQUIRED = "Missing data for required field."
 # Errors that replace the framework's: its error names change between releases.
@@ -62,7 +62,8 @@ def answer(error: ClimateError) -> Response:
 def from_validation(error: ValidationError) -> InvalidInput:
     """Return the InvalidInput that reports marshmallow's validation errors in v1.
 
-    Its message names all missing parameters. If none is missing, it names the first malformed one.
+    Its message names all missing parameters. If no parameter is missing, it names the first
+    malformed parameter.
     """
     messages = error.normalized_messages()  # type: ignore[no-untyped-call]
     flat = list(_flatten(messages, ""))
@@ -113,7 +114,7 @@ def _climate_error(status: int, text: str) -> ClimateError:
 
 
 def _unexpected(error: Exception) -> Response:
-    """Return the response for an exception that no other handler knows.
+    """Return the response for an exception for which no other handler is registered.
 
     If the database is unavailable, the status is 503. Any other exception is a bug in climate: the
     status is 500, the traceback is logged, and the response shows no details.
@@ -133,8 +134,8 @@ def _unexpected(error: Exception) -> Response:
 def _problem(error: ClimateError, status: int | None = None) -> Response:
     """Return the error as a problem document (RFC 9457).
 
-    ``status`` is the HTTP status; None means that of ``error``. The entries of ``error.details``
-    become additional members of the document.
+    ``status`` is the HTTP status; None means the status of ``error``. The entries of
+    ``error.details`` become additional members of the document.
     """
     status = status or error.status
     # A plug-in may raise an error of its own, which has no page.

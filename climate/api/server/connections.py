@@ -34,7 +34,8 @@ _LINGER = 5.0
 class _Request(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
     """Parser of a request that is arriving.
 
-    It discards the headers of a malformed or too large request.
+    It discards the headers of a malformed or too large request, so that the application does not
+    use them when it renders the error response.
     """
 
     def __init__(self, adj: Adjustments) -> None:
@@ -57,7 +58,8 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
     is_rejected = False
     # Whether the client sends no more. It may still read the response (RFC 9112, section 9.6).
     _has_ended = False
-    # When a request was last seen in progress: the one that follows it may have had to wait.
+    # When a request was last seen in progress. A request that follows it may have had to wait, so
+    # its time to arrive starts then.
     _busy_at = 0.0
     _discards_until: float | None = None
 
@@ -96,8 +98,8 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
     def handle_close(self) -> None:
         """Close the connection; after a rejection, first discard the rest of the request.
 
-        Without this, the kernel would reset the connection, and the client would not receive the
-        response (RFC 9112, section 9.6).
+        If the server closed the connection while the client still sends, the kernel would reset
+        the connection, and the client would not receive the response (RFC 9112, section 9.6).
         """
         if not self.is_rejected or self._discards_until is not None:
             super().handle_close()
@@ -125,9 +127,9 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
     def abort(self) -> None:
         """Shut the socket down, so that waitress's event loop closes the connection.
 
-        The flag ``will_close`` alone would wait until the client has read the response. Closing the
-        socket here would free its file descriptor while waitress still polls it. A new connection
-        could get the same descriptor, and would then receive the events of this connection.
+        Setting the flag ``will_close`` is not enough: waitress would wait until the client has read
+        the response. Closing the socket here would be wrong: a new connection could get its file
+        descriptor while waitress still polls this connection, and would receive its events.
         """
         self.is_rejected = False
         with suppress(OSError):
@@ -153,7 +155,7 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]  # waitress is untyped
                 channel.abort()
 
     def readable(self) -> bool:
-        # One early: the aborted connection closes only when the loop sees its end.
+        # One connection too early, because the loop closes the aborted connection only later.
         if self.accepting and len(self._map) >= self.adj.connection_limit - 1:
             self._make_room()
         return bool(super().readable())
@@ -166,7 +168,8 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]  # waitress is untyped
     def pull_trigger(self) -> None:
         """Wake waitress's event loop; do nothing if the listener is closed.
 
-        After the listener has closed, its wake-up file descriptor may belong to another file.
+        After the listener has closed, its wake-up file descriptor may belong to another file, and
+        waking would write a byte to that file.
         """
         with self._trigger_lock:
             if not self.trigger._closed:  # noqa: SLF001 - waitress has no public name for it

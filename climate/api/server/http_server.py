@@ -21,7 +21,7 @@ LOG = logging.getLogger(__name__)
 
 # Seconds after SIGTERM to finish the requests in progress.
 _DRAIN = 5
-# Seconds before the socket closes: enough for requests that wait for notifications to end.
+# Seconds until the socket closes. In this time, requests that wait for notifications can end.
 _CLOSE_DELAY = 1.0
 # Seconds between searches for connections without progress.
 _CLEANUP_INTERVAL = 5
@@ -70,8 +70,8 @@ def bound(conf: ConfigOpts, app: Flask) -> Iterator[Server]:
 def deletion_waits(conf: ConfigOpts) -> int:
     """Return how many requests to this process may wait for deletions of leases at the same time.
 
-    The number is a quarter of ``[api] threads``. The server has as many additional threads, so
-    waiting requests never block others.
+    The number is a quarter of ``[api] threads``. The server starts the same number of threads in
+    addition to ``[api] threads``, so waiting requests never block others.
     """
     threads: int = conf.api.threads
     return max(1, threads // 4)
@@ -124,8 +124,8 @@ def serve(
 ) -> None:
     """Serve requests until ``stopping`` is set, then finish the requests in progress.
 
-    When ``stopping`` is set, this function calls ``stop_waiting``, which must end all requests that
-    wait for notifications.
+    When ``stopping`` is set, this function calls ``stop_waiting``, which must make all requests
+    that wait for notifications return.
     """
     threading.Thread(target=_run, args=(server, stopping), name="http", daemon=True).start()
     sys.stdout.write(f"climate is ready at {url(conf.host, server.port)}\n")

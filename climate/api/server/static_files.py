@@ -14,7 +14,7 @@ from flask import request
 
 from climate.core.errors import NotFound
 
-# The browser keeps the file, and asks whether it is current.
+# The browser keeps the file, and asks before each use whether it is current.
 _REVALIDATE = "no-cache"
 _FOREVER = "public, max-age=31536000, immutable"
 
@@ -30,7 +30,7 @@ class _File(NamedTuple):
 class StaticFiles:
     """A set of static files.
 
-    ``places`` maps the name of a file, as in URLs, to a tuple: its path and its media type.
+    ``places`` maps the name of a file, as in URLs, to a tuple: path and media type of the file.
     ``minifiers`` maps a media type to the function that minifies files of this type. Files of other
     types stay unchanged.
     """
@@ -46,7 +46,10 @@ class StaticFiles:
 
     @cached_property
     def version(self) -> str:
-        """A digest of the names and contents of all files."""
+        """A digest of the names and contents of all files.
+
+        If it is part of the URLs of files, a changed file gets a new URL, and browsers load it.
+        """
         digest = hashlib.sha256()
         for name in sorted(self._places):
             digest.update(f"{name}\n{self._file(name).tag}\n".encode())

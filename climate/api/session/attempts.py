@@ -1,6 +1,6 @@
 """Limits how many sign-ins may fail: per user and address, per user, and per address.
 
-Each process counts for itself. Keystone can also lock users out, which holds for all processes.
+Each process counts only its own failures. Keystone itself can lock a user out of all processes.
 """
 
 import ipaddress
@@ -14,8 +14,9 @@ from climate.core.errors import SignInFailed, TooManySignIns
 
 # Seconds in which the failures count.
 PERIOD = 300.0
-# The first one bounds guesses of one password; the others bound botnets and lists of users. Many
-# users can share an address, that of a proxy.
+# The first limit bounds guesses of one user's password from one address; the second, guesses from
+# many addresses (a botnet); the third, guesses for many users. The third is the highest, because
+# many users can share the address of a proxy.
 PER_USER_AND_ADDRESS, PER_USER, PER_ADDRESS = 10, 50, 100
 _MAX_KEYS = 10_000
 _IPV6_PREFIX = 64
@@ -36,8 +37,8 @@ class Attempts:
     def attempt(self, address: str, user: str, now: float) -> Iterator[None]:
         """Context manager around one sign-in by ``user`` from ``address``; counts a failed sign-in.
 
-        A sign-in fails if the block raises SignInFailed. While the block runs, its sign-in counts
-        as failed, so that simultaneous requests cannot exceed a limit. ``now`` is in monotonic
+        The sign-in fails if the block raises SignInFailed. It is counted as failed already while
+        the block runs, so that simultaneous requests cannot exceed a limit. ``now`` is in monotonic
         seconds. Raises TooManySignIns if too many sign-ins have failed or are in progress.
         """
         if not self._places.acquire(blocking=False):
@@ -73,8 +74,8 @@ class Attempts:
     def _wait(self, key: _Key, limit: int, now: float) -> float:
         """Return the seconds until ``key`` allows another sign-in; 0 if it allows one now.
 
-        ``key`` is an address and a user, either of which can be empty (any). ``limit`` is how many
-        failures of ``key`` are allowed.
+        ``key`` is an address and a user; an empty address or user stands for any. ``limit`` is how
+        many failures of ``key`` are allowed.
         """
         failures = self._failures.get(key, deque())
         while failures and failures[0] <= now - PERIOD:
@@ -97,7 +98,7 @@ def _limits(address: str, user: str) -> dict[_Key, int]:
 def _network(address: str) -> str:
     """Return ``address`` if it is IPv4. If it is IPv6, return its /64 network instead.
 
-    One client can own all addresses of a /64 network, so they count as one address.
+    One client can own all addresses of a /64 network, so failures are counted for the network.
     """
     try:
         parsed = ipaddress.ip_address(address)

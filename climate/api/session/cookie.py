@@ -56,7 +56,7 @@ class Session:
 
     @property
     def tokens(self) -> list[str]:
-        """The session's Keystone tokens; the one for a project is first."""
+        """The session's Keystone tokens. The token for a project is first, then the ``root``."""
         return [token for token in (self.token, self.root) if token is not None]
 
 
@@ -97,7 +97,7 @@ def decrypt(value: str, fernet: MultiFernet) -> Session:
 def is_secure(scheme: str, host: str) -> bool:
     """Return whether the cookie must have the attribute Secure (browsers send it over https only).
 
-    The result is true except for plain http on a loopback host. ``scheme`` is that of the
+    The result is false only for plain http on a loopback host. ``scheme`` is the scheme of the
     connection to this server: behind a proxy, it can be http although the browser uses https.
     ``host`` is the Host header.
     """
@@ -107,8 +107,8 @@ def is_secure(scheme: str, host: str) -> bool:
 def name(scheme: str, host: str) -> str:
     """Return the name of the session cookie: ``climate`` or ``__Host-climate``.
 
-    The name is ``climate`` if ``scheme``, that of the connection, is http and ``host``, the Host
-    header, is loopback.
+    The name is ``climate`` if ``scheme`` (of the connection) is http and ``host`` (the Host header)
+    is loopback. Otherwise it is ``__Host-climate``, which browsers accept only over https.
     """
     return f"{_PREFIX}{_NAME}" if is_secure(scheme, host) else _NAME
 
@@ -116,7 +116,7 @@ def name(scheme: str, host: str) -> str:
 def header(value: str, scheme: str, host: str) -> str:
     """Return the Set-Cookie header that stores ``value``; an empty ``value`` deletes the cookie.
 
-    ``scheme`` is that of the connection, and ``host`` is the Host header of the request.
+    ``scheme`` is the scheme of the connection, and ``host`` is the Host header of the request.
     """
     return dump_cookie(
         name(scheme, host),
@@ -130,9 +130,9 @@ def header(value: str, scheme: str, host: str) -> str:
 
 
 def is_plain_http(origin: str) -> bool:
-    """Return whether ``origin`` is an http URL of another machine.
+    """Return whether ``origin``, a header Origin, is an http URL whose host is not loopback.
 
-    Browsers reject the session cookie from such an origin.
+    Browsers reject the session cookie from such an origin, so nobody can sign in there.
     """
     parts = urlsplit(origin)
     return parts.scheme == "http" and not names_this_machine(parts.netloc)

@@ -1,7 +1,7 @@
-"""Decides whether a request may come from a page of another site (CSRF).
+"""Rejects requests that a page of another site made the browser send (CSRF).
 
 Browsers send the header ``Origin`` with each request except GET and HEAD, and a page cannot forge
-it. Nor can a page add other headers to a request to another site, unless that site permits it.
+this header. A page can add other headers to a request to another site only if that site permits it.
 https://cheatsheetseries.owasp.org/cheatsheets/Cross-Site_Request_Forgery_Prevention_Cheat_Sheet.html
 """
 
@@ -18,7 +18,10 @@ READ_METHODS = {"GET", "HEAD"}
 
 
 def check_origin(environ: Mapping[str, Any]) -> None:
-    """Raise CrossSiteRequest unless the headers show that a page of this site sent the request."""
+    """Check from the headers that a page of this site sent the request.
+
+    Raises CrossSiteRequest if the headers name another site, or no site.
+    """
     origin, host = environ.get("HTTP_ORIGIN", ""), environ.get("HTTP_HOST", "")
     if not _is_own(origin, host, environ["wsgi.url_scheme"]):
         raise CrossSiteRequest(
@@ -47,8 +50,9 @@ def check(environ: Mapping[str, Any], secret: str) -> None:
 def _is_own(origin: str, host: str, scheme: str) -> bool:
     """Return whether ``origin`` is this site: its host is ``host``, and its scheme is plausible.
 
-    ``scheme`` is that of the connection to this server. If it is https, ``origin`` must be https,
-    too. If it is http, ``origin`` may be https, because a proxy can end the TLS connection.
+    ``scheme`` is the scheme of the connection to this server. If it is https, ``origin`` must be
+    https, too. If it is http, ``origin`` may also be https, because a proxy can end the TLS
+    connection.
     """
     try:
         parts = urlsplit(origin)

@@ -29,8 +29,7 @@ class Project:
 class Outcome:
     """The result of a sign-in: a session, and the caller that it identifies.
 
-    If ``caller`` is None, the user must first choose a project; ``projects`` lists the possible
-    ones.
+    If ``caller`` is None, the user must first choose one of the ``projects``.
     """
 
     session: Session
@@ -67,7 +66,7 @@ class Directory(Protocol):
         """
 
     def end(self, session: Session) -> None:
-        """End the session; for instance, revoke its tokens. Errors do not stop the sign-out."""
+        """End the session, for instance by revoking its tokens. Logs errors, and raises none."""
 
 
 def short_text(**kwargs: Any) -> fields.String:
@@ -90,7 +89,7 @@ _CHOICE = _Choice()
 
 
 class UncheckedDirectory:
-    """The directory without authentication, which believes any user name, project and roles."""
+    """The directory without authentication: it accepts any user name, project and roles."""
 
     def __init__(self, lifetime: timedelta) -> None:
         self._lifetime = lifetime

@@ -37,7 +37,7 @@ def for_config(conf: ConfigOpts) -> Keys | None:
     - If the option ``[console] session_key_file`` is set, the source is that file.
     - Otherwise, with SQLite (a database of one machine), the source is a file beside the database.
     - Otherwise, without authentication, the source is a random key in each process.
-    - Otherwise return None: no user can sign in, because several processes would need the same key.
+    - Otherwise return None: no user can sign in, because the processes have no common key.
 
     Raises Misconfigured if ``session_key_file`` is unreadable or has a malformed key.
     """
@@ -99,9 +99,9 @@ class KeyFile:
         return fernet
 
     def fernet(self) -> MultiFernet:
-        """Return the current keys in the file.
+        """Return the keys in the file, as an object that encrypts and decrypts.
 
-        If the file is unreadable now, return the keys read before.
+        Read the file again if it has changed. If it has become unusable, return the previous keys.
         """
         if self._fernet is None:
             return self.load()
@@ -147,8 +147,8 @@ def parse(text: str, name: str) -> MultiFernet:
     """Return the keys in ``text``, which has one key per line.
 
     ``name`` is the file name for errors. Ignores empty lines and lines that begin with ``#``.
-    Raises Misconfigured if there is no key, or if a line is malformed; the message has the line
-    number, not the key.
+    Raises Misconfigured if there is no key, or if a line is malformed; the message contains the
+    line number, not the key.
     """
     lines = [(n, line.strip()) for n, line in enumerate(text.splitlines(), 1)]
     found: Sequence[tuple[int, str]] = [(n, line) for n, line in lines if line and line[0] != "#"]

@@ -150,10 +150,7 @@ class Keystone:
 
 
 def _read(access: AccessInfoV3) -> Token:
-    """Return the token in ``access``, Keystone's answer.
-
-    Raise ValueError if the answer is incomplete.
-    """
+    """Return the token in ``access``, Keystone's answer; raise ValueError if it is incomplete."""
     if not (access.auth_token and access.expires and access.user_id):
         raise ValueError("incomplete token")
     return Token(

@@ -100,9 +100,9 @@ class KeystoneDirectory:
             raise
 
     def change(self, session: Session, project_id: str, now: datetime) -> Outcome:
-        """Return a session in the project ``project_id``, with a new token.
+        """Return a session in the project ``project_id``, with a new token for this project.
 
-        Revoke the token of ``session`` for the previous project.
+        The token of ``session`` for the previous project is revoked.
         """
         if session.root is None:
             raise Conflict("An application credential belongs to one project: sign in with another")
@@ -140,7 +140,8 @@ class KeystoneDirectory:
     def end(self, session: Session) -> None:
         """Revoke the session's tokens.
 
-        If Keystone does not answer, only log the error; the tokens stay valid until they expire.
+        If Keystone does not answer, the error is only logged; the tokens are then valid until they
+        expire.
         """
         for text in session.tokens:
             self._revoke(text)

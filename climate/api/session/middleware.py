@@ -52,9 +52,9 @@ class Sessions:
 
     @property
     def token_headers(self) -> tuple[str, ...]:
-        """The WSGI names of the headers with a token.
+        """The WSGI names of the headers that can contain a token.
 
-        If a request has one of them, its cookie is ignored.
+        If a request has one of these headers, its cookie is ignored.
         """
         if self.authentication == "none":
             return ("HTTP_X_AUTH_TOKEN",)
@@ -107,7 +107,7 @@ def current_session() -> Session | None:
 
 
 def has_unreadable_cookie() -> bool:
-    """Return whether the cookie of the current request is expired or does not contain a session."""
+    """Return whether the current request has a session cookie that is invalid, such as expired."""
     return SESSION_ERROR in request.environ
 
 

@@ -61,7 +61,7 @@ def show(api: Api) -> Answer:
 
 
 def create(api: Api) -> Answer:
-    """Sign in. The answer has the same body as ``GET /console/session``, and sets the cookie."""
+    """Sign in, and set the cookie. The answer has the same body as ``GET /console/session``."""
     sessions = _for_change()
     if cookie.is_plain_http(request.headers["Origin"]):
         raise Forbidden("Sign in over https: browsers keep no session of this site over http")
@@ -73,7 +73,7 @@ def create(api: Api) -> Answer:
 def update(api: Api) -> Answer:
     """Change the project of the session.
 
-    The answer has the same body as ``GET /console/session``.
+    The answer has the same body as ``GET /console/session``, and sets the new cookie.
     """
     sessions = _for_change()
     session = current_session()
@@ -136,7 +136,8 @@ def _begin(api: Api, sessions: Sessions, outcome: Outcome) -> Answer:
 def _known_projects(sessions: Sessions, session: Session) -> Sequence[Project]:
     """Return the projects to which the user can change.
 
-    Return an empty sequence if Keystone does not answer or rejects the session's token.
+    If Keystone does not answer, or rejects the session's token, return an empty sequence: the list
+    is not essential for the answer.
     """
     try:
         return sessions.directory.projects(session)

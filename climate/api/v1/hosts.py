@@ -21,7 +21,7 @@ _FALSE = {"", "0", "false", "no", "off", "none", "null"}
 def index(call: Call) -> tuple[Any, int]:
     """List the reservable hosts.
 
-    Without the query parameter ``limit``, the list has all of them.
+    Without the query parameter ``limit``, the answer lists all of them.
     """
     page = NUMBERED_PAGE.load(request.args.to_dict())
     found = resources.find_all(call.runtime, HOST, page["limit"], page["marker"])
@@ -68,9 +68,10 @@ def delete(call: Call, host_id: str) -> tuple[Any, int]:
 
 
 def allocations(call: Call) -> tuple[Any, int]:
-    """List the allocations of all hosts: which reservation has a host, from when to when.
+    """List the allocations of each host: the reservations that have it, and from when to when.
 
-    A host without allocations has an empty list.
+    The query parameters ``lease_id`` and ``reservation_id`` select allocations. For a host without
+    allocations, the list of reservations is empty.
     """
     by_host = _find_allocations(call)
     return {"allocations": [_allocations(*item) for item in by_host.items()]}, 200
@@ -85,8 +86,8 @@ def allocation(call: Call, host_id: str) -> tuple[Any, int]:
 def properties(call: Call) -> tuple[Any, int]:
     """List the extra capabilities of hosts: properties that operators have set, such as a rack.
 
-    The list has private extra capabilities only if the query has the parameter ``all``, and the
-    caller may make extra capabilities private.
+    The answer contains private extra capabilities only if the query has the parameter ``all``, and
+    the policy allows the caller to make extra capabilities private.
     """
     extra, values = hosts.find_properties(call.runtime)
     with_private = _flag("all") and call.may("oshosts:update_resource_properties")

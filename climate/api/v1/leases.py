@@ -31,8 +31,8 @@ from climate.manager.leases.update import update_lease
 def index(call: Call) -> tuple[Any, int]:
     """List the leases of the caller's project, or those of all projects if the caller is an admin.
 
-    Without the query parameter ``limit``, the list has all leases, because Blazar's clients do not
-    request pages.
+    Without the query parameter ``limit``, the answer lists all leases, because Blazar's clients do
+    not request pages.
     """
     project_id = None if call.may("leases:get_all") else call.caller.project_id
     page = PAGE.load(request.args.to_dict())
@@ -101,7 +101,7 @@ def _visible(call: Call, lease_id: str) -> Lease:
 
 
 def _moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
-    """Return ``date``; if it is the text ``now``, return the minute when the request arrived."""
+    """Return ``date``; for the text ``now``, return when the request arrived, to the minute."""
     return minute_of(call.asked_at) if date == NOW else date
 
 
@@ -118,15 +118,15 @@ def _reservation_change(body: dict[str, Any], number: int) -> ReservationChange:
 
 @cache
 def _instance(schema: type[Schema]) -> Schema:
-    """Return an instance of the schema, from a cache: creating one takes longer than using it."""
+    """Return a cached instance of the schema, because creating it takes longer than using it."""
     return schema()
 
 
 def _load(schema: Schema, body: dict[str, Any], number: int) -> Any:  # noqa: ANN401
-    """Return ``body``, a reservation in a request, as ``schema`` loads it.
+    """Validate ``body``, a reservation in a request, with ``schema``; return the loaded values.
 
-    Raises ValidationError. ``number`` is the index of the reservation in the request. The error
-    names the index, such as ``reservations[1]``, unless it is 0.
+    ``number`` is the index of the reservation in the request, from 0. Raises ValidationError, which
+    names the index, such as ``reservations[1]``, except for the first reservation.
     """
     try:
         return schema.load(body)

@@ -14,9 +14,9 @@ _VERSION = "1.0"
 def check(header: str | None) -> None:
     """Check ``header``, the microversion that a client requests, such as ``"reservation 1.0"``.
 
-    Raises UnsupportedVersion (status 406) if the microversion is not 1.0, and InvalidVersion (400)
-    if the microversion is malformed. Accepts an absent header (None). Ignores the parts of the
-    header that are for other services.
+    Accepts 1.0, ``latest`` and an absent header (None). Raises UnsupportedVersion (status 406) for
+    any other microversion, and InvalidVersion (400) for a malformed microversion. Ignores the parts
+    of the header that are for other services.
     """
     for part in (header or "").split(","):
         service, _, version = part.strip().partition(" ")

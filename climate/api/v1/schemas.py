@@ -16,7 +16,7 @@ _MAX_CAPABILITIES = 1_000
 _MAX_KEY = 64
 _MAX_VALUE = 10_000
 _EMPTY = (None, "")
-# Of the reservations, or of the custom events, in a request.
+# Limits the number of reservations, or of custom events, in a request.
 LIST_LENGTH = validate.Length(max=MAX_RESERVATIONS)
 # Without a slash, which separates the network and the address.
 _ID = validate.Regexp(r"[^/]{1,255}\Z")
@@ -46,7 +46,7 @@ class Date(fields.Field[Any]):
 
 
 class OptionalDate(Date):
-    """A field for a date that may be null or empty, which means the same as an absent key."""
+    """A field for an optional date. Null and the empty text mean the same as an absent key."""
 
     def deserialize(self, value: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         """Load null and the empty text as None.
@@ -78,7 +78,8 @@ def check_event_kind(kind: str) -> None:
 class EventSchema(_Lenient):
     """A custom event of a lease: its type, and its date in ``event_date`` or ``time``.
 
-    The ``openstack`` command sends ``event_date``; Heat sends ``time``.
+    At this date, climate publishes a notification. The ``openstack`` command sends the date as
+    ``event_date``; Heat sends it as ``time``.
     """
 
     event_type = fields.String(required=True, validate=check_event_kind)
@@ -125,7 +126,7 @@ class _Limit(_Lenient):
 class PageQuery(_Limit):
     """The query parameters for a page of a list.
 
-    They request at most ``limit`` items, which follow the item with the id ``marker``.
+    The page contains at most ``limit`` items, and starts after the item with the id ``marker``.
     """
 
     marker = fields.String(load_default=None)
@@ -180,7 +181,7 @@ PAGE, NUMBERED_PAGE = PageQuery(), NumberedPageQuery()
 
 
 def capabilities(data: dict[str, Any]) -> dict[str, str]:
-    """Return ``data``, the extra capabilities in a request, with each value converted to a text.
+    """Validate ``data``, the extra capabilities in a request; return them with values as text.
 
     Extra capabilities are properties that an operator sets, such as ``{"rack": "r2"}``. Raises
     InvalidInput if there are too many of them, if a key is empty or too long, or if a value is too

@@ -23,9 +23,10 @@ class Party(Schema):
 class Me(Schema):
     """The caller, what it may do, and what this service offers.
 
-    ``allowed`` maps each policy rule to whether it allows the caller to act on objects of its own
-    project. ``expires_at`` is when the token or the session ends (null: never). ``cleaning_time``,
-    in seconds, is how long a resource stays booked after a lease.
+    ``allowed`` maps the name of each policy rule to true if the rule allows the caller to act on
+    objects of the caller's project, else to false. ``expires_at`` is when the token or the session
+    ends (null: never). ``cleaning_time``, in seconds, is how long a resource stays booked after a
+    lease.
     """
 
     user = fields.Nested(Party)

@@ -44,7 +44,7 @@ from climate.core.errors import (
 
 
 def document(api: Api) -> Answer:
-    """Return this document in JSON (OpenAPI 3.1)."""
+    """Return the OpenAPI 3.1 document of the v2 API in JSON."""
     return _described(api), 200
 
 

@@ -25,7 +25,8 @@ _cached = lru_cache(maxsize=1024)
 def date(moment: datetime) -> str:
     """Return a date of a lease as text, such as ``2030-01-15T12:00:00.000000``.
 
-    Blazar's clients parse this format. (``strftime`` would not pad years below 1000.)
+    Blazar's clients parse exactly this format. The function does not use ``strftime``, which would
+    not pad years below 1000.
     """
     return moment.replace(tzinfo=None).isoformat(timespec="microseconds")
 
@@ -42,7 +43,7 @@ def stamp(moment: datetime | None) -> str | None:
 def lease_body(lease: Lease) -> dict[str, Any]:
     """Return a lease as a dict, in the form of v1 answers.
 
-    ``trust_id`` is always null, because clients may not see trusts.
+    ``trust_id`` is always null, because clients may not see the Keystone trust of a lease.
     """
     return {
         "id": lease.id,
@@ -122,7 +123,7 @@ def floatingip_body(resource: Resource) -> dict[str, Any]:
 def payload(lease: Lease, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the payload of a notification about a lease, with the additional keys ``extra``.
 
-    It is the lease as in v1 answers, with two differences: the id of the lease has the key
+    The payload is the lease as in v1 answers, with two differences: the key of the lease's id is
     ``lease_id``, and parameters that may be secret are left out.
     """
     body = lease_body(lease)

@@ -18,9 +18,9 @@ from climate.core.window import MAX_SPAN, Window, later, minute_of
 class Change:
     """New dates for a lease. A date that is None does not change.
 
-    ``before_end`` is the new time of the reminder before the end. ``duration``, if set, replaces
-    ``end``: it is the time from the start to the new end. ``asked_at`` is when the request arrived
-    (None: now). It decides which dates count as past.
+    ``before_end`` is the new time of the reminder before the end. ``duration``, if set, is the time
+    from the start to the new end, and ``end`` is ignored. ``asked_at`` is when the request arrived
+    (None: now). Dates before the minute of ``asked_at`` are in the past.
     """
 
     start: datetime | None = None
@@ -153,7 +153,8 @@ def check_resource_type(present: str, wanted: str | None) -> None:
 def moved(lease: Lease, window: Window, notices: tuple[Notice, ...], now: datetime) -> Lease:
     """Return the lease with a new window and new notices (reminders and custom events).
 
-    If the start date changes, the hosts no longer count as ready: they must be prepared again.
+    If the start date changes, the result does not say any more that the hosts are ready, because
+    they must be prepared again for the new date.
     """
     start = lease.start
     if window.start != lease.window.start:

@@ -15,7 +15,8 @@ class PastLease:
     """A removed lease in the history, with its planned and actual times and its last resources.
 
     ``status`` is DELETING if the lease was deleted before its end, else TERMINATED. ``started_at``
-    is when climate handed over the resources (None: never). ``reservations`` are JSON objects.
+    is when climate handed over the resources (None: never). ``ended_at`` is when the lease really
+    ended. ``reservations`` are JSON objects.
     """
 
     id: str
@@ -67,8 +68,8 @@ def past(lease: Lease, granted: Mapping[str, Sequence[Granted]], now: datetime) 
 def _shown(resource: Granted) -> dict[str, Any]:
     """Return a resource as a JSON object with the keys ``id``, ``name`` and ``amounts``.
 
-    ``amounts`` is how much of the resource the reservation had, such as ``{"VCPU": 4}``; empty: the
-    whole resource.
+    ``amounts`` is how much of the resource the reservation had, such as ``{"VCPU": 4}``. It is
+    empty if the reservation had the whole resource.
     """
     id_, amounts = str(resource.id), dict(resource.amounts)
     return {"id": id_, "name": resource.external_id, "amounts": amounts}

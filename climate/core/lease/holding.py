@@ -1,4 +1,4 @@
-"""Records that say which lease has which resource, and when."""
+"""Records that say which lease has booked which resource, and from when to when."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +12,9 @@ from climate.core.provisioning.host_state import HostState
 class HeldResource:
     """A resource that a reservation has or will have, from ``start`` to ``busy_until``.
 
-    ``busy_until`` is the end of the cleaning after the lease. ``amounts`` is how much of the
-    resource the reservation has, such as ``{"VCPU": 4}``; empty: the whole resource.
+    ``busy_until`` is the time at which the cleaning after the lease is finished. ``amounts`` is how
+    much of the resource the reservation has, such as ``{"VCPU": 4}``. It is empty if the
+    reservation has the whole resource.
     """
 
     reservation_id: str
@@ -29,9 +30,10 @@ class HeldResource:
 class LeaseResource:
     """A resource of a lease, with the information that the owner of the lease may see.
 
-    ``end`` is the end of the lease. ``state`` is the state of the resource for this lease.
-    ``ready_at`` is when a provisioner finished preparing the host for this lease (None: not yet).
-    ``handed_over`` means that climate has handed the resource over to the project.
+    ``end`` is the end of the lease. ``state`` says whether this lease can use the resource, for
+    example "ready" or "preparing". ``ready_at`` is when a provisioner finished preparing the host
+    for this lease (None: not yet). ``handed_over`` means that climate has handed the resource over
+    to the project.
     """
 
     held: HeldResource
@@ -54,7 +56,7 @@ class LeaseResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booking:
-    """A booking of a resource by a reservation, with its lease. Only operators may see it.
+    """A booking of a resource, and the lease to which it belongs. Only operators may see it.
 
     The lease has the resource from ``start`` to ``end``. Then the resource is cleaned until
     ``busy_until``.

@@ -9,7 +9,8 @@ from typing import Any
 class IdempotencyKey:
     """The key that a client chose for a request, and a fingerprint of the request's body.
 
-    Two requests with the same key and fingerprint are the same request, sent twice.
+    If a user sends two requests with the same key and the same fingerprint, climate treats the
+    second one as a repetition of the first.
     """
 
     project_id: str
@@ -19,7 +20,7 @@ class IdempotencyKey:
 
 
 class AlreadyProcessed(Exception):
-    """Raised if an earlier request with the same key succeeded; ``answer`` is its answer."""
+    """Raised if an earlier request with the same key succeeded; ``answer`` is what it returned."""
 
     code = "already_answered"
 

@@ -1,13 +1,13 @@
 """Which late events of a lease managers still run, for example after downtime. Pure.
 
-- ``end_lease``: always runs, because resources must be reclaimed.
-- ``start_lease``, ``update_lease``: run unless the lease is over.
-- ``before_end_lease`` (may take snapshots): runs if the lease is active or its end has not come.
-- ``before_start_lease``: is sent if the lease has not started. If several are late, only the last
-  is sent.
-- a user's event: is always sent.
+- ``end_lease``: always, because resources must be reclaimed.
+- ``start_lease``, ``update_lease``: only before the end date of the lease.
+- ``before_end_lease`` (may take snapshots): only if the lease is active, or before its end date.
+- ``before_start_lease``: only before the start of the lease. If several of these reminders are
+  late, managers send only the last one.
+- custom event of a user (a notification): always.
 
-Late events run in the order of their due times; a lease never runs two events at once.
+Managers run late events in the order of their due times, and never two events of a lease at once.
 """
 
 from collections.abc import Mapping
@@ -45,9 +45,10 @@ class Late:
 
 
 def late_events(lease: Lease, now: datetime, after: timedelta) -> tuple[Late, ...]:
-    """Return the events of ``lease`` that are late by more than ``after``, in order.
+    """Return the events of ``lease`` that are late by more than ``after``.
 
-    Events that a manager has already tried to run are left out.
+    The events keep the order of ``lease.events``. Events that a manager has already tried to run
+    are left out.
     """
     return tuple(
         Late(event, (now - lease.due(event, now)).total_seconds(), _still_runs(lease, event, now))
@@ -60,7 +61,10 @@ def late_events(lease: Lease, now: datetime, after: timedelta) -> tuple[Late, ..
 
 
 def is_overtaken(lease: Lease, heads_up: Event, now: datetime) -> bool:
-    """Return whether the reminder ``heads_up`` is redundant, because a later one is also due."""
+    """Return whether a reminder of the start is redundant, because a later one is due as well.
+
+    ``heads_up`` is the reminder, an event of ``lease``.
+    """
     return any(
         other.kind == BEFORE_START
         and other.status in OPEN_EVENT

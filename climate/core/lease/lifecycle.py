@@ -1,9 +1,10 @@
 """The statuses of leases, reservations and events, and which status may follow which.
 
 The statuses are those of Blazar's v1 API, with some differences. UPDATING is never visible, because
-climate changes a lease in one transaction. A lease is CREATING only while another service decides
-about it, and clients do not see the lease then. Unlike Blazar, climate retries a failed start. So a
-lease can become ACTIVE after ERROR without a change by its owner.
+climate changes a lease in one transaction. A lease is CREATING only while an external service
+decides whether to allow it, and clients do not see the lease during that time. Unlike Blazar,
+climate retries a failed start. So a lease can become ACTIVE after ERROR without a change by its
+owner.
 """
 
 from collections.abc import Mapping

@@ -36,9 +36,9 @@ class StartWhen(StrEnum):
 class Start:
     """The start of a lease: its condition, and what has happened so far.
 
-    A time is None if the step has not happened yet. ``ready_at`` is when the last host was ready.
-    ``delayed_at`` is when a notification announced that the start waits for hosts. ``started_at``
-    is when climate had handed over all resources.
+    ``ready_at`` is when the last host was ready. ``delayed_at`` is when a notification announced
+    that the start waits for hosts. ``started_at`` is when climate had handed over all resources.
+    Each time is None until then.
     """
 
     when: StartWhen = StartWhen.SCHEDULED
@@ -69,8 +69,9 @@ HIDDEN = frozenset({"template", "files", "parameters", "environment"})
 class Inventory:
     """How much a resource has of one resource class, such as VCPU; as in OpenStack Placement.
 
-    ``reserved`` is the part that leases cannot have. ``allocation_ratio`` is the overcommit. An
-    instance can have at most ``max_unit`` (None: no limit).
+    ``total`` is the physical amount. ``reserved`` is the part of it that is not for leases. The
+    rest, times ``allocation_ratio`` (overcommit), can be booked. One instance can use at most
+    ``max_unit`` (None: no limit).
     """
 
     total: int
@@ -107,8 +108,8 @@ class Resource:
 class Granted(Resource):
     """A resource that a reservation has, wholly or in part.
 
-    ``amounts`` is how much of it the reservation has, such as ``{"VCPU": 4}``; empty: the whole
-    resource.
+    ``amounts`` is how much of the resource the reservation has, such as ``{"VCPU": 4}``. It is
+    empty if the reservation has the whole resource.
     """
 
     amounts: Mapping[str, int]
@@ -124,7 +125,8 @@ class Granted(Resource):
 class Allocation:
     """An allocation: a resource is booked for a reservation of a lease.
 
-    ``window`` is the window of the lease. The cleaning after it ends at ``busy_until``.
+    ``window`` is the window of the lease. ``busy_until`` is the time at which the cleaning after
+    the lease is finished.
     """
 
     resource_id: int
@@ -138,8 +140,8 @@ class Allocation:
 class Event:
     """A step of a lease, such as its start or a reminder, which a manager runs when it is due.
 
-    ``owner`` is the manager process that has claimed the event. If a change of the lease moves an
-    event, the event counts as new: ``created_at`` is when it was moved.
+    ``owner`` is the manager process that has claimed the event. If a change of the lease moves the
+    event to another time, ``created_at`` becomes the time of that change.
     """
 
     id: str
@@ -161,10 +163,10 @@ class Event:
 
     @property
     def is_untried(self) -> bool:
-        """Whether the first attempt to run the event has not begun, or has not ended yet.
+        """Whether no attempt to run the event has ended yet; the first attempt may be under way.
 
-        If an attempt ends because the cloud needs more time, ``attempt`` does not count it, but
-        ``updated_at`` changes. So both fields are examined.
+        The property examines two fields, because ``attempt`` does not count an attempt that ends
+        because the cloud needs more time. Such an attempt changes only ``updated_at``.
         """
         is_noted = self.updated_at is not None and self.updated_at > self.promised_at
         return self.attempt <= 1 and not is_noted
@@ -197,14 +199,14 @@ class Reservation:
 
     @property
     def stays(self) -> bool:
-        """Whether the lease keeps the reservation: it is not DELETED, and not being removed."""
+        """Whether the lease keeps the reservation: it is neither DELETED nor being removed."""
         return self.status is not ReservationStatus.DELETED and LEAVING not in self.details
 
     @property
     def stack_id(self) -> str | None:
-        """The id of the stack reservation that contains this one.
+        """The id of the reservation for the whole stack, if this reservation is for a part of it.
 
-        None if it is not part of a stack.
+        None if this reservation is not for a part of a stack.
         """
         return self.params.get(STACK)
 
@@ -219,12 +221,12 @@ class Reservation:
 
 @record(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A lease: a user has resources for a window of time.
+    """A lease: the right of a user to use resources during a window of time.
 
     ``trust_id`` is the Keystone trust with which plug-ins act as the user; API answers never
-    contain it. ``trust_lost`` is why the trust does not work now (None: it works). ``caught_up_at``
-    is when a manager last found that events of the lease were late. ``version`` grows with each
-    change of the lease; the progress of an event is not a change.
+    contain it. ``trust_lost`` is why the trust does not work now (None: no problem is known).
+    ``caught_up_at`` is when a manager last found that events of the lease were late. ``version``
+    grows with each change of the lease. It does not grow when an event makes progress.
     """
 
     id: str
@@ -252,7 +254,7 @@ class Lease:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a manager tried to start the lease, so the cloud may have changed."""
+        """Whether a manager has tried to start the lease, so that the cloud may have changed."""
         start = self.event(START)
         untouched = start is not None and start.status is EventStatus.UNDONE and start.attempt == 0
         return not (self.status is LeaseStatus.PENDING and untouched)
@@ -269,11 +271,11 @@ class Lease:
     def due(self, event: Event, now: datetime) -> datetime:
         """Return the earliest time at which a manager could have run ``event``.
 
-        - If the start had to wait for its hosts, it could run when they were ready. If it still
-          waits, the result is ``now``.
+        - If the lease waited for its hosts, the start and ``before_end_lease`` could not run before
+          the hosts were ready. If the hosts are not ready yet, the result is ``now``.
         - The end must wait for the event ``before_end_lease``. The result is the time when that
           event last changed, if this is later than the end's due time.
-        - Otherwise, the result is the event's due time, or its creation if that is later.
+        - In all other cases, the result is the event's due time, or its creation if that is later.
         """
         due = event.promised_at
         if event.kind == END:

@@ -24,7 +24,7 @@ class Cause(StrEnum):
 
 
 class Blocker(NamedTuple):
-    """A lease that has a ``resource``, and must end before an event of another lease can run."""
+    """A lease that uses ``resource`` and must end before an event of another lease can run."""
 
     lease_id: str
     lease_name: str
@@ -61,7 +61,7 @@ class OverdueEvent:
 def reason(event: OverdueEvent, alive: Collection[str], now: datetime) -> tuple[Cause, str]:
     """Return why ``event`` has not run yet, as a code and as an English sentence.
 
-    ``alive`` has the ids of the managers with a recent heartbeat.
+    ``alive`` contains the ids of the managers with a recent heartbeat.
     """
     if event.status is EventStatus.IN_PROGRESS:
         return _claimed(event, alive)

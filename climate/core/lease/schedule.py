@@ -84,8 +84,9 @@ def rank(kind: str) -> int:
 def plan(window: Window, notices: Iterable[Notice], now: datetime) -> tuple[Planned, ...]:
     """Return the events of a lease with this window and these notices, in the order of due times.
 
-    Before the start of the lease, all overdue reminders of the start become one that is due at
-    ``now``. Later, the plan has no reminders of the start. No event is due after the end.
+    If ``now`` is before the start of the lease, one reminder that is due at ``now`` replaces all
+    overdue reminders of the start. If the start has passed, the plan contains no reminders of the
+    start. No event is due after the end.
     """
     planned = {Planned(START, window.start), Planned(END, window.end)}
     for notice in notices:
@@ -101,7 +102,7 @@ def plan(window: Window, notices: Iterable[Notice], now: datetime) -> tuple[Plan
 
 
 def _due(window: Window, notice: Notice) -> datetime:
-    """Return when ``notice`` is due, but not later than the end of the lease."""
+    """Return when ``notice`` is due, at the latest the end of the lease."""
     edge = window.start if notice.anchor is Anchor.START else window.end
     try:
         due_at = edge + timedelta(seconds=notice.offset)

@@ -1,13 +1,14 @@
-"""Computes from the bookings of resources when a requirement can be satisfied. Pure.
+"""Rules that compute when enough resources are free for a requirement. Pure.
 
 A lease of a given ``length`` can start at ``t`` if nothing is booked at any instant of ``[t, t +
 length)``. A booking during ``[x, y)`` rules out the starts in the open interval ``(x - length,
 y)``. So the possible starts form closed intervals.
 
 If leases share resources, the number of units that are free on a resource changes over time. Units
-that are free from the same time to the same time form a *run*. So the number of runs depends on the
-number of bookings, not on the size of a unit. A lease can start at ``t`` if the runs that stay free
-during ``[t, t + length)`` have enough units together.
+that are free from the same time to the same time form a *run*, and the functions compute with runs
+instead of single units. This keeps the cost low if a resource has many small units, because the
+number of runs depends only on the number of bookings. A lease can start at ``t`` if the runs that
+stay free during ``[t, t + length)`` have enough units together.
 """
 
 import itertools
@@ -29,8 +30,8 @@ Starts = tuple[datetime, datetime]
 class Booking:
     """A booking of a resource from ``start`` to ``end``.
 
-    It is for an ``amount`` of ``resource_class``, such as 4 VCPU. If ``resource_class`` is None, it
-    is for the whole resource.
+    The booking is for an ``amount`` of ``resource_class``, such as 4 VCPU. If ``resource_class`` is
+    None, the booking is for the whole resource.
     """
 
     start: datetime
@@ -76,10 +77,10 @@ def starts(
 def lasting(
     requirement: Requirement, timelines: Iterable[Timeline], start: datetime, horizon: datetime
 ) -> datetime | None:
-    """Return until when the minimum number of units stays free, from ``start`` on.
+    """Return the time until which enough units stay free from ``start`` on.
 
-    Returns None if fewer units are free at ``start``. Bookings after ``horizon`` are unknown, so
-    the result is at most ``horizon``.
+    "Enough" is the minimum number of units of the requirement. Returns None if fewer units are free
+    at ``start``. Bookings after ``horizon`` are unknown, so the result is at most ``horizon``.
     """
     present = [run for run in _runs(requirement, timelines) if run.begin <= start < run.end]
     missing = 1 if _is_together(requirement) else requirement.minimum
@@ -99,8 +100,8 @@ def both(left: Sequence[Starts], right: Sequence[Starts]) -> list[Starts]:
 def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Window) -> list[Step]:
     """Return how many units of the requirement are free during ``span``, in steps.
 
-    If all units must be on one resource (layout TOGETHER), only the resource with the most free
-    units counts.
+    If all units must be on one resource (layout TOGETHER), the result is the number on the resource
+    that has the most free units at the time.
     """
     # By moment: the number of units that fit on a resource before and after it.
     changes: dict[datetime, list[tuple[int, int]]] = defaultdict(list)
@@ -133,8 +134,8 @@ def _is_together(requirement: Requirement) -> bool:
 def _units(requirement: Requirement, timeline: Timeline) -> Iterator[tuple[datetime, int]]:
     """Yield pairs (time, number of units that fit on the resource from this time on), in order.
 
-    The first pair has the earliest possible datetime. Each other pair has a time at which a booking
-    begins or ends.
+    The first pair has the earliest possible datetime. Each further pair has a time at which a
+    booking begins or ends.
     """
     taken: dict[str | None, int] = defaultdict(int)
     yield _DAWN, _room(requirement, timeline, taken)
@@ -178,7 +179,7 @@ class _Run:
 
 
 def _runs(requirement: Requirement, timelines: Iterable[Timeline]) -> Iterator[_Run]:
-    """Yield the runs of all resources: units that are free from the same time to the same time.
+    """Yield the runs of all resources: groups of units that are free over exactly the same time.
 
     If all units must be on one resource (layout TOGETHER), each run counts as one unit. Such a run
     lasts while the minimum number of units fits on the resource.
@@ -207,7 +208,8 @@ def _runs_of(levels: Iterable[tuple[datetime, int]]) -> Iterator[_Run]:
 def _opening(run: _Run, length: timedelta, within: Starts) -> tuple[datetime, datetime, int] | None:
     """Return the first and the last possible start in a run, and the run's number of units.
 
-    The starts are inside ``within``. Returns None if a lease of this ``length`` cannot start there.
+    The starts are inside ``within``. Returns None if the run has no start in ``within`` for a lease
+    of this ``length``.
     """
     first, last = max(run.begin, within[0]), within[1]
     if run.end < END_OF_TIME:

@@ -11,9 +11,9 @@ class RowFilter:
     """Which resources a calendar shows as rows, and in which order.
 
     The rows are the resources of ``resource_type`` that match ``query``. Their names must contain
-    ``part``, in upper or lower case. Rows are sorted by name, or by id if ``by_name`` is false. If
-    ``group_by`` names a property, its value is the first sort key, and resources without the
-    property come last.
+    ``part``; upper and lower case are equal. Rows are sorted by name, or by id if ``by_name`` is
+    false. If ``group_by`` names a property, its value is the first sort key, and resources without
+    the property come last.
     """
 
     resource_type: str
@@ -25,7 +25,7 @@ class RowFilter:
 
 @dataclass(frozen=True, slots=True)
 class ListedRow:
-    """A row of a calendar, which is a resource.
+    """A resource that is a row of a calendar.
 
     ``group`` is the value of the property by which the rows are grouped (None: the resource has no
     such property, or rows are not grouped).

@@ -2,7 +2,7 @@
 
 An expression is ``[op, "$name", value]``, such as ``[">=", "$vcpus", 16]``, or ``["in", "$name",
 value, ...]``. ``and``, ``or`` and ``not`` combine expressions. If an expression is malformed, the
-error names the position.
+error names the position of the mistake, such as ``[2][1]``.
 """
 
 import json
@@ -49,8 +49,8 @@ class Malformed(Exception):
 def parse(source: object) -> Query:
     """Return the query that an expression means. ``source`` is JSON text or decoded JSON.
 
-    None, ``""`` and ``[]`` match every resource. Raises InvalidQuery, which quotes the expression
-    and names the position of the error.
+    None, ``""`` and ``[]`` match every resource. If the expression is malformed, raises
+    InvalidQuery, whose message quotes it and names the position of the mistake.
     """
     if source is None or source == "":
         return Everything()

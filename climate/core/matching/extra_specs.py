@@ -75,7 +75,7 @@ _LIKE_AN_OPERATOR = re.compile(r"s?(==|!=|<|>)|=")
 class Selector:
     """Which hosts are allowed: a query on properties, and minimum amounts of resource classes.
 
-    Example of amounts: ``{"VCPU": 4}``. Each amount is at least 1.
+    Example of ``amounts``: ``{"VCPU": 4}``. Each amount is at least 1.
     """
 
     query: Query
@@ -85,8 +85,8 @@ class Selector:
 def read(source: object) -> Selector:
     """Parse requirements: extra specs (a JSON object) or a property expression (a list).
 
-    ``source`` is JSON text or decoded JSON. Raises InvalidQuery, which quotes the input and names
-    the position of the error.
+    ``source`` is JSON text or decoded JSON. If the input is malformed, raises InvalidQuery, whose
+    message quotes it and names the position of the mistake.
     """
     specs = _object(source)
     if specs is None:

@@ -1,9 +1,10 @@
 """When a resource is occupied, in the form in which a calendar shows it. Pure.
 
-A calendar shows exact intervals, or buckets: spans of equal length, each with the part of it that
-is occupied. Times are whole seconds from the start of the calendar's window. If the viewer may not
-see a lease, its bookings are anonymous. Anonymous bookings that touch are merged, so that the
-viewer cannot see where one lease ends and the next begins.
+A calendar shows either exact intervals, or buckets. Buckets are spans of equal length; for each of
+them, the calendar shows which fraction of it is occupied. Times are whole seconds from the start of
+the calendar's window. If the viewer may not see a lease, its bookings are anonymous. Anonymous
+bookings that touch are merged, so that the viewer cannot see where one lease ends and the next
+begins.
 """
 
 from collections import defaultdict
@@ -14,9 +15,9 @@ from itertools import pairwise
 
 from climate.core.record import record
 
-#: The number of steps in which the taken part of a shared resource is told.
+#: The taken part of a shared resource is shown in this number of steps.
 TENTHS = 10
-# The characters of buckets: free all through, and never free.
+# The digits of buckets that are always free, and of buckets that are never free.
 _FREE, _FULL = 0, 9
 _ALMOST = 1e-6
 
@@ -73,9 +74,9 @@ Span = tuple[int, int]
 class Row:
     """A resource in a calendar window of ``length`` seconds: its bookings and other facts.
 
-    ``capacity`` is, for example, ``{"VCPU": 64}``. The resource cannot be booked from
-    ``unbookable_since`` on (None: it can). In the spans ``preparing``, a provisioner prepares the
-    host.
+    ``capacity`` is, for example, ``{"VCPU": 64}``. From ``unbookable_since`` on, the resource
+    cannot be booked (None: it can always be booked). ``preparing`` contains the spans in which a
+    provisioner prepares the host.
     """
 
     length: int
@@ -86,7 +87,7 @@ class Row:
 
 
 def intervals(row: Row) -> list[Interval]:
-    """Return the intervals in which the resource is occupied, in the window, sorted by start.
+    """Return the intervals in which the resource is occupied or blocked, sorted by start.
 
     OWN, CLEANING and SHARED intervals may overlap if bookings are for parts of the resource.
     Intervals of other kinds do not overlap. NOT_BOOKABLE and PREPARING intervals only fill the gaps
@@ -167,9 +168,9 @@ def _shared(shares: Sequence[Occupied], capacity: Mapping[str, int]) -> Iterator
 
 
 def _tenths(used: Mapping[str, int], capacity: Mapping[str, int]) -> int:
-    """Return how many tenths of a resource are taken; its fullest resource class counts.
+    """Return how many tenths of a resource are taken, measured by its fullest resource class.
 
-    ``used`` and ``capacity`` are, for example, ``{"VCPU": 4}``. The result is 10 only if the class
+    ``used`` and ``capacity`` are, for example, ``{"VCPU": 4}``. The result is 10 only if that class
     is full, and at least 1 if anything is used.
     """
     part = max((_part(amount, capacity.get(name, 0)) for name, amount in used.items()), default=0)
@@ -185,7 +186,7 @@ def _part(amount: int, capacity: int) -> Fraction:
 
 
 def _gaps(found: Iterable[Interval], length: int) -> Iterator[Span]:
-    """Yield the spans of the window in which there is no interval."""
+    """Yield the spans of a window of ``length`` seconds that no interval in ``found`` covers."""
     end = 0
     for interval in sorted(found, key=lambda interval: interval.start):
         if interval.start > end:
@@ -282,9 +283,9 @@ def filled(sums: Iterable[Sums], length: int, resolution: int) -> dict[str, Fill
     """Return, for each row of a calendar, how many seconds of each bucket are occupied.
 
     The keys are names of rows. A bucket has ``resolution`` seconds, and all buckets together cover
-    ``length`` seconds. The seconds of whole resources and the seconds of parts of resources are
-    added. For parts, only the fullest resource class counts. If a row is a single resource, the sum
-    is at most the length of the bucket.
+    ``length`` seconds. A booking of a part is weighted: half a resource for 10 seconds gives 5
+    seconds. If parts have several resource classes, the function uses only the fullest class. If a
+    row is a single resource, the result is at most the length of the bucket.
     """
     by_row: dict[str, dict[str, list[Sums]]] = defaultdict(lambda: defaultdict(list))
     for item in sums:
@@ -305,8 +306,8 @@ def digits(seconds: Sequence[float], length: int, resolution: int, since: int | 
     """Return a text with a digit for each bucket, such as ``"0059"``: 0 is always free, 9 never.
 
     ``seconds`` is how long each bucket of ``resolution`` seconds is occupied. All buckets together
-    cover a window of ``length`` seconds. ``since`` is a time in seconds from the start of the
-    window (None: never). From then on, the resource cannot be booked, which counts as occupied.
+    cover a window of ``length`` seconds. From ``since`` on (seconds from the start of the window;
+    None: never), the resource cannot be booked, and is treated as occupied.
     """
     text = []
     for number, occupied in enumerate(seconds):

@@ -5,10 +5,10 @@ request "any two hosts" and "one host with a GPU". A simple assignment could giv
 a GPU to the first reservation. So ``assign`` also moves assigned resources to other reservations,
 along augmenting paths (Kuhn, 1955). It moves many at once, so that large requests stay fast.
 
-``choose`` also assigns parts (shares) of resources. It tries the largest request first, then other
-orders. For one reservation, ``choose`` finds a solution if there is one. For several reservations
-with different shares, it may miss a solution, because this problem is bin packing. A result never
-conflicts with existing bookings.
+``choose`` also assigns parts (shares) of resources. It assigns the largest demand first. If this
+fails, it tries other orders. For one reservation, ``choose`` finds a solution if there is one. For
+several reservations with different shares, it may miss a solution, because this problem is bin
+packing. A result never conflicts with existing bookings.
 """
 
 import itertools
@@ -32,9 +32,9 @@ class Demand:
     """What one reservation needs: ``minimum`` to ``maximum`` units of the ``candidates``.
 
     ``candidates`` are ids of resources, the preferred ones first. ``amounts`` is the size of a
-    unit, such as ``{"VCPU": 4}``; empty: a unit is a whole resource. ``kept`` are units that the
-    reservation already has, as a dict from resource id to number of units. ``minimum`` and
-    ``maximum`` count only further units.
+    unit, such as ``{"VCPU": 4}``; if it is empty, a unit is a whole resource. ``kept`` are units
+    that the reservation already has, as a dict from resource id to number of units. ``minimum`` and
+    ``maximum`` do not include the units in ``kept``.
     """
 
     minimum: int
@@ -48,8 +48,8 @@ class Demand:
 def assign(demands: Sequence[Demand]) -> tuple[tuple[int, ...], ...] | None:
     """Return the ids of whole resources for each demand; None if there are not enough.
 
-    Each id is assigned at most once. First every demand gets its minimum; then they get more, up to
-    their maximum.
+    Each id is assigned at most once. First every demand gets its minimum. Then each demand gets
+    more resources, up to its maximum.
     """
     search = _Search(demands)
     for index, demand in enumerate(demands):
@@ -73,7 +73,7 @@ class _Search:
         self.holder: dict[int, int] = {}
         self._demands = demands
         self._fresh = [iter(demand.candidates) for demand in demands]
-        # Demands that can never reach a free id: they hold all their candidates themselves.
+        # Demands from which no chain of moves leads to a free resource any more.
         self._closed: set[int] = set()
 
     def fill(self, index: int, wanted: int) -> int:
@@ -112,11 +112,11 @@ class _Search:
         return count
 
     def _path(self, index: int) -> list[tuple[int, int | None]]:
-        """Return the shortest chain of moves that gives another resource to the demand ``index``.
+        """Return the shortest chain of moves that gives the demand ``index`` one more resource.
 
         The chain is a list of pairs (demand that takes a resource, demand that loses it). In the
-        first pair, the resource is free, so the second item is None. The list is empty if there
-        is no such chain.
+        first pair, the resource is free, so the second item is None. The list is empty if there is
+        no such chain.
         """
         if index in self._closed:
             return []
@@ -146,7 +146,8 @@ def choose(demands: Sequence[Demand], free: Free) -> tuple[Units, ...] | None:
     """Return the chosen units of each demand, as a dict from resource id to number of units.
 
     Returns None if it finds no solution. ``free`` is what is free of each resource, such as ``{1:
-    {"VCPU": 8}}``. First every demand gets its minimum; then they get more.
+    {"VCPU": 8}}``. First every demand gets its minimum. Then each demand gets more units, up to its
+    maximum.
     """
     shares = [index for index, demand in enumerate(demands) if demand.amounts]
     if not shares:
@@ -165,7 +166,7 @@ def _attempts(
     """Yield arguments for ``_pack``, the most promising first.
 
     ``shares`` are the indexes of the demands for parts of resources, the largest first. Each item
-    has the demands, ``shares`` in the order of packing, and ``wholes_first``: whether whole
+    contains the demands, ``shares`` in the order of packing, and ``wholes_first``: whether whole
     resources are reserved before the parts.
     """
     examined = sum(len(demands[index].candidates) for index in shares)
@@ -216,7 +217,11 @@ def room(free: Mapping[str, int], amounts: Mapping[str, int]) -> int:
 
 
 def first(units: Units, count: int) -> Units:
-    """Return the first ``count`` units. ``units`` is a dict from resource id to number of units."""
+    """Return the first ``count`` units, as a dict from resource id to number of units.
+
+    ``units`` is such a dict, too. The function takes all units of a resource before it goes on to
+    the next resource, so the last resource can have fewer units in the result than in ``units``.
+    """
     kept: dict[int, int] = {}
     for id_, has in units.items():
         if count > 0:
@@ -316,14 +321,14 @@ class _Packing:
         return {id_ for units in self._taken.values() for id_ in units}
 
     def close(self, taken: Sequence[Units]) -> None:
-        """Remove the resources in ``taken`` from the packing; they are assigned as a whole."""
+        """Remove the resources in ``taken``, which are assigned as a whole, from the packing."""
         for id_ in itertools.chain(*taken):
             self._left.pop(id_, None)
 
     def fill(self, index: int, demand: Demand, wanted: int) -> bool:
         """Add units to the demand number ``index`` until it has ``wanted`` units.
 
-        Return whether it has that many now.
+        Return whether the demand has that many units now.
         """
         has = self._taken.setdefault(index, {})
         for id_ in self._order(demand, has):

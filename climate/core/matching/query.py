@@ -1,6 +1,6 @@
 """Queries: which resources a reservation accepts, as a tree of conditions on properties.
 
-Users write them as expressions (``climate.core.matching.expression``). ``matches`` evaluates a
+Users write queries as expressions (``climate.core.matching.expression``). ``matches`` evaluates a
 query in Python, and ``climate.db.resources.properties`` evaluates it in SQL. Both give the same
 result, on every database.
 """
@@ -35,13 +35,13 @@ COMPARE: Mapping[Op, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """The value with which a condition compares a property. The text ``null`` can mean "absent"."""
+    """The value with which a condition compares a property. ``null`` can mean "no value"."""
 
     text: str
 
     @property
     def number(self) -> float | None:
-        """The value as a number, None if it is not one."""
+        """The value as a number; None if the value is not a number."""
         return as_number(self.text)
 
     @property
@@ -62,7 +62,7 @@ class Compare:
     ``at`` is the position in the user's expression, for error messages. ``kind`` is how to compare:
 
     - "text": as text, even if both values are numbers.
-    - "number": as numbers. ``value`` is a number. A property that is not a number does not match.
+    - "number": as numbers. ``value`` must be a number. A property that is no number does not match.
     - "either": as numbers if both are numbers, otherwise as text. The value ``null`` means that the
       property is absent.
     """
@@ -117,7 +117,7 @@ Query = Everything | Compare | In | Contains | And | Or | Not
 
 
 def matches(query: Query, properties: Mapping[str, str]) -> bool:
-    """Return whether the query accepts a resource with these properties."""
+    """Return whether a resource with these properties matches the query."""
     match query:
         case Everything():
             return True
@@ -148,7 +148,7 @@ def size(query: Query) -> int:
 def written(query: Query) -> int:
     """Return the number of conditions in the query that the user wrote.
 
-    Plug-ins may add conditions to the user's query; these do not count.
+    The result does not include conditions that plug-ins have added to the user's query.
     """
     return size(And(tuple(leaf for leaf in _leaves(query) if getattr(leaf, "at", ""))))
 

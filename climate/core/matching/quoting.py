@@ -28,7 +28,7 @@ def check_storable(value: object) -> None:
 def quoted(source: object) -> str:
     """Return ``source`` for an error message: a text as it is, anything else as JSON.
 
-    The result has only the beginning if it is longer than 200 characters.
+    If this is longer than 200 characters, the result is only its beginning.
     """
     return cut(source) if isinstance(source, str) else show(source)
 

@@ -20,8 +20,8 @@ class Requirement:
     """What a reservation needs: ``minimum`` to ``maximum`` units.
 
     The units must be on resources of ``resource_type`` that match ``query``. ``amounts`` is the
-    size of a unit, such as ``{"VCPU": 4, "MEMORY_MB": 8192}``: a part of one resource. If
-    ``amounts`` is empty, a unit is a whole resource. ``besides`` is a further requirement of the
+    size of a unit, which is a part of one resource: for example ``{"VCPU": 4, "MEMORY_MB": 8192}``.
+    If ``amounts`` is empty, a unit is a whole resource. ``besides`` is a further requirement of the
     same reservation (None: there is none). ``noun`` is the word for the resources in error
     messages.
     """
@@ -50,11 +50,11 @@ class Requirement:
         return not self.amounts
 
     def units(self, amounts: Mapping[str, int]) -> int:
-        """Return how many units an allocation of ``amounts`` has.
+        """Return how many units an allocation of ``amounts`` contains.
 
         Example: 2, if ``amounts`` is ``{"VCPU": 8}`` and a unit is ``{"VCPU": 4}``. The result is 1
         if ``amounts`` is empty (a whole resource). Resource classes that this requirement does not
-        have are ignored: the parameters of a lease may have changed after the allocation.
+        have are ignored, because the parameters of a lease may have changed after the allocation.
         """
         common = amounts.keys() & self.amounts.keys()
         return min((amounts[name] // self.amounts[name] for name in common), default=1)

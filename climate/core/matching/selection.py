@@ -1,7 +1,7 @@
 """Filters and weighers: they decide which of the matching resources a reservation gets.
 
-They are plug-ins (docs/plugins.md). They are pure functions, without clock, input or output,
-because they run inside the transaction that books the resources.
+Filters and weighers are plug-ins (docs/plugins.md). They run inside the transaction that books the
+resources, so they must be pure functions: without clock, input or output.
 """
 
 import math
@@ -46,8 +46,9 @@ class Preference:
     """In which order a request tries the resources that match.
 
     The filters and weighers in ``selection`` decide first. Equally good resources are tried in the
-    order of ids, from the position ``rotation`` (0 to 1) on. ``rotation`` differs between requests,
-    so that simultaneous requests try different resources first.
+    order of ids. The first of them is at the fraction ``rotation`` (0 to 1) of the range of ids;
+    after the highest id follows the lowest. ``rotation`` differs between requests, so that
+    simultaneous requests try different resources first.
     """
 
     rotation: float = 0.0

@@ -16,7 +16,8 @@ from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.record import record
 from climate.core.window import Window
 
-#: A feed shows what is not over since ``PAST`` and begins within ``AHEAD``, at most this much.
+#: A feed shows at most ``MOST_ENTRIES`` leases or bookings: those that have not ended, or ended at
+#: most ``PAST`` ago, and begin within ``AHEAD``.
 PAST, AHEAD = timedelta(days=30), timedelta(days=366)
 MOST_ENTRIES = 2000
 #: How long a feed shows a removed lease.
@@ -48,7 +49,7 @@ class Feed:
     """A calendar feed: what it shows, and which user created it.
 
     ``target_id`` is the id of the lease, project or resource. ``sees_all`` means that the user may
-    read the leases of all projects. ``last_read_at`` is exact to an hour.
+    read the leases of all projects. ``last_read_at`` may be up to an hour too early.
     """
 
     id: str
@@ -113,8 +114,8 @@ def secret_hash(secret: str) -> str | None:
 def uid(lease_id: str, feed_scope: FeedScope, target_id: str) -> str:
     """Return the identifier of a lease's calendar entry, such as ``<lease id>@climate``.
 
-    It stays the same when the lease changes, so calendar programs update the entry. In the feed of
-    a resource, it also contains the id of the resource.
+    The identifier stays the same when the lease changes, so that calendar programs update the
+    entry. In the feed of a resource, the identifier also contains the id of the resource.
     """
     suffix = f"-{target_id}" if feed_scope is FeedScope.RESOURCE else ""
     return f"{lease_id}{suffix}@climate"
@@ -173,7 +174,7 @@ def nearest(entries: Iterable[Entry], now: datetime) -> list[Entry]:
 def taken(feed: Feed, bookings: Iterable[tuple[Window, bool]]) -> list[Entry]:
     """Return anonymous calendar entries for bookings of other projects.
 
-    ``bookings`` has the window of each booking, and whether the booking is for a part of the
+    ``bookings`` are pairs: the window of a booking, and whether the booking is for a part of the
     resource. The windows must be sorted by start. Bookings that touch become one entry, so that the
     reader cannot see where one lease ends and the next begins.
     """

@@ -29,7 +29,7 @@ class Notification:
 class NotificationFilter:
     """Which notifications a client wants. A field that is None or empty matches all of them.
 
-    ``event_types`` has types, or beginnings of types with ``*`` at the end, such as ``lease.*``.
+    ``event_types`` contains types, or beginnings of types followed by ``*``, such as ``lease.*``.
     """
 
     project_id: str | None = None
@@ -52,8 +52,8 @@ class Matches:
 def payload_when_sent(notification: Notification, now: datetime) -> dict[str, Any]:
     """Return the payload of a notification that climate sends at ``now``.
 
-    It is the stored payload with the keys ``seq`` and ``message_id``. A reminder of the start also
-    has ``starts_in``, the seconds until the start.
+    The result is the stored payload plus the keys ``seq`` and ``message_id``. If the notification
+    is a reminder of the start, there is also ``starts_in``, the number of seconds until the start.
     """
     payload = {
         **notification.payload,

@@ -32,7 +32,8 @@ _LONGEST_RETRY_AFTER = 3600.0
 _LONGEST_REASON = 500
 # All global unicast addresses assigned so far (RFC 4291).
 _UNICAST = ipaddress.IPv6Network("2000::/3")
-# Not public, besides what ``is_global`` rejects: that differs between patch releases of Python.
+# More networks that are not public: which of them ``is_global`` rejects depends on the patch
+# release of Python.
 _SPECIAL = tuple(
     ipaddress.ip_network(network)
     for network in (
@@ -91,8 +92,8 @@ class Subscription:
     All notifications up to the number ``done_seq`` are processed: they were delivered, became dead
     letters, or do not match the filter ``wanted``. ``attempts`` is the number of failed attempts to
     deliver the next notification. ``given_up`` is the number of dead letters in a row. ``reason``
-    is why the subscription is suspended. ``slow`` means that its receiver was slow or failed last
-    time. With ``all_projects``, the subscription gets notifications of all projects.
+    is why the subscription is suspended. ``slow`` means that the last delivery was slow or failed.
+    With ``all_projects``, the subscription gets notifications of all projects.
     """
 
     id: str
@@ -132,8 +133,8 @@ class DeadLetter:
 class Delivery:
     """An attempt, at the time ``at``, to deliver a notification to a subscription.
 
-    ``letter`` is the dead letter that is delivered again (None: a first delivery). ``secret`` is as
-    the database stores it, perhaps encrypted.
+    ``letter`` is the dead letter that is delivered again. It is None if the notification is not a
+    dead letter. ``secret`` is as the database stores it, perhaps encrypted.
     """
 
     subscription: Subscription
@@ -207,9 +208,10 @@ def key_of(secret: str) -> bytes:
 
 
 def check_url(url: str, rules: WebhookRules) -> None:
-    """Raise InvalidInput if ``url`` is invalid, or if webhooks may not go to it.
+    """Raise InvalidInput if ``url`` is invalid, or if the rules forbid webhooks to it.
 
-    This checks an IP address in the URL, but does not resolve a host name.
+    If the URL contains an IP address, the function checks the address. It does not resolve host
+    names.
     """
     host, _ = where(url)
     scheme = url.partition(":")[0].lower()
@@ -240,7 +242,7 @@ def where(url: str) -> tuple[str, int]:
 
 
 def check_address(text: str, rules: WebhookRules) -> None:
-    """Raise InvalidInput if ``text`` is not an IP address, or webhooks may not go to it."""
+    """Raise InvalidInput if ``text`` is no IP address, or if the rules forbid webhooks to it."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

@@ -30,9 +30,9 @@ class Policy:
 class FreeHost:
     """A host that works and is on, and that nothing has used since ``idle_since``.
 
-    Since then, the host had no lease and no task of a provisioner (preparation or shutdown).
-    ``next_start`` is the start of its next booking (None: there is none). ``lead`` is how many
-    seconds a provisioner needs to prepare it.
+    Since ``idle_since``, the host had no lease and no task of a provisioner (preparation or
+    shutdown). ``next_start`` is the start of its next booking (None: there is none). ``lead`` is
+    how many seconds a provisioner needs to prepare it.
     """
 
     id: int
@@ -44,9 +44,10 @@ class FreeHost:
 
 @dataclass(slots=True, kw_only=True)
 class Saved:
-    """How many host-hours the hosts of a hardware class were off, in the period from ``since``.
+    """How many host-hours the hosts of a hardware class were off, in the period from ``since`` on.
 
-    ``shutdowns`` is how often they were switched off.
+    ``shutdowns`` is how often these hosts were switched off. ``since`` is None for the period
+    "all".
     """
 
     hardware: str
@@ -87,8 +88,8 @@ def to_wake(
     """Return the shutdowns whose hosts must be switched on again, so that there are enough spares.
 
     ``resting`` are the shutdowns to choose from. Hosts that have been off the longest are chosen
-    first. ``hosts`` are the free hosts that are on. ``coming`` has the hardware class of each host
-    that is booting.
+    first. ``hosts`` are the free hosts that are on. ``coming`` contains the hardware class of each
+    host that is booting to become a spare.
     """
     warm = Counter(coming)
     warm.update(host.hardware for host in hosts if _is_spare(host, policy, now))
@@ -120,9 +121,9 @@ def saved(
 ) -> list[Saved]:
     """Return how many host-hours hosts were off from ``since`` to ``until``.
 
-    The result has one item for each hardware class and each ``period``, such as each week. An item
-    counts the shutdowns whose host went off in its period, and the hours during which hosts were
-    off in its period.
+    The result contains one item for each hardware class and each ``period``, such as each week. An
+    item counts the shutdowns whose host went off in its period, and the hours during which hosts
+    were off in its period.
     """
     shares: dict[tuple[str, datetime | None], Saved] = {}
     for task in sorted(shutdowns, key=lambda task: (task.hardware, task.off_at or until)):

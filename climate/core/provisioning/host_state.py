@@ -9,10 +9,10 @@ from climate.core.provisioning.shutdown import ShutdownState
 
 
 class HostState(StrEnum):
-    """The state of a resource. It tells what a booking of the resource can expect now.
+    """The state of a resource: what a lease that wants to use the resource can expect now.
 
     - ``ready``: the resource can be booked.
-    - ``off``: the resource can be booked; the host gets power before its next lease.
+    - ``off``: the resource can be booked; a provisioner powers the host on before its next lease.
     - ``preparing``: a provisioner gets the host ready, or will do so soon.
     - ``set_aside``: the host is in quarantine.
     - ``failing``: the resource does not work or is out of service in the cloud, or its preparation

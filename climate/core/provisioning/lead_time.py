@@ -3,10 +3,11 @@
 climate learns the lead time from the durations (in seconds) of earlier preparations. It computes
 with the logarithms of durations, because slow hosts and slow boots take longer by a factor.
 
-The usual duration of a host is the weighted median of its recent durations. If the host has few
-durations, the median of its hardware class counts, too. A single host has too few durations to show
-a rare delay. So rare delays are measured over the whole class: each duration is divided by the
-duration that was predicted from earlier ones. The logarithm of this ratio is called the *surprise*.
+The usual duration of a host is the weighted median of its recent durations and of one more value,
+the median of its hardware class. So the class matters only while the host has few durations. A
+single host has too few durations to show a rare delay. So rare delays are measured over the whole
+class: each duration is divided by the duration that had been predicted before it. The logarithm of
+this ratio is called the *surprise*.
 """
 
 import math
@@ -33,8 +34,9 @@ _PRIOR_EXCESS, _PRIOR_COUNT = 0.35, 4
 class Policy:
     """The operator's settings for lead times.
 
-    ``prior`` is the duration in seconds that is assumed before any is known. ``margin`` is a safety
-    factor. A lead time is at least ``shortest`` and at most ``longest`` seconds.
+    ``prior`` is the duration in seconds that climate assumes until it knows a real duration. Each
+    lead time is multiplied by the safety factor ``margin``. A lead time is at least ``shortest``
+    and at most ``longest`` seconds.
     """
 
     prior: float = 1800.0
@@ -75,7 +77,7 @@ class Lead:
 def profile(times: Iterable[Sequence[float]], policy: Policy) -> Profile:
     """Return the profile of a hardware class from the durations of earlier preparations.
 
-    ``times`` has one list for each host: its durations in seconds, the oldest first.
+    ``times`` contains one list for each host: its durations in seconds, the oldest first.
     """
     known = [[math.log(value) for value in own[-REMEMBERED:]] for own in times if own]
     if not known:
@@ -120,7 +122,7 @@ def of_all(share: float, hosts: int) -> float:
 def surprise(known: Sequence[float], quantile: float) -> float:
     """Return the value below which the fraction ``quantile``, such as 0.99, of all surprises lies.
 
-    A surprise is the logarithm of (duration / predicted duration). ``known`` has the known
+    A surprise is the logarithm of (duration / predicted duration). ``known`` contains the known
     surprises, sorted. If there are too few of them, the function extrapolates: it assumes a Pareto
     tail, with the exponent from Hill's estimator and the quantile from Weissman's (1978).
     """
@@ -148,8 +150,9 @@ def _usual(own: Sequence[float], in_class: float) -> float:
 def _has_drifted(own: Sequence[float], like: Profile) -> bool:
     """Return whether the last durations of a host were all far longer than predicted.
 
-    The host has then changed, so older durations must not count. ``own`` are the logarithms of the
-    host's durations, the oldest first. ``like`` is the profile of its hardware class.
+    If so, the host has probably changed, and its older durations do not help to predict the next
+    one. ``own`` are the logarithms of the host's durations, the oldest first. ``like`` is the
+    profile of its hardware class.
     """
     before, last = own[:-_DRIFT], own[-_DRIFT:]
     if not before:

@@ -16,8 +16,9 @@ from climate.core.provisioning.task import Task
 class PreparationState(StrEnum):
     """The state of a preparation.
 
-    WANTED: no provisioner has claimed it. ACCEPTED: a provisioner has claimed it. OVER: no lease
-    needs the host any more.
+    WANTED: no provisioner has claimed it. ACCEPTED: a provisioner has claimed it. READY: the host
+    is ready. FAILED: the provisioner could not make the host ready. OVER: no lease needs the host
+    any more.
     """
 
     WANTED = "wanted"
@@ -36,7 +37,7 @@ class Preparation(Task[PreparationState]):
     """A task for a provisioner: make a host ready for a lease by ``needed_at``.
 
     ``lead`` is the planned duration in seconds. If the host is not ready at ``replace_at``, climate
-    gives the lease another host (None: climate looks for no other host). ``seconds`` has the
+    tries to give the lease another host (None: climate does not try this). ``seconds`` contains the
     measured duration of each phase, such as ``{"boot": 95.0}``.
     """
 
@@ -87,8 +88,8 @@ def ready(
 ) -> Preparation:
     """Return the task with the information that its host became ready at ``now``.
 
-    If an earlier report said so already, nothing changes. ``seconds`` has the duration of each
-    phase. Raises the errors of ``check_owner``, for instance if another provisioner has the claim.
+    If the task is READY already, nothing changes. ``seconds`` contains the duration of each phase.
+    Raises the errors of ``check_owner``, for instance if another provisioner has the claim.
     """
     task.check_owner(owner)
     if task.progress is PreparationState.READY:
@@ -100,8 +101,8 @@ def ready(
 def failed(task: Preparation, owner: str, seconds: Mapping[str, float], reason: str) -> Preparation:
     """Return the task as failed, with the ``reason``; nothing changes if it is not ACCEPTED.
 
-    ``seconds`` has the duration of each phase. Raises the errors of ``check_owner``, for instance
-    if another provisioner has the claim.
+    ``seconds`` contains the duration of each phase. Raises the errors of ``check_owner``, for
+    instance if another provisioner has the claim.
     """
     task.check_owner(owner)
     if task.progress is not PreparationState.ACCEPTED:

@@ -1,4 +1,4 @@
-"""Whether the hosts of a lease are ready, and statistics of this over many leases. Pure."""
+"""Whether the hosts of a lease are ready, and how often hosts were ready in time. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -48,9 +48,9 @@ class Shown:
     """The readiness of a lease or a host, as the API shows it.
 
     ``state`` is None if there is no preparation yet. ``hosts`` and ``ready`` are numbers of hosts.
-    ``early`` is how much earlier than needed a host was ready, in seconds (negative: late). For
-    several hosts, the smallest value counts. ``reasons`` says why preparations failed.
-    ``waiting_for`` names the hosts for which the start of the lease waits.
+    ``early`` is how much earlier than needed a host was ready, in seconds (negative: late). If
+    there are several hosts, ``early`` is the smallest of their values. ``reasons`` says why
+    preparations failed. ``waiting_for`` names the hosts for which the start of the lease waits.
     """
 
     state: Readiness | None
@@ -97,7 +97,8 @@ class Share:
 
     The numbers are for one hardware class and the period from ``since`` on (None: all time).
     ``short_notice`` is the number of leases that were not ready because they were created too late.
-    ``early`` has, for each ready host, how many seconds it was ready before it was needed.
+    ``early`` contains, for each host that was ready in time, how many seconds before the lease it
+    was ready.
     """
 
     hardware: str
@@ -122,13 +123,16 @@ class Share:
     def mean_early(self) -> float | None:
         """How many seconds hosts were ready before they were needed, on average.
 
-        Only hosts that were ready in time count. None if no host was ready in time.
+        Hosts that were ready too late are left out. None if no host was ready in time.
         """
         return sum(self.early) / len(self.early) if self.early else None
 
 
 def shown(tasks: Sequence[Preparation], now: datetime) -> Shown:
-    """Return how ready hosts are at ``now``. ``tasks`` are their preparations that are not over."""
+    """Return the readiness of some hosts at ``now``.
+
+    ``tasks`` are the preparations of these hosts that are not over.
+    """
     done = [task.ready_at for task in tasks if task.ready_at is not None]
     all_ready = len(done) == len(tasks)
     earlies = [task.early for task in tasks if task.early is not None]
@@ -156,8 +160,8 @@ def _state(tasks: Sequence[Preparation], now: datetime) -> Readiness | None:
 def summary(preparations: Iterable[Preparation], period: Period) -> list[Share]:
     """Return how many leases had ready hosts, as a ``Share`` per hardware class and period.
 
-    For all ``preparations``, the time ``needed_at`` must have passed. A lease that needs hosts of
-    two hardware classes, or at two times, counts twice.
+    The caller must pass only preparations whose time ``needed_at`` has passed. A lease that needs
+    hosts of two hardware classes, or at two times, is counted twice.
     """
     starts: dict[tuple[str, datetime, str], list[Preparation]] = {}
     for task in preparations:

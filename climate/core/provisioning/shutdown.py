@@ -23,9 +23,9 @@ from climate.core.provisioning.task import Task
 class ShutdownState(StrEnum):
     """The state of a shutdown.
 
-    WANTED: no provisioner has claimed it. ACCEPTED: one is switching the host off. OFF: the host is
-    off. WAKING: the host must be switched on again. ON: the host is on again. KEPT: the task was
-    given up. OVER: climate can use or prepare the host again.
+    WANTED: no provisioner has claimed it. ACCEPTED: a provisioner is switching the host off. OFF:
+    the host is off. WAKING: the host must be switched on again. ON: the host is on again. KEPT:
+    climate or the provisioner gave the task up. OVER: climate can use or prepare the host again.
     """
 
     WANTED = "wanted"
@@ -46,8 +46,8 @@ class Shutdown(Task[ShutdownState]):
     """A task for a provisioner: switch a host off, and later perhaps on again.
 
     The task must not begin if a booking of the host begins in less than ``ahead`` seconds.
-    ``off_at`` is when the host went off (None: not yet). In the state ``kept``, climate or the
-    provisioner gave the task up; ``reason`` says why.
+    ``off_at`` is when the host went off (None: not yet). ``reason`` says why the task was given up
+    (state ``kept``).
     """
 
     noun: ClassVar = "Shutdown"
@@ -121,8 +121,9 @@ def on(task: Shutdown, owner: str, now: datetime) -> Shutdown:
 def kept(task: Shutdown, owner: str, reason: str) -> Shutdown:
     """Return the task as given up by the provisioner ``owner``, with the ``reason``.
 
-    If the task was ACCEPTED, the host stays in use. If it was WAKING, the host may be on or off,
-    and cannot be used. In other states, nothing changes. Raises the errors of ``check_owner``.
+    If the task was ACCEPTED, the host stays on, and climate can use it. If the task was WAKING, the
+    host may be on or off, and climate cannot use it. In other states, nothing changes. Raises the
+    errors of ``check_owner``.
     """
     task.check_owner(owner)
     is_begun = task.progress in {ShutdownState.ACCEPTED, ShutdownState.WAKING}

@@ -21,10 +21,10 @@ S = TypeVar("S", bound=StrEnum)
 class Report(Generic[S]):
     """A provisioner's report on the progress of a task.
 
-    ``owner`` is the name of the provisioner's process. ``claim`` is how long the process keeps its
-    claim from now on. Two fields are used only for preparations: ``seconds`` maps each phase to its
-    duration; ``cold`` means that the host was off at first. climate learns lead times only from
-    cold hosts.
+    ``owner`` is the name of the provisioner's process. A report with the state ``accepted`` claims
+    the task, or extends the claim, for the time ``claim``. Two fields are used only for
+    preparations: ``seconds`` maps each phase to its duration; ``cold`` means that the host was off
+    at first. climate learns lead times only from cold hosts.
     """
 
     state: S
@@ -40,9 +40,9 @@ class Task(Generic[S]):
     """A task for a provisioner on one host.
 
     ``owner`` is the provisioner that has claimed the task. ``attempt`` counts the claims, without
-    their extensions. ``open_states`` are the states in which the task can be claimed.
-    ``over_at`` is when the task was over, so that nothing was left to do (None: not yet).
-    ``progress`` is the last state before the task was over.
+    their extensions. ``open_states`` are the states in which the task can be claimed. ``over_at``
+    is when the task was over, because nothing was left to do (None: it is not over). ``progress``
+    is the present state, or the last state before the task was over.
     """
 
     noun: ClassVar[str]

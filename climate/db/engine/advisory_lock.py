@@ -192,8 +192,8 @@ def _on_galera(database: Database, name: str, deadline: float) -> Iterator[None]
 def _logged_if_lost(connection: sa.Connection, name: str) -> Iterator[None]:
     """Return a context for the release of a lock; if the release fails, only log a warning.
 
-    The release fails if the connection, and with it the lock, was lost. By then, the work under the
-    lock is done.
+    The release fails if the connection was lost, and with the connection the lock. The work that
+    needed the lock is already done by then, so an error would be of no use.
     """
     try:
         yield

@@ -184,8 +184,8 @@ class Database:
     def rehearse(self, work: Callable[[Session], T]) -> T:
         """Run ``work(session)`` in a transaction, roll it back, and return the result of ``work``.
 
-        Nothing is stored, so a caller can learn the result of ``work`` without its effect.
-        Transient errors are retried as in ``write``.
+        Nothing is stored, so a caller can find out what ``work`` would do. After a transient error,
+        run ``work`` again as in ``write``.
         """
 
         def work_and_undo(session: Session) -> None:
@@ -244,14 +244,14 @@ def on_commit(session: Session, action: Callable[[], object]) -> None:
 
 
 def is_retried(session: Session) -> bool:
-    """Return whether an earlier attempt of this session's transaction failed, so it runs again."""
+    """Return whether the session's transaction runs again, because an earlier attempt failed."""
     return bool(session.info.get("attempt", 1) > 1)
 
 
 def is_patient(session: Session) -> bool:
     """Return whether this attempt of the session's transaction should wait for locked rows.
 
-    The first attempts skip locked rows. From attempt ``PATIENT_ATTEMPT`` on, they wait.
+    The first attempts skip locked rows. From attempt ``PATIENT_ATTEMPT`` on, attempts wait.
     """
     return bool(session.info.get("attempt", 1) >= PATIENT_ATTEMPT)
 

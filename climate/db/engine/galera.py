@@ -41,7 +41,7 @@ def is_galera(connection: sa.Connection) -> bool:
 
 
 def is_fit(connection: sa.Connection) -> bool:
-    """Return whether the constraint GUARD is present or absent, as it should be.
+    """Return whether the database has the constraint GUARD exactly if it should have it.
 
     On a Galera cluster, GUARD must be absent. On any other database, GUARD must be present.
     """

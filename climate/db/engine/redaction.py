@@ -1,10 +1,10 @@
 """Redaction: remove values from the error messages of the database, because climate logs them.
 
-The option ``hide_parameters`` of SQLAlchemy hides parameters. But servers also quote values in
-their messages. PostgreSQL does so in the lines after the first ("Key (id)=(...)", "Failing row
-contains (...)"). If the value itself is wrong, PostgreSQL quotes it in the first line ("invalid
-input syntax for type uuid: ..."). MariaDB writes values in quotes ("Duplicate entry '...' for key
-...").
+SQLAlchemy's option ``hide_parameters`` keeps SQL parameters out of error messages. But servers also
+quote values in their messages. PostgreSQL quotes values in the lines after the first ("Key
+(id)=(...)", "Failing row contains (...)"). If a value itself is invalid, PostgreSQL quotes this
+value in the first line ("invalid input syntax for type uuid: ..."). MariaDB writes values in quotes
+("Duplicate entry '...' for key ...").
 """
 
 import re

@@ -20,9 +20,9 @@ _here = threading.local()
 
 
 def watch(connection: Any, _record: object) -> None:  # noqa: ANN401 - DBAPI is untyped
-    """Make a new connection remember the warning that the standby has not confirmed a commit.
+    """Let a new connection store the warning that the standby has not confirmed a commit.
 
-    ``confirmed_commit`` reads the warning.
+    ``confirmed_commit`` reads the stored warning.
     """
     connection.add_notice_handler(_note)
 

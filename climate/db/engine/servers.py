@@ -1,12 +1,13 @@
 """Several servers behind one database URL, and servers that no longer accept writes.
 
-A URL names several servers as ``?host=HOST:PORT&host=HOST:PORT``. For a new connection, the servers
-are tried one after the other, beginning with the server of the last connection, until one accepts
-writes. If the URL names only one server, which may be a proxy, all connections go to this server.
+A URL names several servers as ``?host=HOST:PORT&host=HOST:PORT``. For a new connection, climate
+tries the servers one after the other, beginning with the server of the last connection, until one
+accepts writes. If the URL names only one server, which may be a proxy, all connections go to this
+server.
 
 A server can lose its role while connections to it are open. A demoted PostgreSQL primary becomes
-read-only. A Galera node without a majority refuses all statements. After such an error, the pool
-drops its connections, so the next transaction uses another server.
+read-only. A Galera node without a majority refuses all statements. After an error of this kind, the
+connection pool drops its connections, so the next transaction uses another server.
 """
 
 import threading

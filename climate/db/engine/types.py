@@ -148,9 +148,9 @@ def chunks(values: Sequence[T], size: int = 10_000) -> Iterable[Sequence[T]]:
 
 
 class _Array(sa.types.TypeDecorator[Collection[Any]]):
-    """A type for a list parameter, which psycopg sends as one text like ``{"first","second"}``.
+    """A type for an SQL parameter that is a list: it becomes one text like ``{"first","second"}``.
 
-    psycopg sends such a text faster than a Python list.
+    The driver psycopg sends such a text faster than a Python list.
     """
 
     # Not a text that the statement casts to an array: PostgreSQL would parse it for each row.

@@ -1,14 +1,15 @@
 """SQL conditions that define which due events must wait for which other events.
 
-Actions are events that start, update or end a lease, or run before its end. An action waits for:
+Actions are the events that start, update or end a lease, and the event ``before_end_lease``. An
+action waits for:
 
 - other actions of its lease that a manager has claimed,
 - other actions of its lease that are UNDONE and were due earlier,
 - if it is a start or an update: the end of other leases that booked the same resources for an
-  earlier time. Resources that are out of order do not count.
+  earlier time. It does not wait for resources that are out of order.
 
-Once the end of a lease is due, failed actions of the lease are not retried, except the end itself.
-Reminders and users' events never block other events.
+Once the end of a lease is due, managers no longer retry failed actions of the lease, except the end
+itself. Reminders and users' events never block other events.
 """
 
 from datetime import UTC, datetime
@@ -78,8 +79,7 @@ def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
 def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
     """Return the SQL condition that another lease must release a resource before an event runs.
 
-    If ``stuck`` is set, such a lease counts only if its end event has failed (see
-    ``previous_holders``).
+    If ``stuck`` is set, the other lease must also have failed to end (see ``previous_holders``).
     """
     return previous_holders(stuck=stuck).exists()
 

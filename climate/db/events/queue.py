@@ -62,9 +62,9 @@ def claim(
 ) -> list[tuple[str, str | None, int]]:
     """Claim events for the manager ``owner`` until ``until``; return the claimed ones.
 
-    ``ids`` are the events to claim. Those that are not due, are blocked, or are locked by another
-    transaction are skipped. The result has (event id, lease id, attempt), in the order of the
-    queue. The lease id of a finalizer is None.
+    ``ids`` are the ids of the events to claim. Events that are not due, are blocked, or are locked
+    by another transaction are skipped. The result contains (event id, lease id, attempt), in the
+    order of the queue. The lease id of a finalizer is None.
     """
     rows = session.execute(_CLAIMABLE, {"now": now, "ids": list(ids)}).all()
     if rows:
@@ -89,8 +89,8 @@ def finish(
 ) -> bool:
     """Store the outcome of a claimed event; return whether ``owner`` still had the claim.
 
-    ``owner`` is a manager. If it has lost the claim, nothing is stored. ``outcome`` has the new
-    values of columns (``status``, ``last_error``, ``run_at``).
+    ``owner`` is a manager. If it has lost the claim, nothing is stored. ``outcome`` contains the
+    new values of columns (``status``, ``last_error``, ``run_at``).
     """
     finished = _MINE.values(**_RELEASED, updated_at=now, **outcome)
     result = session.execute(finished, _of([event_id], owner, attempt))
@@ -102,8 +102,8 @@ def finish_all(
 ) -> None:
     """Store the same status for many claimed events; ``claims`` has (event id, attempt) of each.
 
-    Raises LostRace if the manager ``owner`` has lost any of the claims. So the caller's transaction
-    runs again; it must then read again which claims ``owner`` has.
+    Raises LostRace if the manager ``owner`` has lost any of the claims. ``Database.write`` then
+    runs the caller's transaction again, which must read again which claims ``owner`` has.
     """
     ids_by_attempt: dict[int, list[str]] = {}
     for id_, attempt in claims:
@@ -145,8 +145,8 @@ def claimed(session: Session) -> dict[str, Held]:
 def reclaim(session: Session, stale: Mapping[str, Held]) -> int:
     """Release claims that their managers have not renewed; return how many were released.
 
-    ``stale`` has claims that the caller read some time ago, by event id. If the claim on an event
-    differs from the one in ``stale``, it was renewed and is kept. Claims in rows that another
+    ``stale`` contains claims that the caller read some time ago, by event id. If the claim on an
+    event differs from the one in ``stale``, it was renewed and is kept. Claims in rows that another
     transaction has locked are kept, too.
     """
     expired = [id_ for id_, held in _unlocked(session, stale).items() if held == stale[id_]]
@@ -179,7 +179,7 @@ def _free(session: Session, which: sa.ColumnElement[bool]) -> int:
 
 
 def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> set[int]:
-    """Return the ids of the resources of leases that fail to end.
+    """Return the ids of the resources that stay occupied because their lease fails to end.
 
     ``late`` is a time before ``now``. A lease fails to end if its end event is due at ``now`` and
     not done, and one of these is true:
@@ -209,7 +209,8 @@ def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> 
 def run_now(session: Session, lease_id: str, kinds: Collection[str], now: datetime) -> None:
     """End the pause before a retry: let the unclaimed events of a lease run now.
 
-    Only events of these ``kinds`` are changed. No event runs before its due time.
+    Only events whose kind is in ``kinds`` change. An event that is not due yet still waits until
+    its due time.
     """
     at = sa.literal(now, EVENTS.c.run_at.type)
     soonest = sa.case((EVENTS.c.due_at > at, EVENTS.c.due_at), else_=at)
@@ -252,7 +253,8 @@ def insert_finalizer(
 ) -> None:
     """Store a finalizer, an event that outlives its lease; managers can run it from ``now`` on.
 
-    ``payload`` has all data for running the finalizer, because the lease may be deleted by then.
+    ``payload`` contains all data for running the finalizer, because the lease may be deleted by
+    then.
     """
     times = {"due_at": now, "run_at": now, "created_at": now}
     event = {"id": event_id, "kind": kind, "rank": rank(kind), "status": UNDONE, "attempt": 0}

@@ -54,11 +54,11 @@ def pending(
     There are two orders:
 
     - If ``skip`` is 0 and at most ``limit`` events are due, the events are sorted by ``run_at``.
-    - Otherwise, pairs of project and resource type take turns: the result has the first event of
-      each pair, then the second event of each pair, and so on.
+    - Otherwise, pairs of project and resource type take turns: the result contains the first event
+      of each pair, then the second event of each pair, and so on.
 
-    ``known`` has events that the caller has read before, by id. In the first order, they are taken
-    from ``known`` instead of the database.
+    ``known`` contains events that the caller has read before, by id. In the first order, they are
+    taken from ``known`` instead of the database.
     """
     ids = [] if skip else _first(session, BEGINNING, now, limit + 1)
     if skip or len(ids) > limit:
@@ -73,8 +73,8 @@ def newly_due(
 ) -> list[PendingEvent]:
     """Return due events with ``run_at`` from ``since`` to ``now``, sorted by ``run_at``.
 
-    The query finds the first ``limit`` such events. Those whose ids are in ``known`` are then left
-    out of the result.
+    The query finds the first ``limit`` such events. The result then leaves out the events whose ids
+    are in ``known``.
     """
     fresh = [id_ for id_ in _first(session, since, now, limit) if id_ not in known]
     events = _describe(session, fresh)
@@ -129,8 +129,8 @@ def _many() -> sa.Select[Any]:
     """Build the query for due events in turns: ``limit`` events after the first ``skip``.
 
     ``now``, ``limit`` and ``skip`` are parameters of the query. Pairs of project and resource type
-    take turns, as described in ``pending``. If a lease has reservations of several types, the type
-    of its first reservation counts.
+    take turns, as described in ``pending``. If a lease has reservations of several types, the query
+    uses the type of the first reservation.
     """
     first = RESERVATIONS.alias()
     is_first = (first.c.lease_id == EVENTS.c.lease_id, first.c.position == 0, _acts(EVENTS))

@@ -1,11 +1,11 @@
 """Idempotency keys: a request that is sent again with its key gets the answer of the first request.
 
-Only successful requests are stored. A rejected request changed nothing. If the client repeats it,
-climate decides it again, because capacity may be free by then.
+climate stores the keys of successful requests only. A rejected request changed nothing. If the
+client repeats it, climate decides it again, because capacity may be free by then.
 
-A lease is *held* while climate waits for another service to approve it. Until then, the request
-that creates the lease has no answer. If climate releases (deletes) the held lease, the client can
-send the request with this key again as a new request.
+A lease is *held* while climate waits for another service to approve it, or prepares the cloud for
+it. Until climate confirms the lease, the request that creates it has no answer. If climate releases
+(deletes) the held lease, the client can send the request with this key again as a new request.
 """
 
 from collections.abc import Mapping
@@ -56,8 +56,9 @@ def claim(session: Session, key: IdempotencyKey, answer: Mapping[str, Any], now:
     """Store an idempotency key with the answer to its request.
 
     Call this function before any other statement of the transaction. Then a second request with the
-    same key waits here until the first has ended, and cannot be refused because the first took the
-    last resource. Raises the errors of ``check``; AlreadyProcessed has the first answer.
+    same key waits here until the first request has ended, and gets the answer of the first request.
+    Otherwise, climate could reject the second request because the first one took the last resource.
+    Raises the errors of ``check``; AlreadyProcessed contains the first answer.
     """
     _insert(session, key, now, answer=dict(answer), held_id=None)
 

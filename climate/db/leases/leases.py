@@ -131,7 +131,8 @@ def lock_unchanged(session: Session, known: Collection[Lease], *, patient: bool)
     """Lock leases as ``find_some`` does; return the ids of those that have not changed.
 
     ``known`` are the leases as the caller read them earlier. A lease has changed if its version,
-    status or ``updated_at`` differs. ``patient`` has the meaning that it has in ``find_some``.
+    status or ``updated_at`` differs. If ``patient`` is set, wait for leases that another
+    transaction has locked, else leave them out.
     """
     ids = [lease.id for lease in known]
     rows = session.execute(_VERSIONS[patient], {"lease_ids": ids}).all()
@@ -270,7 +271,7 @@ def _set(
 def advance(session: Session, changes: Iterable[tuple[Lease, Lease]]) -> None:
     """Store the progress of many leases and their reservations.
 
-    ``changes`` has two objects for each lease: the lease before and after the progress. Stored
+    ``changes`` contains two objects for each lease: the lease before and after the progress. Stored
     columns are:
 
     - of leases: ``status``, ``degraded``, ``updated_at`` and ``started_at``,
@@ -314,7 +315,7 @@ def catch_up(session: Session, lease_ids: Collection[str], now: datetime) -> Non
 def set_reservation(session: Session, reservation_id: str, now: datetime, **fields: Any) -> None:
     """Store new values of a reservation's columns, and ``now`` as the time of the change.
 
-    ``fields`` has the values by column name.
+    ``fields`` contains the values by column name.
     """
     session.execute(
         sa.update(ReservationRow)

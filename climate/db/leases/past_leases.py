@@ -1,7 +1,7 @@
 """Statements on the history: records of leases that had started and were then removed.
 
-A manager moves a lease to the history some time after the lease has ended. This module also has the
-query for the leases to move.
+A manager moves a lease to the history some time after the lease has ended. The function
+``ended_before`` finds the leases to move.
 """
 
 from collections.abc import Collection

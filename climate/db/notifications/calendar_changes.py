@@ -1,7 +1,7 @@
 """Queries for the windows (start to end) of the leases that recent notifications are about.
 
-The result tells viewers of the booking calendar which parts of the calendar have changed. It
-contains nothing else from the notifications, so viewers of any project may see it.
+The result tells viewers of the booking calendar which parts of the calendar have changed. The
+result contains nothing else from the notifications, so viewers of any project may see it.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ def after(
     """Return the windows of the leases in the notifications from number ``seq`` + 1 to ``last``.
 
     Reads all notifications in this range, so the caller must keep the range small. If
-    ``resource_types`` is set, only leases with a reservation of one of these types count.
+    ``resource_types`` is set, the result includes only leases with a reservation of these types.
     """
     query = sa.select(OutboxRow.changed_from, OutboxRow.changed_until).where(
         OutboxRow.seq > seq, OutboxRow.seq <= last, _OF_LEASE

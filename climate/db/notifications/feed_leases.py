@@ -90,10 +90,11 @@ def taken(
 ) -> list[tuple[Window, bool]]:
     """Return the bookings of a resource that a project's feed shows only as occupied.
 
-    These are bookings by other projects, and bookings of held (unconfirmed) or deleted leases of
-    any project. Each item has the occupied window, and whether the booking is for a share of the
-    resource. The items are sorted by start. The result has at most ``MOST_ENTRIES`` items. If there
-    are more bookings, those that are over at ``now`` are left out first.
+    Such entries say only when the resource is occupied, and not by which lease. They are bookings
+    by other projects, bookings of held (unconfirmed) leases, and the cleaning after deleted leases.
+    Each item contains the occupied window, and whether the booking is for a share of
+    the resource. The items are sorted by start. The result has at most ``MOST_ENTRIES`` items. If
+    there are more bookings, those that are over at ``now`` are left out first.
     """
     is_own = sa.and_(LeaseRow.project_id == project_id, _IS_SHOWN)
     start, end = AllocationRow.start_at, AllocationRow.busy_until
@@ -117,8 +118,8 @@ def _on(resource_id: int, now: datetime) -> list[sa.ColumnElement[bool]]:
     """Return the SQL conditions for the allocations of a resource that a feed may show.
 
     The conditions select bookings of the whole resource or of a share, between ``PAST`` before
-    ``now`` and ``AHEAD`` after it. There is one condition for whole bookings and one for shares,
-    because each of them uses another index.
+    ``now`` and ``AHEAD`` after it. Whole bookings and shares have separate conditions, because the
+    database finds each kind with an index of its own.
     """
     is_share = AllocationRow.resource_class.is_not(None)
     return [

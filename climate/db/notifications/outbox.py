@@ -126,7 +126,7 @@ def is_called_for(session: Session, owner: str, now: datetime) -> bool:
 
     Two conditions must hold:
 
-    - Notifications with a number are not published yet.
+    - Some numbered notifications are not published yet.
     - No other relay has the turn (the claim to publish), or that claim has expired.
     """
     return session.scalar(_HAS_WORK, {"by": owner, "now": now}) is not None
@@ -237,8 +237,8 @@ def removed_seq(session: Session) -> int:
 def find_after(session: Session, wanted: NotificationFilter, after: int, limit: int) -> Matches:
     """Return up to ``limit`` notifications that match the filter ``wanted``, lowest number first.
 
-    Notifications up to the sequence number ``after`` are left out. The result also has the number
-    to pass as ``after`` in the next call.
+    Notifications up to the sequence number ``after`` are left out. The result also contains the
+    number to pass as ``after`` in the next call.
     """
     last = last_seq(session)  # read before the rows: all rows up to it are visible
     in_range = (OutboxRow.seq > after, OutboxRow.seq <= last)

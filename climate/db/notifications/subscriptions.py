@@ -91,7 +91,7 @@ def find_all(
 def update(session: Session, subscription_id: str, now: datetime, **new: Any) -> None:
     """Store values that a user changed, with ``now`` as the time of the change.
 
-    ``new`` has the values by column name.
+    ``new`` contains the values by column name.
     """
     changed = sa.update(SubscriptionRow).where(SubscriptionRow.id == subscription_id)
     session.execute(changed.values(updated_at=now, **new))
@@ -183,7 +183,7 @@ def count_dead_letters(session: Session, ids: Collection[str]) -> Mapping[str, i
 def want_dead_letters(session: Session, subscription_id: str, seqs: Collection[int] | None) -> int:
     """Mark dead letters of a subscription for redelivery; return how many were marked.
 
-    A dead letter is a notification that climate gave up delivering. ``seqs`` has the sequence
+    A dead letter is a notification that climate gave up delivering. ``seqs`` contains the sequence
     numbers of the dead letters to mark (None: all of the subscription).
     """
     which = [DeadLetterRow.subscription_id == subscription_id]

@@ -86,8 +86,8 @@ def find_mine(
 def note(session: Session, subscription_id: str, owner: str, values: Mapping[str, Any]) -> bool:
     """Store values of a claimed subscription, such as its progress; return whether they are stored.
 
-    ``values`` has the new values by column name. Returns False, and stores nothing, if the manager
-    ``owner`` has lost the claim. To release the claim, set the column ``owner`` to None.
+    ``values`` contains the new values by column name. Returns False, and stores nothing, if the
+    manager ``owner`` has lost the claim. To release the claim, set the column ``owner`` to None.
     """
     claimed = sa.update(SubscriptionRow).where(*_mine(subscription_id, owner))
     result = session.execute(claimed.values(**values))

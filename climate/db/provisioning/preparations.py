@@ -98,7 +98,8 @@ def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
     The booking was deleted or moved, or its lease is over at ``now``.
 
     ``since`` is a time before ``now``. If the host is in quarantine, an unfinished preparation
-    (WANTED, ACCEPTED) with ``needed_at`` after ``since`` goes on as a test, and is left out.
+    (WANTED, ACCEPTED) with ``needed_at`` after ``since`` is left out. It goes on, to test whether
+    the host works again.
     """
     booked = bookings(AllocationRow.id).where(
         *_IS_FOR_BOOKING, LeaseRow.status.in_(_GOING_ON), LeaseRow.end_at > now
@@ -262,7 +263,7 @@ def in_use(session: Session, now: datetime, settled: datetime) -> set[int]:
 def unready(session: Session, lease_id: str) -> set[int]:
     """Return the ids of the hosts of a lease that have no finished preparation (state READY).
 
-    Hosts of reservations that were removed from the lease do not count.
+    Hosts of reservations that were removed from the lease are left out.
     """
     ready = sa.exists().where(*_IS_FOR_BOOKING, _IS_NOT_OVER, _IS_READY)
     query = _host_bookings(AllocationRow.resource_id, ReservationRow.details)

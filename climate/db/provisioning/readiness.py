@@ -59,7 +59,7 @@ def all_set_aside(session: Session) -> set[int]:
 def see(session: Session, seen: Mapping[int, Seen]) -> None:
     """Store the cloud's last report on each host: whether the host is up, and the report's time.
 
-    ``seen`` has the reports by resource id.
+    ``seen`` contains the reports by resource id.
     """
     known = set(session.scalars(sa.select(ReadinessRow.resource_id)))
     new = [

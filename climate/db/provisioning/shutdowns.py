@@ -1,7 +1,8 @@
 """Shutdowns: tasks for provisioners to switch off a host while no lease needs it.
 
 A provisioner is a program that powers hosts on and off. A host is *idle* if it works, has power,
-and has neither a lease nor a task (a preparation or a shutdown). climate switches off idle hosts,
+and now has neither a lease nor a task (a preparation or a shutdown). Leases can book an idle host
+for later. climate switches off idle hosts,
 but keeps a few on as *spares*, for leases that start at once.
 
 A shutdown has one of these states:
@@ -38,7 +39,7 @@ get, find, store, forget = _TASKS.get, _TASKS.find, _TASKS.store, _TASKS.forget
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """An idle host: it works, has power, and has neither a lease nor a task.
+    """An idle host: it works, has power, and now has neither a lease nor a task.
 
     ``idle_since`` is the stored time since when the host is idle (None: not stored yet).
     ``next_start`` is the start of its next booking (None: it has no booking).
@@ -124,8 +125,8 @@ def _set_idle(session: Session, ids: Collection[int], since: datetime | None) ->
 def is_needed(session: Session, task: Shutdown, now: datetime) -> bool:
     """Return whether the host of a shutdown is needed, for a preparation or for a booking.
 
-    A preparation counts until it is over. A booking counts if it has begun, or if it begins in less
-    than ``task.ahead`` seconds.
+    The host is needed if it has a preparation that is not over. It is also needed if it has a
+    booking that has begun, or that begins in less than ``task.ahead`` seconds.
     """
     soon = AllocationRow.start_at < now + timedelta(seconds=task.ahead)
     booked = [
@@ -149,7 +150,7 @@ def ended(session: Session, settled: timedelta) -> list[Shutdown]:
     - The shutdown was given up (state KEPT).
     - The host is off or must be switched on again (OFF, WAKING), and a preparation needs it.
     - The state is OFF or WAKING, but the cloud reports the host as up: something other than climate
-      has switched the host on. Reports up to ``settled`` after ``off_at`` do not count, because a
+      has switched the host on. Reports up to ``settled`` after ``off_at`` are ignored, because a
       cloud notices late that a host is off.
     """
     prepared = has_preparation(ShutdownRow.resource_id)
@@ -210,7 +211,7 @@ def is_going_on(session: Session, resource_id: int | None = None) -> bool:
 def want(session: Session, wanted: Sequence[Shutdown]) -> None:
     """Store new shutdowns, which provisioners can then claim.
 
-    Their hosts no longer count as idle, because they now have a task.
+    Their hosts are then no longer stored as idle, because they have a task.
     """
     _TASKS.insert(session, wanted)
     _set_idle(session, [task.resource_id for task in wanted], None)
@@ -229,7 +230,7 @@ def end(session: Session, task: Shutdown, now: datetime) -> bool:
 def off_between(session: Session, since: datetime, until: datetime) -> list[Shutdown]:
     """Return the shutdowns whose host was off at some time in [since, until).
 
-    The host counts as off from ``off_at`` until the shutdown is over.
+    The host is off from ``off_at`` until the shutdown is over.
     """
     was_open = sa.or_(_IS_NOT_OVER, ShutdownRow.over_at > since)
     return _TASKS.select(session, ShutdownRow.off_at < until, was_open)

@@ -56,7 +56,7 @@ class TaskTable(Generic[T]):
     ) -> Part[T]:
         """Return the tasks that match the filter ``wanted``, sorted by the column ``by``.
 
-        ``page`` selects a part of the list. ``more`` has further SQL conditions for the tasks.
+        ``page`` selects a part of the list. ``more`` contains further SQL conditions for the tasks.
         """
         query = sa.select(self.row).where(*self._conditions(wanted), *more)
         rows = session.scalars(cut(query, self.by, self.row.id, page)).all()

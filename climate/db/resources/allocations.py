@@ -111,9 +111,9 @@ def candidates(
 class Grabbed:
     """The result of ``grab``: the candidates, which are resources that may be free.
 
-    ``found`` has the ids of all candidates, the locked ones first. ``locked`` has the ids that this
-    transaction has locked. ``changed`` has the locked ids whose rows another transaction changed
-    after the search and before the lock.
+    ``found`` contains the ids of all candidates, the locked ones first. ``locked`` contains the ids
+    that this transaction has locked. ``changed`` contains the locked ids whose rows another
+    transaction changed after the search and before the lock.
     """
 
     found: Sequence[int]
@@ -187,7 +187,7 @@ def lock(session: Session, resource_ids: Collection[int], *, wait: bool) -> set[
 
     Resources are locked in the order of their ids. If ``wait`` is true, the function waits for
     resources that another transaction has locked. Otherwise, it skips these resources. On SQLite,
-    the transaction has already locked the whole database, so all resources count as locked.
+    the transaction has already locked the whole database, so the function returns all of them.
     """
     locked = set(session.connection().scalars(_LOCK[wait], {"ids": list(resource_ids)}))
     certify(session, ResourceRow, locked)

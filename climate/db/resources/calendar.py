@@ -65,9 +65,8 @@ def blockers(
 ) -> list[Blocker]:
     """Return up to ``limit`` leases of a project that have booked the resources during ``span``.
 
-    A lease counts if it has booked at least one of the resources. If its bookings have different
-    windows, the result has the lease once per window. The result is sorted by the start of the
-    window.
+    Such a lease has booked at least one of the resources. If its bookings have different windows,
+    the result contains the lease once per window. The result is sorted by the start of the window.
     """
     selected = (*columns(LEASES, "id name"), *columns(ALLOCATIONS, "start_at busy_until"))
     query = (

@@ -50,7 +50,7 @@ def find_some(
 ) -> dict[int, Mapping[str, Inventory]]:
     """Return the inventories of these resources, by resource id and then by resource class.
 
-    The result has an empty mapping for a resource without inventories.
+    The result contains an empty mapping for a resource without inventories.
     """
     by_resource: dict[int, dict[str, Inventory]] = {id_: {} for id_ in resource_ids}
     for ids in chunks(list(resource_ids)):
@@ -65,10 +65,10 @@ def free(
 ) -> dict[int, dict[str, int]]:
     """Return how much of each resource class is free during the whole window ``busy``.
 
-    The result has amounts by resource id and then by class. Classes that a resource does not have
-    are left out. ``busy`` is the time of a lease and the cleaning after it. Only shares (bookings
-    of a part of a resource) reduce the amounts: the caller must check separately whether the whole
-    resource is booked. Executes one SQL statement per 10,000 resources.
+    The result contains amounts by resource id and then by class. Classes that a resource does not
+    have are left out. ``busy`` is the time of a lease and the cleaning after it. Only shares
+    (bookings of a part of a resource) reduce the amounts: the caller must check separately whether
+    the whole resource is booked. Executes one SQL statement per 10,000 resources.
     """
     free_amounts: dict[int, dict[str, int]] = {id_: {} for id_ in resource_ids}
     values = {"classes": list(classes), "start": busy.start, "end": busy.end}

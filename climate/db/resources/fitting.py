@@ -36,9 +36,9 @@ _END = sa.bindparam("end", type_=UtcDateTime())
 class Shape:
     """The parts of a requirement that change the SQL text, used as the key of the statement cache.
 
-    ``amounts`` has (resource class, amount) of one unit, for example (("VCPU", 4),). It is empty
-    for whole resources. If ``failing_too`` is set, the statement also selects resources that are
-    out of order.
+    ``amounts`` contains (resource class, amount) of one unit, for example (("VCPU", 4),). It is
+    empty for whole resources. If ``failing_too`` is set, the statement also selects resources that
+    are out of order.
     """
 
     resource_type: str
@@ -50,7 +50,7 @@ class Shape:
 def shape(requirement: Requirement, *, failing_too: bool = False) -> Shape:
     """Return the parts of a requirement that change the SQL text.
 
-    If ``failing_too`` is set, the statement also selects resources that are out of order now.
+    If ``failing_too`` is set, the SQL statement will also select resources that are out of order.
     """
     amounts = tuple(requirement.amounts.items())
     return Shape(requirement.resource_type, requirement.query, amounts, failing_too)

@@ -4,8 +4,9 @@ A booking gives a resource to a reservation of a lease for a time, which include
 the lease. A booking is for the whole resource, or for a share: amounts of resource classes, such as
 4 VCPU.
 
-A held lease has the status CREATING: an external service still decides about it. ``bookings`` and
-``current_and_next`` leave out the bookings of held leases, as no client may see such a lease yet.
+A held lease has the status CREATING: climate has booked its resources, but has not confirmed it
+yet. ``bookings`` and ``current_and_next`` leave out the bookings of held leases, as no client may
+see such a lease.
 """
 
 from collections import Counter
@@ -134,7 +135,7 @@ def current_and_next(
     - The latest booking of the whole resource that has started, if it is not over. It is over if
       the end date of its lease is past and the lease is TERMINATED or DELETING.
     - The present share (booking of a part of the resource) that started first. Shares of leases
-      past their end date do not count.
+      past their end date are left out.
 
     The next booking is the first that starts after ``now``. The ``amounts`` of all bookings are
     left empty. Executes two SQL statements.
@@ -163,7 +164,7 @@ def _booking(row: Any, amounts: Mapping[str, int]) -> Booking:  # noqa: ANN401 -
 def _joined(query: Q) -> Q:
     """Join the reservation and the lease of each allocation to a query; leave out held leases.
 
-    A held lease has the status CREATING: an external service still decides about it.
+    A held lease has the status CREATING: climate has not confirmed it yet.
     """
     return (
         query.select_from(ALLOCATIONS)
@@ -208,8 +209,9 @@ def _probes() -> sa.Select[Any]:
 def _shares(session: Session, held: Collection[tuple[str, int]]) -> Sequence[Any]:
     """Return the amounts of shares that reservations have booked, such as 4 VCPU of a resource.
 
-    ``held`` has pairs of reservation id and resource id. The result has a row per reservation,
-    resource, start and resource class: if a share grew later, each addition has its own start.
+    ``held`` contains pairs of reservation id and resource id. The result contains a row per
+    reservation, resource, start and resource class: if a share grew later, each addition has its
+    own start.
     """
     if not held:
         return ()

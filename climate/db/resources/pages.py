@@ -1,8 +1,9 @@
 """Pages of long lists by keyset pagination.
 
-A page begins after the last item of the page before. The position is the sort key and the id of
-that item, not a number of rows to skip. The number of SQL statements for a page depends neither on
-the length of the page nor on the size of the table.
+A page begins after the last item of the previous page. Its position is the sort key and the id of
+that item, not a number of rows to skip. So rows that are inserted or deleted in the meantime do not
+shift the next page. The number of SQL statements for a page depends neither on the length of the
+page nor on the size of the table.
 """
 
 import operator
@@ -36,8 +37,7 @@ _RESOURCES: dict[str, Column] = {"id": ResourceRow.id, "name": ResourceRow.exter
 def find_leases(session: Session, wanted: LeaseFilter, page: Page) -> Part[Lease]:
     """Return a page of the leases that match the filter ``wanted``, with their reservations.
 
-    Held leases are left out: an external service still decides about them. Executes three SQL
-    statements.
+    Held leases (not confirmed yet) are left out. Executes three SQL statements.
     """
     query = sa.select(*lease_records.COLUMNS).where(*_conditions(wanted))
     rows = session.execute(cut(query, _LEASES[page.sort], LeaseRow.id, page)).all()

@@ -148,7 +148,7 @@ def _holds(prop: Property, query: Compare) -> Condition:
 
 
 def _exists(prop: Property, name: str, resource_id: ResourceId, condition: Condition) -> Condition:
-    # The alias keeps the subquery its own even where the statement itself is about properties.
+    # With an alias, the subquery is independent even if the statement itself reads properties.
     conditions = (prop.resource_id == resource_id, prop.name == name, condition)
     # PostgreSQL would turn EXISTS into a join (planning 30 takes 1 s, 200 take 15 s), or read all
     # properties. A scalar subquery is one index lookup per examined resource.

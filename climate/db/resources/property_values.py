@@ -1,8 +1,9 @@
 """The names of the properties of resources, and some values of each property.
 
-The SQL query does not read all properties. It has two recursions: one over the names, one over the
-values. Each step of a recursion finds the next name or value in an index. So the cost depends on
-the number of results, not on the number of resources.
+A query that reads the properties of all resources would be slow if there are many resources. So the
+SQL query uses two recursions instead: one over the names, one over the values. Each step of a
+recursion finds the next name or value in an index. The time of the query then depends only on the
+number of names and values in the result.
 """
 
 from collections.abc import Collection

@@ -129,8 +129,8 @@ def set_properties(
 ) -> None:
     """Add extra properties to a resource, or replace the values of those that it has.
 
-    ``extra`` has the values by name. A name without a definition is defined as an extra property of
-    the resource type. ``now`` becomes the time of the last change of the resource.
+    ``extra`` contains the values by name. A name without a definition is defined as an extra
+    property of the resource type. ``now`` becomes the time of the last change of the resource.
     """
     is_replaced = (ResourceProperty.resource_id == resource.id, ResourceProperty.name.in_(extra))
     session.execute(sa.delete(ResourceProperty).where(*is_replaced))
@@ -200,7 +200,7 @@ def definitions(session: Session, *resource_types: str) -> list[Property]:
 def names_in_use(session: Session, resource_type: str, candidates: Collection[str]) -> set[str]:
     """Return which of the names ``candidates`` are names of properties of the resource type.
 
-    A name counts if at least one resource has a native or extra property with this name.
+    A name is in use if at least one resource of the type has a native or extra property with it.
     """
     names = sorted(candidates)
     if not names:
@@ -245,7 +245,7 @@ def set_private(
 def values(session: Session, resource_type: str) -> dict[str, list[str]]:
     """Return the values of the extra properties of a resource type, by property name.
 
-    Each list has the distinct values of all resources of the type, sorted as text.
+    Each list contains the distinct values of all resources of the type, sorted as text.
     """
     query = (
         sa.select(ResourceProperty.name, ResourceProperty.value)

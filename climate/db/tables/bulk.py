@@ -149,8 +149,8 @@ def _insert(table: type[Base]) -> sa.Insert:
 def _all_at_once(tables: tuple[tuple[type[Base], tuple[str, ...]], ...]) -> sa.TextClause:
     """Build one statement that inserts rows into several tables, one CTE per table.
 
-    ``tables`` has the class and the column names of each table. The statement reads the rows from
-    JSON arrays, so its text does not depend on the number of rows.
+    ``tables`` contains the class and the column names of each table. The statement reads the rows
+    from JSON arrays, so its text does not depend on the number of rows.
     """
     inserts = []
     for number, (table, columns) in enumerate(tables):

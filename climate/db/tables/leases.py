@@ -87,8 +87,8 @@ class LeaseRow(Certified, Base):
 class ReservationRow(Base):
     """The table of reservations: each is the request of a lease for resources of one type.
 
-    ``params`` are the parameters from the user's request. ``details`` has what the plug-in reported
-    at the start, and internal notes. ``position`` orders the reservations of a lease.
+    ``params`` are the parameters from the user's request. ``details`` contains what the plug-in
+    reported at the start, and internal notes. ``position`` orders the reservations of a lease.
     """
 
     __tablename__ = "reservations"
@@ -186,7 +186,7 @@ class AllocationRow(Base):
     The window includes cleaning time. If ``resource_class`` is NULL, the row books the whole
     resource, and ``whole_id`` is the id of the resource. Otherwise, the row books a share of the
     resource: ``amount`` of that class, such as 4 of VCPU. Then ``whole_id`` is NULL. After a lease
-    is deleted, the row stays without a reservation until the cleaning is over.
+    is deleted, its rows stay without a reservation until the cleaning of the resource is over.
     """
 
     __tablename__ = "allocations"
@@ -260,9 +260,11 @@ class EventRow(Certified, Base):
 
 
 class LimitRow(Certified, Base):
-    """The table of limits of projects and users that override the configured limits.
+    """The limits of single projects and users that replace the configured limits (overrides).
 
-    A transaction locks the row before it counts what the project or user has in use.
+    The row of a project or user is also a lock: a transaction locks the row before it counts what
+    the project or user has in use, and first inserts the row if it is missing. So two requests at
+    the same time cannot both pass a limit that allows only one of them.
     """
 
     __tablename__ = "limits"
@@ -276,8 +278,8 @@ class LimitRow(Certified, Base):
 class PastUseRow(Base):
     """The table of past use: how many whole hosts were used by reservations that are now deleted.
 
-    A row has the number of hosts and the time of their use. It stays as long as its host-hours
-    count towards a limit.
+    A row contains the number of hosts and the time of their use. climate keeps the row as long as
+    its host-hours count towards a limit.
     """
 
     __tablename__ = "past_use"
@@ -326,9 +328,8 @@ class PastLeaseRow(Base):
 class IdempotencyKeyRow(Base):
     """The table of idempotency keys: a request that is sent again gets the stored ``answer``.
 
-    ``fingerprint`` identifies the content of the request. An external service may have to decide on
-    the request. Until then, the request has no answer, its lease is held, and ``held_id`` is the id
-    of this lease.
+    ``fingerprint`` identifies the content of the request. While the lease of the request is held
+    (not confirmed yet), the request has no answer, and ``held_id`` is the id of this lease.
     """
 
     __tablename__ = "idempotency_keys"

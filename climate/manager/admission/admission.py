@@ -52,8 +52,8 @@ def admit(
 
     A demand is what one reservation requires. ``occupied`` is the lease's window plus cleaning
     time. ``preference`` states which resources to try first. Returns one mapping per demand, from
-    resource id to the number of new units. A unit is a whole resource or a fixed share of one. The
-    mapping has no units that a changed lease keeps. The function does not store the bookings.
+    resource id to the number of new units. A unit is a whole resource or a fixed share of one.
+    Units that a changed lease keeps are not in the mapping. The caller must store the bookings.
 
     ``locked`` are ids of resources that this transaction has locked already. If there are any, the
     function never waits for a lock, because a wait could cause a deadlock. Raises
@@ -76,7 +76,7 @@ def dry_run(
 ) -> tuple[Units, ...] | None:
     """Return the units that ``admit`` would choose now; None if too few are free. Locks nothing.
 
-    The parameters and the result are as in ``admit``.
+    The parameters have the same meaning as in ``admit``, and the result has the same form.
     """
     candidates: CandidateSet | None = find_candidates(session, demands, occupied, preference)
     while candidates is not None:
@@ -107,9 +107,10 @@ class InsufficientResources(NotEnoughResources):
     set if a started reservation cannot keep its resources. The module ``refusal`` makes the answer
     to the user from this error.
 
-    The mapping ``details`` has four numbers about the demand at ``index``: ``asked`` (units
+    The mapping ``details`` contains four numbers about the demand at ``index``: ``asked`` (units
     required), ``matching`` (resources that match), ``free`` and ``missing`` (units). If ``index``
-    is None, there are no numbers. The key ``reservation`` has the position of the reservation.
+    is None, these numbers are absent. The value of the key ``reservation`` is the position of the
+    reservation.
     """
 
     def __init__(
@@ -209,8 +210,8 @@ def rows(
 ) -> list[dict[str, object]]:
     """Return the rows of the allocations table that book the chosen units of all demands.
 
-    A demand is what one reservation requires. ``chosen`` has one mapping per demand, from resource
-    id to the number of units.
+    A demand is what one reservation requires. ``chosen`` contains one mapping per demand, from
+    resource id to the number of units.
     """
     return [
         row

@@ -55,7 +55,8 @@ class Offer:
     """A start and end (``window``) for which climate would accept the lease now.
 
     A lease of the same length may also fit at later start times, up to ``latest_start``. For these
-    times, climate has looked only at the bookings; it has not tried to choose resources.
+    later times, climate has only compared the bookings; it has not tried to choose resources, so a
+    lease may still be rejected.
     """
 
     window: Window
@@ -83,7 +84,7 @@ def free_over(
 
     A unit is a host, an instance, and so on, depending on the resource type. The result is a list
     of consecutive steps. A step is a window and the number of units that are free throughout it. If
-    ``private`` is true, the query may name private properties.
+    ``private`` is true, the query may name private properties (hidden from ordinary users).
 
     A lease over two steps may not fit even if each step has a free unit, because these units can be
     on different resources. Call ``search`` to find windows that fit.
@@ -122,9 +123,9 @@ def least_free(
 ) -> LeastFree:
     """Return the lowest number of free units in each bucket of ``resolution`` seconds of ``span``.
 
-    Only units that match the request count: hosts, instances, and so on. Consecutive buckets with
-    the same number become one step. The database computes the numbers, so the number of rows that
-    it returns depends only on the number of buckets.
+    A unit is a host, an instance, and so on; the numbers include only units that match the request.
+    Consecutive buckets with the same number become one step. The database computes the numbers, so
+    the number of rows that it returns depends only on the number of buckets.
 
     Raises the errors of ``free_over``. Raises InvalidInput if there are too many buckets, or if the
     request demands that all its units are on one resource.
@@ -190,7 +191,7 @@ def search(
     """Return up to ``limit`` windows of the duration ``length`` in which all requests fit at once.
 
     The windows lie in the span ``within``; the earliest is first. If ``private`` is true, the
-    queries may name private properties.
+    queries may name private properties (hidden from ordinary users).
 
     Raises InvalidDate, InvalidInput, InvalidQuery, SearchTooLong, UnsupportedResourceType.
     """
@@ -259,8 +260,8 @@ def matching(
 ) -> Sequence[int]:
     """Return the ids of resources that match a requirement and that the operator's filters accept.
 
-    Booked resources are included. ``preference`` has the filters, and decides which resources come
-    first. The function examines at most ``limit`` matching resources (None: all).
+    Booked resources are included. ``preference`` contains the filters, and decides which resources
+    come first. The function examines at most ``limit`` matching resources (None: all).
     """
     ids = allocations.matching(session, requirement, limit=limit, rotation=preference.rotation)
     if not preference.selection.filters:
@@ -288,14 +289,14 @@ def _starts(
 ) -> list[Starts]:
     """Return the start times in ``part`` at which each requirement, taken alone, fits.
 
-    ``part`` and the items of the result are ranges: pairs (first start, latest start). ``ids`` has
-    the ids of the matching resources for each requirement. ``occupied`` is the duration of the
-    lease plus cleaning time.
+    ``part`` and the items of the result are ranges: pairs (first start, latest start). ``ids``
+    contains the ids of the matching resources for each requirement. ``occupied`` is the duration of
+    the lease plus cleaning time.
 
-    Several requirements may not fit together at a returned time, so the caller tries each time.
-    To keep the tries few, the function then returns single moments instead of whole ranges: the
-    start of each range, and the ends of bookings within the range. Capacity becomes free only at
-    these moments. Their number is limited.
+    If there are several requirements, they may not fit together at a returned time, so the caller
+    must try each time. To keep the tries few, the function returns single moments instead of whole
+    ranges in this case: the start of each range, and the ends of bookings within the range.
+    Capacity becomes free only at these moments. The function returns a limited number of them.
     """
     span = Window(part[0], later(part[1], occupied))
     timelines = [
@@ -338,8 +339,8 @@ def check_span(span: Window) -> None:
 def _parts(begin: datetime, last: datetime) -> Iterator[Starts]:
     """Yield consecutive ranges of start times from ``begin`` to ``last``, the first ones short.
 
-    The first range has 7 days, the second 28 days, the third the rest. The search examines one
-    range after the other.
+    The first range covers 7 days, the second 28 days, the third the remaining time. The search
+    examines one range after the other.
     """
     for length in (*_CHUNKS, MAX_SPAN):
         if begin > last:

@@ -1,8 +1,9 @@
 """Candidates: the resources that could serve a lease, and the choice among them.
 
 The first statement fetches a handful of candidates for each reservation. These may not suffice,
-because a resource that several leases share may be full. Then further statements fetch more
-candidates, and finally all of them. The pure function ``select`` chooses among the candidates.
+because a resource that several leases share may be full. In this case, further statements fetch
+more candidates, and finally all candidates. The pure function ``select`` chooses among the
+candidates.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -30,9 +31,9 @@ _STEPS = tuple(3 * 2**power for power in range(14))
 class Demand:
     """What one reservation requires, and which units of a changed reservation stay.
 
-    A unit is a whole resource or a fixed share of one. ``kept`` maps resource ids to the number of
-    units that stay there, and count towards the requirement. This transaction has already locked
-    these resources and deleted the bookings of these units.
+    A unit is a whole resource or a fixed share of one. ``kept`` maps the id of a resource to the
+    number of units that the reservation keeps on it. These units count towards the requirement.
+    This transaction has already locked these resources and deleted the bookings of these units.
 
     ``beside`` are the ids of other resources that the reservation has. Their units do not count
     towards the requirement. If the layout is APART (each unit on another resource), no new unit may
@@ -59,13 +60,13 @@ class Demand:
 class CandidateSet:
     """For each demand of a lease, resources that match and are free over the ``occupied`` window.
 
-    A demand is what one reservation requires. ``ids`` has a list of candidates (resource ids) for
-    each demand, in the order of ``preference``. ``free`` has the free amounts by resource id and
-    resource class (for example VCPU). ``limits`` has one number for each query that may still
-    follow: the maximum number of candidates per demand (None: no maximum).
+    A demand is what one reservation requires. ``ids`` contains a list of candidates (resource ids)
+    for each demand, in the order of ``preference``. ``free`` contains the free amounts by resource
+    id and resource class (for example VCPU). ``limits`` contains one number for each query that may
+    still follow: the maximum number of candidates per demand (None: no maximum).
 
-    If ``locking`` is true, the queries also lock the first candidates. ``locked`` has the ids of
-    the locked resources. ``unchanged`` has the ids of those locked resources that no other
+    If ``locking`` is true, the queries also lock the first candidates. ``locked`` contains the ids
+    of the locked resources. ``unchanged`` contains the ids of those locked resources that no other
     transaction changed between the search and the lock.
     """
 
@@ -91,8 +92,9 @@ def find_candidates(
     """Query the database for the first candidates of each demand (what one reservation requires).
 
     Candidates are resources that match and are free in ``occupied``. ``preference`` decides which
-    come first. If ``locking`` is true, and if it is certain which candidates ``select`` will
-    choose, the query also locks these. Only PostgreSQL can do this.
+    candidates come first. If ``locking`` is true, and if it is certain which candidates ``select``
+    will choose, the query also locks these candidates. On databases other than PostgreSQL, the
+    query never locks.
     """
     selection = preference.selection
     is_selective = bool(_classes(demands) or selection.filters or selection.weighers)
@@ -130,7 +132,7 @@ def find_all_candidates(
 def fetch_more(session: Session, candidates: CandidateSet) -> CandidateSet | None:
     """Query again with a higher limit, and return the larger set of candidates.
 
-    Returns None if the present set has all candidates already.
+    Returns None if the present set already contains all candidates.
     """
     return _fetch(session, candidates) if candidates.limits else None
 
@@ -192,8 +194,8 @@ def _ranked(
     """Return the candidates that the operator's filters accept, in the order of the weighers.
 
     Filters and weighers are functions that the operator configures to reject or to prefer
-    resources. ``ids`` and the result have one list of resource ids per demand. ``free`` has the
-    free amounts by resource id and resource class.
+    resources. ``ids`` and the result contain one list of resource ids per demand. ``free`` contains
+    the free amounts by resource id and resource class.
     """
     selection = candidates.preference.selection
     records = resources.find_some(session, _all(ids))
@@ -209,9 +211,9 @@ def _ranked(
 def select(candidates: CandidateSet, lost: Collection[int] = ()) -> tuple[Units, ...] | None:
     """Choose units for all demands from the candidates; return None if there are too few.
 
-    A demand is what one reservation requires. The result has one mapping per demand, from resource
-    id to the number of units. Candidates whose ids are in ``lost`` are not chosen, because other
-    transactions have locked them.
+    A demand is what one reservation requires. The result contains one mapping per demand, from
+    resource id to the number of units. Candidates whose ids are in ``lost`` are not chosen, because
+    other transactions have locked them.
     """
     demands = [_packed(candidates, index, lost) for index in range(len(candidates.demands))]
     return packing.choose(demands, candidates.free)
@@ -229,8 +231,8 @@ def most_units(candidates: CandidateSet, index: int) -> int:
 def with_room(candidates: CandidateSet, index: int) -> list[int]:
     """Return the ids of resources that have at least one free unit for a demand.
 
-    A demand is what one reservation requires; ``index`` is its position. The result does not
-    consider what the other demands of the lease need.
+    A demand is what one reservation requires; ``index`` is its position. The function ignores what
+    the other demands of the lease need.
     """
     demand = _packed(candidates, index, ())
     if not demand.amounts:
@@ -244,7 +246,7 @@ def is_still_free(session: Session, candidates: CandidateSet, demand: Demand, un
 
     A candidate matches the demand and has free capacity. The check is needed because another
     transaction may have booked a candidate before the caller locked it. If the demand is for shares
-    of resources, also call ``leaves_enough``.
+    of resources, this check is not enough; call ``leaves_enough`` as well.
     """
     if units.keys() <= candidates.unchanged:
         return True
@@ -255,8 +257,8 @@ def is_still_free(session: Session, candidates: CandidateSet, demand: Demand, un
 def leaves_enough(session: Session, candidates: CandidateSet, chosen: Sequence[Units]) -> bool:
     """Return whether the chosen shared resources have enough free amounts for all chosen units.
 
-    ``chosen`` has one mapping per demand (what one reservation requires), from resource id to the
-    number of units.
+    ``chosen`` contains one mapping per demand (what one reservation requires), from resource id to
+    the number of units.
     """
     shared = {
         id_
@@ -279,8 +281,8 @@ def _free_amounts(
 ) -> dict[int, dict[str, int]]:
     """Return the free amounts of the resources ``ids``, by resource id and resource class.
 
-    A resource class is, for example, VCPU. Amounts that a changed lease keeps (``Demand.kept``) do
-    not count as free.
+    A resource class is, for example, VCPU. Amounts that a changed lease keeps (``Demand.kept``) are
+    not free.
     """
     classes = _classes(candidates.demands)
     if not classes:

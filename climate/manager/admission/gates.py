@@ -22,8 +22,8 @@ class Gate:
     """Base class of gates: objects by which a feature such as limits can check or reject a request.
 
     A subclass overrides some of the hooks below; the hooks of this class do nothing. The
-    transaction may run several times. So the hook ``before`` must replace everything that the gate
-    remembers from an earlier run.
+    transaction of a request may run several times, with the same gate. So the hook ``before`` must
+    replace everything that the gate remembers from an earlier run.
     """
 
     def stored(self, lease: Lease) -> Lease:
@@ -60,8 +60,8 @@ class Gate:
     def settle(self, lease: Lease) -> Lease:
         """Complete a new lease after the transaction that stored it, and return it.
 
-        No transaction is open, so a gate may call other services here. If the gate stored the lease
-        with the status CREATING, it now stores it as PENDING, or deletes it and raises a
-        ClimateError.
+        No transaction is open during this call, so a gate may call other services. If the gate
+        stored the lease with the status CREATING, it now stores it as PENDING, or deletes it and
+        raises a ClimateError.
         """
         return lease

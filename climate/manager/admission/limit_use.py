@@ -39,9 +39,9 @@ def find(
 ) -> list[list[LeaseUse]]:
     """Return, for each project or user in ``parties``, up to 100 leases with the most host-hours.
 
-    The result also has leases that ended within the period of the limits (for example 30 days). If
-    ``seen_project`` is set, leases of other projects have no id and name. The function executes one
-    statement per party, and one for the names of the leases.
+    The result includes leases that ended within the period of the limits (for example 30 days). If
+    ``seen_project`` is set, the result does not show the id and the name of leases of other
+    projects. The function executes one statement per party, and one for the names of the leases.
     """
     since = store.clock.now() - settings.period
     with store.database.read() as session:

@@ -2,9 +2,10 @@
 
 A *party* is a project or a user. The *use* of a party is what its leases have booked. To check a
 limit on the use or on the number of leases, the transaction locks the party's row, and then counts.
-So, of two parallel requests of a project, the second counts the use of the first. The transaction
-locks first the project's row, then the user's row, and only then resources. It does not lock the
-rows of parties without such a limit. For an exempt requester, ``LimitGate`` executes no statement.
+So, of two parallel requests of a project, the second waits, and then counts the use of the first.
+To avoid deadlocks, each transaction locks first the project's row, then the user's row, and only
+then resources. It does not lock the rows of parties without such a limit. For an exempt requester,
+``LimitGate`` executes no statement.
 
 If limits are disabled, only ``OpenLeasesGate`` applies: it limits the number of open leases of a
 project.
@@ -51,7 +52,7 @@ class Account:
     """The limits of one project or one user, and how much of them it uses.
 
     ``owner_id`` is the id of the project or user. ``limits`` are the limits that apply to it.
-    ``overrides`` has only the limits that an operator set for this project or user, by name.
+    ``overrides`` contains only the limits that an operator set for this project or user, by name.
     """
 
     scope: Scope
@@ -65,7 +66,7 @@ class Account:
 class Guard:
     """Checks one request against the limits of the lease's project and user.
 
-    ``limits`` has the limits by party, where a party is a project or a user. It is empty if the
+    ``limits`` maps each party (the project and the user) to its limits. It is empty if the
     requester is exempt. If a limit requires a count (of leases or of booked resources), the
     transaction has locked the party's row. So no parallel request can change the count.
     """
@@ -111,10 +112,11 @@ class Guard:
     ) -> None:
         """Raise LimitExceeded if a lease would book more resources than a limit allows.
 
-        ``before`` has the hosts and vCPUs that the lease has booked before the request (empty for a
-        new lease). ``after`` has the hosts and vCPUs after the request (None: read them from the
-        database). All other leases of the same project or user count, too. If the limit was already
-        exceeded before the request, a change is allowed unless it increases the excess.
+        ``before`` contains the hosts and vCPUs that the lease has booked before the request (empty
+        for a new lease). ``after`` contains the hosts and vCPUs after the request (None: read them
+        from the database). The function adds the use of all other leases of the same project or
+        user. If the limit was already exceeded before the request, the function rejects only a
+        change that increases the excess.
         """
         if not self._counted:
             return
@@ -175,7 +177,8 @@ class LimitGate(Gate):
     def allows(self, session: Session, lease: Lease, taken: Taken, now: datetime) -> bool:
         """Return whether the limits allow a lease that climate may suggest after a rejection.
 
-        The suggested lease is not stored. ``taken`` has the resources that it would book.
+        The suggested lease is not stored. ``taken`` contains the resources that the lease would
+        book.
         """
         if not self._limit.limits:
             return True
@@ -223,9 +226,9 @@ class OpenLeasesGate(Gate):
 def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str]) -> Guard:
     """Return a Guard, which checks the requested ``lease`` against the limits.
 
-    ``roles`` are the requester's roles; some of them exempt from all limits. If a limit of the
-    project or user requires a count of leases or booked resources, the function locks the row of
-    that project or user.
+    ``roles`` are the requester's roles; the operator can exempt a role from all limits. If a limit
+    of the project or user requires a count of leases or booked resources, the function locks the
+    row of that project or user.
     """
     if not settings.apply_to(lease.project_id, lease.user_id, roles):
         return Guard()
@@ -257,8 +260,8 @@ def _effective(settings: Rules, party: Party, overrides: Overrides) -> Limits:
 def show(store: Store, settings: Rules, parties: Sequence[Party]) -> list[Account]:
     """Return the limits and their present use, for each project or user in ``parties``.
 
-    If ``parties`` is empty, the result has all projects and users for which an operator set limits
-    that differ from the configuration.
+    If ``parties`` is empty, the result contains all projects and users for which an operator set
+    limits that differ from the configuration.
     """
     with store.database.read() as session:
         return accounts(session, settings, parties, store.clock.now())
@@ -270,8 +273,8 @@ def accounts(
     """Return the limits and their present use, for each project or user in ``parties``.
 
     The numbers include changes that the transaction of ``session`` has not committed yet. If
-    ``parties`` is empty, the result has all projects and users for which an operator set limits
-    that differ from the configuration.
+    ``parties`` is empty, the result contains all projects and users for which an operator set
+    limits that differ from the configuration.
     """
     overrides = rows.overrides(session, parties) if parties else rows.all_overrides(session)
     return [
@@ -303,9 +306,9 @@ def _usage(session: Session, party: Party, now: datetime, period: timedelta) -> 
 def set_own(database: Database, party: Party, values: Mapping[str, int]) -> None:
     """Set some limits of one project or user; they then replace the configured values.
 
-    ``values`` has the new values by name of the limit, for example ``{"hosts": 10}``; -1 means
-    unlimited. Other limits stay as they are. Raises InvalidInput for an unknown
-    name or a value out of range.
+    ``values`` maps the name of a limit to its new value, for example ``{"hosts": 10}``; -1 means
+    unlimited. Other limits stay as they are. Raises InvalidInput for an unknown name or a value out
+    of range.
     """
     _check_names(values)
     for name, value in values.items():

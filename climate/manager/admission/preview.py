@@ -1,8 +1,9 @@
 """Previews: what a request to create or change a lease would do, without storing anything.
 
 A dry run executes the request in a transaction and then rolls it back. The preview states how many
-units each reservation requires and how many are free. The numbers are for each reservation alone,
-over the whole window of the lease, and as if the lease had booked nothing yet.
+units each reservation requires and how many are free. The numbers for a reservation ignore the
+other reservations of the lease, and treat the lease's own bookings as free. They are for the whole
+window of the lease.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,11 +36,12 @@ _RESOURCES = 200
 class FreeCapacity:
     """How much capacity one reservation requires, and how much is free.
 
-    The unit is a host, an instance and so on, depending on the resource type. ``asked`` is the
-    required number of units. ``free`` is the number of units that are free during the whole window.
-    ``matching`` is the number of resources that match the query, free or not. ``resources`` are the
-    first matching resources with a free unit, ordered by id. If the lease has too many reservations
-    to count all, ``free`` and ``matching`` are None, and ``resources`` is empty.
+    Capacity is counted in units: hosts, instances and so on, depending on the resource type.
+    ``asked`` is the required number of units. ``free`` is the number of units that are free during
+    the whole window. ``matching`` is the number of resources that match the query, free or not.
+    ``resources`` are the first matching resources with a free unit, ordered by id. If the lease has
+    too many reservations to count all, ``free`` and ``matching`` are None, and ``resources`` is
+    empty.
     """
 
     resource_type: str
@@ -53,10 +55,11 @@ class FreeCapacity:
 class Preview:
     """The lease that climate would store for a request, and the capacity and limits that apply.
 
-    ``reservations`` has the capacity for each reservation, in the order of the lease's
-    reservations; removed ones are left out. ``accounts`` has the limits of the requester's project
-    and user, and their use after the request (None: no limits apply). ``not_checked`` names
-    services that a dry run does not call, so a real request may still fail there.
+    ``reservations`` contains the capacity for each reservation, in the order of the lease's
+    reservations; removed reservations are left out. ``accounts`` contains the limits of the
+    requester's project and user, and their use after the request (None: no limits apply).
+    ``not_checked`` names services that a dry run does not call, so a real request may still fail
+    there.
     """
 
     lease: Lease
@@ -77,9 +80,9 @@ def free_capacity(
     Removed reservations are left out. If ``lease.window`` ends at or before ``now``, the list is
     empty.
 
-    ``held`` has the lease's allocations (bookings) by reservation id and resource id. The caller
-    has deleted them in this transaction, so their resources count as free. Even failed resources in
-    ``held`` count as free, because the lease may keep them.
+    ``held`` contains the lease's allocations (bookings) by reservation id and resource id. The
+    caller has deleted these allocations in this transaction, so their resources are free. The
+    function counts even failed resources in ``held`` as free, because the lease may keep them.
     """
     if lease.window.end <= now:
         return []

@@ -1,9 +1,9 @@
 """Reallocation: decide and store which resources a changed lease keeps, gains and loses.
 
 The transaction of the change locks the lease's resources. It deletes the lease's allocations
-(bookings), so that these resources count as free, and then stores the allocations that the lease
-keeps or gains. If the change fails, the transaction rolls back, and the lease keeps its old
-allocations.
+(bookings), so that these resources are free for the new choice, and then stores the allocations
+that the lease keeps or gains. If the change fails, the transaction rolls back, and the lease keeps
+its old allocations.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -44,9 +44,9 @@ def reallocate(
 ) -> bool:
     """Change the bookings of the stored ``lease`` to new ``reservations`` and dates (``window``).
 
-    A pending lease may exchange resources that no longer fit; a started lease keeps all. Returns
-    True if the lease has new units, or units of a new size. If the lease has started, a manager
-    must give the users access to these units. Raises InsufficientResources, LostRace.
+    Only a pending lease may exchange resources that no longer fit. Returns True if the lease gets
+    additional or larger hosts, instances or other units. A manager must then give the users of a
+    started lease access to them. Raises InsufficientResources, LostRace.
     """
     live = [reservation for reservation in reservations if reservation.stays]
     if not live:
@@ -117,8 +117,8 @@ def _lock(
 
     The first attempts of a transaction raise LostRace if another transaction has locked a resource
     of the lease. A later attempt (``is_patient``) waits for these locks. To avoid deadlocks, it
-    waits only once: one statement also locks the candidates for new resources. The result includes
-    these candidates.
+    waits only once: the same statement also locks the candidates for new resources. The result
+    includes these candidates.
     """
     present = {id_ for ids in held.values() for id_ in ids}
     ids = set(present)
@@ -162,10 +162,10 @@ def _demands(
 ) -> list[Demand]:
     """Return what each reservation of a changed lease requires, and which units it keeps.
 
-    ``requirements`` are by reservation id. ``units`` has the present number of units by reservation
-    id and resource id. A reservation keeps the units that still match and are free in ``occupied``.
-    Reservations whose id is not in ``growing`` gain units only to reach their minimum. Raises
-    InsufficientResources if a started lease would lose units.
+    ``requirements`` are by reservation id. ``units`` contains the present number of units by
+    reservation id and resource id. A reservation keeps the units that still match and are free in
+    ``occupied``. Reservations whose id is not in ``growing`` gain units only to reach their
+    minimum. Raises InsufficientResources if a started lease would lose units.
     """
     classes = {name for parts in requirements.values() for part in parts for name in part.amounts}
     present = {id_ for held in units.values() for id_ in held}
@@ -191,8 +191,9 @@ def _demands(
 def _kept(part: Requirement, held: Units, free: dict[int, dict[str, int]]) -> Units:
     """Return the units in ``held`` that the reservation can keep under the requirement ``part``.
 
-    ``held`` and the result map resource ids to numbers of units. ``free`` has the free amounts by
-    resource id and resource class; the function subtracts the amounts of the kept units from them.
+    ``held`` and the result map resource ids to numbers of units. ``free`` contains the free amounts
+    by resource id and resource class; the function subtracts the amounts of the kept units from
+    ``free``.
     """
     if part.is_whole:
         return first(held, part.maximum)
@@ -251,9 +252,9 @@ def _kept_rows(
 ) -> list[dict[str, object]]:
     """Return the rows of the allocations table (bookings) for the units that a lease keeps.
 
-    ``held`` has the earlier bookings by reservation id and resource id. If the lease has started,
-    the rows keep the start of the earlier bookings. If the clock was set back, that start may be
-    later than the end of the new booking; then the result has no row for the unit.
+    ``held`` contains the earlier bookings by reservation id and resource id. If the lease has
+    started, the rows keep the start of the earlier bookings. If the clock was set back, that start
+    may be later than the end of the new booking; then the result contains no row for the unit.
     """
     kept_rows = []
     for demand in demands:

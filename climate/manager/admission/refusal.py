@@ -2,9 +2,9 @@
 
 To limit the cost, the explanation examines only a sample of the matching resources. If a new lease
 is rejected, climate computes the explanation after the failed transaction. If a change is rejected,
-climate computes it within the transaction of the change, which has deleted the lease's own
-bookings. The explanation names the blocking leases of the requester's project. For other projects'
-leases it states only the times.
+climate computes the explanation within the transaction of the change, which has deleted the lease's
+own bookings. The explanation names the blocking leases of the requester's project. For leases of
+other projects, the explanation states only the times.
 """
 
 from collections import defaultdict
@@ -152,7 +152,7 @@ def _located(lease: Lease, shortage: InsufficientResources) -> tuple[int | None,
 
     The first value is the position of the reservation in the request, from 0. If the reservation is
     for a part of a stack, the value is the position of the stack, and the message names the part.
-    The value is None if each reservation would fit alone, but not all of them together.
+    The first value is None if each reservation would fit alone, but not all of them together.
     """
     if shortage.index is None:
         return None, shortage.message
@@ -223,7 +223,7 @@ class _Inquiry:
         return sorted(runs, key=lambda run: (run.start, run.end))
 
     def alternatives(self) -> list[Alternative]:
-        """Return up to ``_ALTERNATIVES`` variants of the lease that climate would accept now."""
+        """Return up to three variants of the lease that climate would accept now."""
         others = [] if self._in_use else [self._later(), self._fewer(), self._other()]
         variants = [*others[:1], self._shorter(), *others[1:]]
         return [variant for variant in variants if variant is not None][:_ALTERNATIVES]

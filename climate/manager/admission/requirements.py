@@ -50,8 +50,8 @@ def look_up(
     """Return a request for a reservation, with the data that its plug-in reads from the cloud.
 
     For example, the plug-in for servers reads the size of the flavor. If the reservation is for a
-    stack, the result has a child for each part of the stack. No transaction may be open. Raises
-    UnsupportedResourceType, InvalidInput, BackendUnavailable.
+    stack, the result contains a child for each part of the stack. No transaction may be open.
+    Raises UnsupportedResourceType, InvalidInput, BackendUnavailable.
     """
     plugin = catalog.plugins[resource_type]
     complete = plugin.look_up(params, requester)
@@ -102,8 +102,8 @@ def new_reservation(
 ) -> Reservation:
     """Return a new reservation with the id ``id_`` and the status PENDING; nothing is stored.
 
-    The field ``details`` has what the plug-in knows before the lease starts, for example the id of
-    an object that it will create. Raises UnsupportedResourceType.
+    The field ``details`` contains what the plug-in knows before the lease starts, for example the
+    id of an object that it will create. Raises UnsupportedResourceType.
     """
     return Reservation(
         id=id_,
@@ -163,10 +163,10 @@ def check_queries(
     """Raise InvalidQuery if the property expression of a requirement is not allowed.
 
     Every property in an expression must exist for the resource type. All expressions together must
-    not have more than ``MAX_CONDITIONS`` conditions. Unless ``private`` is true, private properties
-    count as unknown, so that requesters cannot learn about them from errors or numbers. ``present``
-    are the expressions of the stored lease. A changed lease may keep these even if they break the
-    rules.
+    not have more than ``MAX_CONDITIONS`` conditions. If ``private`` is false, private properties
+    (hidden from ordinary users) are treated as unknown, so that requesters cannot learn about them
+    from errors or numbers. ``present`` are the expressions of the stored lease. A changed lease may
+    keep these even if they break the rules.
     """
     queries = [r.query for r in requirements if not isinstance(r.query, Everything)]
     count = sum(map(expressions.written, queries))
@@ -191,7 +191,7 @@ def check_names(
 ) -> None:
     """Raise InvalidQuery if a query names a property that no resource of the type has.
 
-    Unless ``private`` is true, private properties count as unknown.
+    If ``private`` is false, private properties (hidden from ordinary users) are treated as unknown.
     """
     named = expressions.names(query)
     names = native = catalog.plugins[resource_type].native_properties
@@ -211,7 +211,7 @@ def _property_names(
     """Return the names of the properties of a resource type that the requester may use in a query.
 
     ``named`` are the names in the query. ``native`` are properties that all resources of the type
-    have. The result has these names:
+    have. The result contains these names:
 
     - all names in ``native``
     - the properties that are defined for the type; private ones only if ``private`` is true
@@ -229,7 +229,7 @@ def _property_names(
 def occupied_window(window: Window, now: datetime, settings: Settings) -> Window:
     """Return the time during which no other lease can have the resources of a lease.
 
-    It begins at the start of the lease, or ``now`` if the lease has started. It ends after the
-    cleaning time, a configured time that follows the end of each lease.
+    The window begins at the start of the lease, or at ``now`` if the lease has started. It ends
+    when the cleaning time (configured by the operator) after the lease is over.
     """
     return Window(max(window.start, now), window.end).busy(settings.cleaning_time)

@@ -27,8 +27,9 @@ from climate.plugins.base import Drift, ExpectedState, HeldReservation
 def audit(runtime: Runtime) -> list[Drift]:
     """Return all drift: differences between the state that leases require and the cloud's state.
 
-    The result also has violations of invariants of the database, and the last errors of events that
-    failed. Each drift has a distinct description. Raises the errors of the plug-ins.
+    The result also contains the violations of invariants of the database, and the last errors of
+    events that failed. No two items of the result have the same description. Raises the errors of
+    the plug-ins.
     """
     drifts = [
         drift
@@ -79,8 +80,8 @@ def _expected(database: Database, resource_type: str) -> ExpectedState:
 def _failures(session: Session) -> Iterator[Drift]:
     """Yield a drift for each event that failed and is not done, unless its lease is over.
 
-    The drift has the last error of the event. If climate retries the event without a limit, the
-    repair of the drift is an immediate retry.
+    The drift quotes the last error of the event. If climate retries the event without a limit, the
+    repair of the drift is an immediate retry; otherwise the drift has no repair.
     """
     for lease in leases.find_all(session, None):
         for event in lease.events:
@@ -139,8 +140,9 @@ def _holdings(
 def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> set[str]:
     """Return the resources of this type that reservations of other types hold.
 
-    The result has the external ids (the ids in the cloud) of these resources. ``present`` are the
-    leases for which the cloud may have objects. Only their reservations count.
+    For example, reservations of instances hold hosts. The result contains the external ids (the ids
+    in the cloud) of these resources. ``present`` are the leases that may have objects in the cloud,
+    such as aggregates or servers; the function examines only the reservations of these leases.
     """
     others = [
         r.id for lease in present for r in lease.reservations if r.resource_type != resource_type
@@ -154,10 +156,10 @@ def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> s
 
 
 def _retry(store: Store, lease_id: str) -> None:
-    """Request that a manager again gives the users of a running lease access to its resources.
+    """Let a manager once more give the users of a running lease access to the lease's resources.
 
     If the lease is not running, or has an unfinished update, request an immediate retry of its
-    failed start or end instead. Do nothing if the lease is deleted.
+    failed start or end instead. If the lease is deleted, do nothing.
     """
     now = store.clock.now()
 

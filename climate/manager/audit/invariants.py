@@ -2,9 +2,9 @@
 
 An invariant is a rule that the stored rows must always obey. Each check is divided into slices of
 the database. When all slices are checked, a round is complete. Only one manager at a time checks an
-invariant: the manager that has the turn. It checks a few slices per turn.
+invariant: the manager that has the *turn*. In its turn, the manager checks a few slices.
 
-An invariant counts as broken from the first violation until a whole round finds none. The stored
+An invariant is broken from the first violation until a whole round finds no violation. The stored
 verdict on an invariant states whether it is broken, and what the present round has found. climate
 sends a notification only when an invariant becomes broken, or holds again.
 """
@@ -59,8 +59,8 @@ def slices(store: Store, name: str, position: str) -> Iterator[tuple[list[str], 
 def check_once(runtime: Runtime) -> None:
     """Check a few slices of each invariant that is due, unless another manager checks it now.
 
-    Then set the metrics that state which invariants are broken. These metrics include what other
-    managers have found.
+    Then set the metrics that state which invariants are broken. They include the invariants that
+    other managers have found to be broken.
     """
     for name in LOOKS:
         now = runtime.clock.now()
@@ -102,9 +102,10 @@ def _store(
 ) -> EventType | None:
     """Store the verdict on an invariant; notify if the invariant became broken or holds again.
 
-    The turn is the right of this manager to check. If the turn is lost, nothing is stored. The next
-    turn continues at ``position``. ``findings`` are the violations for the notification. Returns
-    the type of the notification; None if there was none.
+    ``turn`` is the right of this manager to check the invariant. If another manager has taken over
+    the turn in the meantime, nothing is stored. The next turn continues at ``position``.
+    ``findings`` are the violations for the notification. Returns the type of the notification; None
+    if there was none.
     """
     before, since = turn.verdict.broken_since, verdict.broken_since
     is_stored = invariants.store(session, turn, position, verdict)

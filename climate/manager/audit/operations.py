@@ -24,7 +24,7 @@ _MOST = 10_000
 class Lateness:
     """The work that waits for managers: events of leases, and notifications.
 
-    ``due`` has the number of due events that no manager has claimed, by kind (such as start).
+    ``due`` contains the number of due events that no manager has claimed, by kind (such as start).
     ``oldest_due_at`` is the earliest due time of all overdue events (None: there is none).
     ``unpublished`` is the number of unpublished notifications. The oldest was written at
     ``unpublished_since`` (None: all are published). Counting stops at 10,000.
@@ -86,8 +86,8 @@ class ExplainedEvent:
 def find_overdue(store: Store, page: Page) -> tuple[list[ExplainedEvent], Part[OverdueEvent]]:
     """Return a page of the overdue events, in order of due time, with the reason for each.
 
-    The first result has the events, with the reasons why they have not run. The second result is
-    the same page without reasons. The caller needs it to make the link to the next page.
+    The first result contains the events, with the reasons why they have not run. The second result
+    is the same page without reasons, from which the caller makes the link to the next page.
     """
     now = store.clock.now()
     with store.database.read() as session:

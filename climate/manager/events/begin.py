@@ -53,7 +53,7 @@ class Decision(Enum):
     - EXECUTE: run the action; this calls plug-ins.
     - NOTIFY: send a notification.
     - RELEASE: free the resources of a new lease that was not confirmed in time.
-    - DEFER: requeue the action, because another action of the same lease is claimed.
+    - DEFER: requeue the action, because a manager has claimed another action of the same lease.
     - TOO_LATE: store the start as failed, because the lease is over or no longer waits to start.
     - SKIP: store the action as done, because the lease no longer needs it.
     """
@@ -69,8 +69,8 @@ class Decision(Enum):
 def begin(runtime: Runtime, session: Session, claims: Sequence[Claim]) -> list[Task]:
     """Decide on each claimed event; return the tasks for the events that need plug-in calls.
 
-    The transaction finishes or requeues all other events. For an event whose claim this manager has
-    lost, it stores nothing.
+    The transaction finishes or requeues all other events. If this manager has lost the claim of an
+    event, the transaction stores nothing for this event.
     """
     now = runtime.clock.now()
     seen, unlocked = lock_leases(session, claims, wait=len(claims) == 1)
@@ -162,7 +162,7 @@ def decide(lease: Lease, event: Event, now: datetime) -> Decision:
 
 
 def _is_other_claimed(lease: Lease, event: Event) -> bool:
-    """Return whether another action of the same lease is claimed, too.
+    """Return whether a manager has claimed another action of the same lease as well.
 
     This happens only if two managers claim events of the lease at the very moment when the lease's
     end becomes due. The lease is locked while this function runs. If the result is True, the
@@ -240,7 +240,7 @@ def _notify_if_late(
     """Write one catch-up notification for each lease that has late events.
 
     An event is late if it is delayed by more than ``late_after``. The notification lists all late
-    events of the lease. It is sent once, with the first of these events.
+    events of the lease. It is written only once, when a manager begins the first of these events.
     """
     late: dict[str, tuple[Lease, tuple[Late, ...]]] = {}
     for _, lease, event in seen:

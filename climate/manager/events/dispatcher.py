@@ -179,7 +179,7 @@ class Dispatcher:
     def _claim_chosen(self, chosen: Sequence[Sequence[PendingEvent]]) -> list[Batch]:
         """Claim the chosen events, and return them in batches.
 
-        Each item of ``chosen`` has the events for one worker. An event is left out if another
+        Each item of ``chosen`` contains the events for one worker. An event is left out if another
         manager has claimed it, or if another event of the same lease must run first.
         """
         now, expires = self._runtime.clock.now(), self._keeper.expires()
@@ -203,8 +203,8 @@ class WorkerPool:
 
     If a call takes longer than a second, another thread *relieves* the worker: it requeues the
     events of the batch for which no plug-in was called yet, and stores the results of finished
-    events. If a call takes longer than ``call_timeout``, the pool abandons the call: the attempt
-    counts as failed, although the call may still run.
+    events. If a call takes longer than ``call_timeout``, the pool *abandons* the call: it stores
+    that the attempt failed, although the call may still run.
 
     Each claim has a fencing token, which permits calls to change the cloud. The pool revokes the
     token of an abandoned call.
@@ -251,7 +251,7 @@ class WorkerPool:
     def stop(self) -> None:
         """Wait up to ``shutdown_timeout`` for workers, then revoke the fencing tokens still in use.
 
-        So the calls that still run can no longer change the cloud.
+        After that, plug-in calls that still run can no longer change the cloud.
         """
         deadline = time.monotonic() + self._runtime.settings.shutdown_timeout
         for thread in self._relieve(self._runtime.clock.elapsed()):
@@ -265,8 +265,8 @@ class WorkerPool:
     def watch(self) -> None:
         """Find slow plug-in calls, and limit their effect.
 
-        If a call takes more than a second, other threads take the work that waits for the call. If
-        a call takes more than ``call_timeout``, the pool abandons it.
+        If a call takes more than a second, another thread takes over the work that waits for the
+        call. If a call takes more than ``call_timeout``, the pool abandons the call.
         """
         now = self._runtime.clock.elapsed()
         self._relieve(now - _SLOW_CALL)
@@ -286,8 +286,8 @@ class WorkerPool:
     def _relieve(self, oldest: float) -> list[threading.Thread]:
         """Relieve workers whose plug-in call began before ``oldest``; return the new threads.
 
-        ``oldest`` is in seconds of the monotonic clock ``clock.elapsed``. A new thread per worker
-        requeues the tasks, and stores the results, that wait for the slow call.
+        ``oldest`` is in seconds of the monotonic clock ``clock.elapsed``. For each of these
+        workers, a new thread requeues the tasks and stores the results that wait for the slow call.
         """
         slow = [batch for batch in self.running if batch.call_since_before(oldest)]
         moved = [(tasks, done) for tasks, done in map(Batch.relieve, slow) if tasks or done]
@@ -354,8 +354,8 @@ class Upkeep:
         """Remove allocations whose cleaning time is over, and other rows that have become old.
 
         The other rows are idempotency keys, notifications, leases that ended long ago, records of
-        deleted leases, records of use that no limit counts any more, and calendar feeds whose lease
-        or resource is gone. Options set how long to keep most of these rows.
+        deleted leases, records of past use that are too old for the limits, and calendar feeds
+        whose lease or resource is gone. Options set how long to keep most of these rows.
         """
         now = self._runtime.clock.now()
         write = self._runtime.database.write

@@ -66,9 +66,9 @@ _LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}
 class Success(NamedTuple):
     """A task whose action succeeded, and the results of its plug-in calls.
 
-    The keys of both mappings are reservation ids. ``details`` has the details that plug-ins
+    The keys of both mappings are reservation ids. ``details`` contains the details that plug-ins
     returned. ``abandoned`` is for stacks (groups of reservations): if climate gives up ending a
-    stack, and so leaves the stack in the cloud, ``abandoned`` has the reason.
+    stack, and so leaves the stack in the cloud, ``abandoned`` contains the reason.
     """
 
     task: Task
@@ -81,9 +81,9 @@ def commit_success(
 ) -> list[Success]:
     """Store the outcomes of several successful actions in one transaction.
 
-    Returns the successes that are not stored, because another transaction has locked the lease. The
-    caller passes each of these again, alone; for a single success, the function waits for the lock.
-    If the claim is lost, or the lease is deleted, the success is neither stored nor returned.
+    Returns the successes that are not stored because their lease could not be locked. The caller
+    must pass each of these again, alone: for a single success, the function waits for the lock, and
+    returns nothing. A success whose claim this manager has lost is neither stored nor returned.
     """
     now, settings = runtime.clock.now(), runtime.settings
     by_event = {success.task.claim.event_id: success for success in successes}
@@ -127,8 +127,8 @@ class _Completed:
 def _needless(lease: Lease, now: datetime) -> list[str]:
     """Return the ids of the UNDONE events that a lease no longer needs after its end.
 
-    These are all events of climate's own kinds (such as actions and reminders), and the events that
-    the user defined, if they are not due yet.
+    Events of climate's own kinds (such as actions and reminders) are never needed then. Events that
+    the user defined are still needed if they are due already.
     """
     return [
         event.id
@@ -205,15 +205,14 @@ def _handed_over(
     """Return the new values of a reservation's fields ``details`` and ``missing_resources``.
 
     ``details`` is what the plug-in returned. If the action gave the user no resources (for example,
-    an end), the result has only ``details``, unchanged. Otherwise, the result has:
+    an end), the result contains only ``details``, unchanged. Otherwise, the result contains:
 
-    - ``details``, with a list of the resources that the user has now. A resource that the user
-      had before stays in the list, even if it is not reservable now.
+    - ``details``, with a list of the resources that the user has now. A resource that the user had
+      before stays in the list, even if it is not reservable now.
     - ``missing_resources``: whether a resource failed and has no replacement.
 
-    If a user removed the reservation while the action gave it resources, the stored details have
-    the mark LEAVING. The new details keep this mark, so that a later event takes back the
-    resources.
+    If a user removed the reservation while the action gave it resources, the stored details contain
+    the mark LEAVING. The new details keep this mark, so that a later event reclaims the resources.
     """
     if work.event.kind not in {START, UPDATE} or work.is_leaving(reservation.id):
         return {"details": dict(details)}
@@ -247,9 +246,9 @@ def fail(
 ) -> None:
     """Store that an attempt of an action failed, and when to retry the action.
 
-    ``failed`` has the errors by reservation id. If the configured number of retries have failed,
-    the function also shows the failure in the lease, and writes a notification. It stores nothing
-    if this manager has lost the claim.
+    ``failed`` contains the errors by reservation id. If all configured retries have failed, the
+    function also shows the failure in the lease, and writes a notification. It stores nothing if
+    this manager has lost the claim.
     """
     now = runtime.clock.now()
     lease = lease_of(session, claim)
@@ -277,7 +276,7 @@ def fail(
 def discard(runtime: Runtime, claim: Claim, call: Call) -> None:
     """Store that an attempt failed because its plug-in call exceeded ``call_timeout``.
 
-    The call may still run. The call cannot change the cloud, because the caller has revoked its
+    The call may still run, but it cannot change the cloud, because the caller has revoked its
     fencing token.
     """
     seconds = runtime.settings.call_timeout
@@ -305,9 +304,9 @@ def _show(
 ) -> None:
     """Store the failure of an action in the lease.
 
-    ``kind`` is the type of the action, and ``failed`` has the errors by reservation id. If a start
-    or end failed, these reservations and the lease get the status ERROR, but a lease that is
-    DELETING keeps that status. If an update failed, the lease is marked ``degraded``.
+    ``kind`` is the type of the action, and ``failed`` contains the errors by reservation id. If a
+    start or end failed, the reservations in ``failed`` and the lease get the status ERROR, but a
+    lease that is DELETING keeps that status. If an update failed, the lease is marked ``degraded``.
     """
     if kind == UPDATE:
         leases.update(session, replace(lease, degraded=True, updated_at=now))

@@ -12,8 +12,8 @@ These rules prevent one project, or hung calls, from occupying all workers:
 - A project never occupies all workers, unless there is only one worker.
 - The project that occupies the fewest workers is served first. Among equals, ``FairShare`` chooses
   the project and resource types that it served least recently.
-- If plug-in calls for a combination of resource types are quick, a batch has many events of this
-  combination, from all projects. At most two workers run such batches of the same combination.
+- If plug-in calls for a combination of resource types are quick, a batch contains many events of
+  this combination, from all projects. At most two workers run such batches of the same combination.
 - If a resource type has as many hung calls as there are workers, no event of this type starts.
 
 A finalizer is a task that outlives its lease; it belongs to no project.
@@ -87,7 +87,10 @@ class QueueView:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether to reuse the last full query: it was slow, it is recent, and events remain."""
+        """Whether to reuse the result of the last full query instead of querying again.
+
+        This is so if that query was slow and recent, and the view still contains events.
+        """
         return bool(self._pending) and self._store.clock.elapsed() < self._fresh_until
 
     @property
@@ -139,7 +142,7 @@ class QueueView:
     def note_claims(self, tried: int, claimed: Collection[str]) -> None:
         """Record how many events this manager tried to claim, and the ids of those it has claimed.
 
-        If a claimed event is requeued, ``add_newly_due`` finds it again.
+        If a claimed event is requeued later, ``add_newly_due`` finds the event again.
         """
         self._failed_claims = self._failed_claims + 1 if len(claimed) < tried / 2 else 0
         for id_ in claimed:
@@ -198,8 +201,8 @@ class BatchSizeEstimator:
 
     A batch is a list of events that one worker runs one after the other. Storing the results of a
     hundred events takes hardly longer than storing one, so large batches are efficient. But an
-    event that waits behind a slow call is late. So only events whose plug-in calls are quick share
-    a batch.
+    event that waits for a slow call of the same batch is late. So only events whose plug-in calls
+    are quick share a batch.
     """
 
     def __init__(self) -> None:
@@ -249,9 +252,9 @@ class FairShare:
     ) -> list[list[PendingEvent]]:
         """Return the events to start now: a list for each free worker, the most urgent first.
 
-        ``pending`` has the due events by project and resource types. ``running`` are the batches of
-        busy workers. ``abandoned`` are batches whose plug-in call the worker pool no longer waits
-        for, although the call still runs.
+        ``pending`` contains the due events by project and resource types. ``running`` are the
+        batches of busy workers. ``abandoned`` are batches whose plug-in call the worker pool no
+        longer waits for, although the call still runs.
         """
         usage = _Usage(running, abandoned)
         queues = list(self._queues(pending, usage))
@@ -295,8 +298,8 @@ class FairShare:
     ) -> Iterator[list[PendingEvent]]:
         """Yield batches of up to ``size`` events, with one event of each project in turn.
 
-        ``pending`` has the events by project id. ``usage`` counts the busy workers: if a project
-        occupies as many workers as it may, its events are left out.
+        ``pending`` contains the events by project id. ``usage`` counts the busy workers. If a
+        project already occupies the maximum number of workers, its events are left out.
         """
         rest = {project_id: iter(events) for project_id, events in pending.items()}
         while True:

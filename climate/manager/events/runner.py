@@ -52,8 +52,8 @@ R = TypeVar("R")
 def run(runtime: Runtime, batch: Batch, sizes: BatchSizeEstimator) -> None:
     """Run a batch of claimed events: begin all, call plug-ins one by one, store the outcomes.
 
-    If the first calls take too long, the function requeues the remaining events. ``sizes`` records
-    how long the calls took.
+    If the first calls take too long, the function requeues the events for which no plug-in was
+    called. ``sizes`` records how long the calls took.
     """
     batch.begin(_together(runtime, batch.claims, begin))
     began, calls, took = runtime.clock.elapsed(), 0, 0.0
@@ -111,7 +111,8 @@ def _call_plugins(runtime: Runtime, task: Task) -> Result:
 def _log(work: Work, error: Exception, *, is_repeated: bool) -> None:
     """Log the error of a plug-in call.
 
-    ``is_repeated`` states that many attempts have failed before. Then the log gets no traceback.
+    ``is_repeated`` states that many attempts have failed before. In this case, the log message has
+    no traceback.
     """
     text = "event %s of lease %s failed: %s"
     LOG.error(text, work.event.kind, work.lease.id, error, exc_info=None if is_repeated else error)
@@ -160,8 +161,8 @@ def _blocked_by(
 ) -> str | None:
     """Return why a reservation must wait for its stack or its members; None if it need not wait.
 
-    ``undone`` has the ids of the reservations whose plug-in call failed or must wait. If the end of
-    the lease has failed for more than ``patience``, members no longer wait for their stack.
+    ``undone`` contains the ids of the reservations whose plug-in call failed or must wait. If the
+    end of the lease has failed for more than ``patience``, members no longer wait for their stack.
     """
     if not _ends(work, reservation):
         members = [member for member in work.reservations if member.stack_id == reservation.id]
@@ -174,7 +175,7 @@ def _blocked_by(
 def _with_details(work: Work, details: Mapping[str, Mapping[str, Any]]) -> Lease:
     """Return the lease of ``work`` with new details in its reservations.
 
-    ``details`` has the new details by reservation id. Other reservations keep their details.
+    ``details`` contains the new details by reservation id. Other reservations keep their details.
     """
     if not details:
         return work.lease
@@ -186,8 +187,8 @@ def _with_details(work: Work, details: Mapping[str, Mapping[str, Any]]) -> Lease
 def _is_end_late(work: Work, now: datetime, patience: timedelta) -> bool:
     """Return whether the event is an ``end`` that has been failing for more than ``patience``.
 
-    If there was one attempt, the time counts from the end of this attempt. If there were several,
-    it counts from when the event could first run.
+    If there was one attempt, the time is measured from the end of this attempt. If there were
+    several attempts, it is measured from the time at which the event could first run.
     """
     return work.event.kind == END and now - work.lease.tried_since(work.event, now) > patience
 
@@ -207,7 +208,7 @@ def _stacks(work: Work) -> set[str]:
 
 
 def settle(runtime: Runtime, results: Sequence[Result]) -> None:
-    """Store the results of tasks: successes in one transaction, each other result in its own."""
+    """Store the results of tasks: all successes in one transaction, every other result alone."""
     outcomes = [_classify(runtime, result) for result in results]
     successes = [outcome for outcome in outcomes if isinstance(outcome, Success)]
     locked = _together(runtime, successes, commit_success) if successes else []

@@ -1,8 +1,8 @@
 """Create a lease: plan it, admit it and store it.
 
 One transaction writes the lease, its reservations, allocations and events, and the notification.
-But if another service must allow the lease first, the lease is *held* (module ``holds``). A second
-transaction then writes the events and the notification.
+But if an external service must allow the lease first, this transaction only *holds* the lease
+(module ``holds``), and a second transaction writes the events and the notification.
 
 An optional feature takes part through a gate, a set of hooks in the transaction. Such features are
 idempotency keys, limits, starts that wait until hosts are ready, and holds.
@@ -68,7 +68,8 @@ T = TypeVar("T")
 class Owner:
     """The user who sends a request, with the project and the roles from the user's token.
 
-    If ``sees_private`` is true, the user may name private properties in a query.
+    If ``sees_private`` is true, the user may name private properties (hidden from ordinary users)
+    in a query.
     """
 
     user_id: str
@@ -88,10 +89,11 @@ class LeaseRequest:
     """A request for a lease, with its dates, reservations and reminders.
 
     ``before_end`` is when to remind the user of the end (None: the configured default).
-    ``user_events`` are (kind, moment) pairs of further events. If one of them is a reminder, the
-    configured reminders of the same kind are not added. ``asked_at`` is when the request arrived
-    (None: now). The start date must not be before the minute of ``asked_at``. The start date may be
-    before now, because climate may have read data from the cloud since the request arrived.
+    ``user_events`` are further events, as pairs (kind, due time). If one of them is a reminder, it
+    replaces the configured reminders of the same kind. ``asked_at`` is when the request arrived
+    (None: now). The start date must not be before the minute of ``asked_at``. It may be before the
+    present time, because climate may have spent some time reading data from the cloud after the
+    request arrived.
     """
 
     name: str
@@ -138,8 +140,8 @@ def preview_lease(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Prev
     """Return what climate would store for a new lease, without storing it (a dry run).
 
     The transaction does everything that a real request does, and is then rolled back. Raises the
-    errors of ``create_lease``, except errors of the services in ``Preview.not_checked``, which are
-    not called.
+    errors of ``create_lease``. A dry run does not call the services in ``Preview.not_checked``, so
+    their errors do not occur.
     """
     now = runtime.clock.now()
     lease = draft(runtime, owner, request, now)
@@ -194,10 +196,10 @@ def _store(
 
 @contextmanager
 def _explained(runtime: Runtime, lease: Lease, gates: Sequence[Gate]) -> Iterator[None]:
-    """Return a context that explains the error if resources for the lease are missing.
+    """Return a context that adds an explanation to the error if too few resources are free.
 
-    The caller runs the transaction in the context. The explanation is computed after the
-    transaction.
+    The caller runs the transaction of the lease in the context. The context computes the
+    explanation after this transaction, in another one.
     """
     try:
         yield
@@ -211,7 +213,8 @@ def _gates(
 ) -> list[Gate]:
     """Return the gates of this request, one per optional feature, in the order of their calls.
 
-    A gate can check or reject the lease. Limits and idempotency keys are such features.
+    A gate can check or reject the lease. Limits and idempotency keys are examples of optional
+    features.
     """
     gates: list[Gate] = []
     if lease.start.when is StartWhen.READY:
@@ -233,9 +236,9 @@ def _admit(
 ) -> None:
     """Choose and lock resources for the lease; store the lease with its bookings.
 
-    Also write the notification ``lease.create``, unless the lease has the status CREATING: another
-    service must allow it first. ``private`` states whether the user may name private properties in
-    a query.
+    Also write the notification ``lease.create``, but not if the lease has the status CREATING,
+    because an external service must allow the lease first. ``private`` states whether the user may
+    name private properties (hidden from ordinary users) in a query.
     """
     demands = [
         Demand(reservation_id=reservation.id, requirement=requirement)

@@ -1,7 +1,7 @@
 """Delete a lease on request, and remove leases that ended long ago.
 
-If plug-ins may have changed the cloud for the lease, a manager must undo this before the lease is
-deleted.
+If plug-ins may have changed the cloud for the lease, a manager must undo these changes before the
+lease is deleted.
 """
 
 import time
@@ -40,10 +40,10 @@ def delete_lease(
     """Delete a lease; return False if a manager must still end it and delete its rows later.
 
     If the lease has ended, or no plug-in has acted on the cloud for it, its rows are deleted
-    immediately. Otherwise it gets the status DELETING: a manager ends it and then deletes its rows.
-    This call waits up to ``wait`` seconds for the manager, unless too many requests of this process
-    are waiting already. Raises NotFound. Raises LeaseChanged if the stored lease differs from
-    ``expected``.
+    immediately. Otherwise the lease gets the status DELETING: a manager ends the lease and then
+    deletes its rows. This call waits up to ``wait`` seconds for the manager, unless too many
+    requests of this process are waiting already. Raises NotFound. Raises LeaseChanged if the stored
+    lease differs from ``expected``.
     """
     now = runtime.clock.now()
 
@@ -69,9 +69,9 @@ def delete_lease(
 def remove(session: Session, lease: Lease, now: datetime, settings: Settings) -> None:
     """Delete the rows of a lease that the caller has locked, and write a notification.
 
-    A lease has *begun* if a manager has tried to start it. Then its resources stay blocked for the
-    cleaning time, which begins at ``now``. The history also gets a record of a lease that has
-    begun, unless its start failed and its start date has not passed yet.
+    A lease has *begun* if a manager has tried to start it. The resources of such a lease stay
+    blocked for the cleaning time, which begins at ``now``. The history gets a record of such a
+    lease if its start succeeded or its start date has passed.
     """
     ids = [reservation.id for reservation in lease.reservations]
     took_place = lease.has_begun and bool(lease.start.started_at or lease.window.start <= now)

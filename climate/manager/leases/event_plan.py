@@ -1,7 +1,7 @@
 """Event plan: change the stored events of a lease if its dates change.
 
-Also add ``update_lease`` events. Such an event gives the users of a running lease access to its new
-resources, and takes back the resources of removed reservations.
+This module also adds ``update_lease`` events. Such an event gives the users of a running lease
+access to its new resources, and reclaims the resources of removed reservations.
 """
 
 from collections.abc import Iterable
@@ -48,8 +48,8 @@ def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> 
 def add_update_event(session: Session, lease: Lease, now: datetime) -> None:
     """Add an ``update_lease`` event that is due now.
 
-    The manager that runs it gives the users access to the lease's new resources, and takes back the
-    resources of removed reservations.
+    The manager that runs this event gives the users access to the lease's new resources, and
+    reclaims the resources of removed reservations.
     """
     _insert(session, lease, [Planned(UPDATE, now)], now)
 
@@ -66,9 +66,9 @@ def _move(
     """Give the start, end or before-end event of a lease its new due time.
 
     ``planned`` is the event with its new due time. ``present`` is the stored event of the same
-    kind. If ``present`` is None, the function stores ``planned``. If ``present`` is a before-end
-    event that already ran, and ``planned`` is due in the future, the function replaces ``present``
-    by ``planned``, so that the event runs again.
+    kind. If ``present`` is None, the function stores ``planned``. A before-end event that has
+    already run is replaced by ``planned`` if this is due in the future, so that the event runs
+    again.
     """
     if present is None:
         _insert(session, lease, [planned], now)

@@ -65,7 +65,7 @@ def _report_end(
 ) -> None:
     """Report the end of a lease to the enforcement service; if that fails, store when to retry.
 
-    ``body`` describes the lease in the report. A day after ``ended_at``, the retries stop.
+    ``body`` describes the lease in the report. One day after ``ended_at``, the function gives up.
     """
     try:
         if runtime.enforcer is not None and runtime.enforcer.reports_ends:

@@ -9,8 +9,8 @@ keeps the failed one. Which resources count as failed depends on the lease:
 - Running lease, reservations with the flag ``missing_resources``: all resources that are not
   reservable now.
 
-If a running lease gets replacements, an ``update_lease`` event, which is due now, lets a manager
-give the users access to them.
+If a running lease gets replacements, healing adds an ``update_lease`` event, which is due now: with
+it, a manager gives the users access to the replacements.
 
 The flags have Blazar's names. A reservation has ``missing_resources`` while one of its resources
 has failed and has no replacement. It has ``resources_changed`` once healing has replaced a resource
@@ -62,9 +62,9 @@ _HEALABLE = frozenset({LeaseStatus.PENDING, LeaseStatus.ACTIVE})
 def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
     """Replace failed resources in all leases that run now or start soon.
 
-    Soon means within ``healing_interval``; if that is None, all pending leases count. ``lost`` has
-    the ids of resources that have stopped running. If one lease cannot be healed, the function logs
-    this and continues with the other leases.
+    "Soon" means within ``healing_interval``; if this setting is None, the function heals all
+    pending leases. ``lost`` contains the ids of resources that have stopped running. If one lease
+    cannot be healed, the function logs this and continues with the other leases.
     """
     now, ahead = runtime.clock.now(), runtime.settings.healing_interval
     with runtime.database.read() as session:
@@ -82,9 +82,9 @@ def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
 def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Session) -> None:
     """Replace failed resources of one lease by free ones, and store the new flags of the lease.
 
-    ``lost`` has the ids of resources that have stopped running. The module's docstring explains
-    which resources count as failed, and what the flags mean. Does nothing if the lease is over or
-    deleted.
+    ``lost`` contains the ids of resources that have stopped running. The module's docstring
+    explains which resources count as failed, and what the flags mean. Does nothing if the lease is
+    over or deleted.
     """
     now = runtime.clock.now()
     try:
@@ -126,10 +126,10 @@ def _replace(
 ) -> int:
     """Replace the ``failing`` resources of a reservation by free ones; return how many it replaced.
 
-    ``held`` has the present bookings of the reservation by resource id. The replacements must be
-    free during ``occupied``: until the end of the lease and its cleaning time. A resource may hold
-    several units of the reservation, such as virtual instances. The resource is replaced only if
-    free resources can take all of these units.
+    ``held`` contains the present bookings of the reservation by resource id. The replacements must
+    be free during ``occupied``: until the end of the cleaning time after the lease. A resource may
+    hold several units of the reservation, such as virtual instances. A resource is replaced only if
+    free resources can take all its units.
     """
     replaced: list[int] = []
     for requirement, ids in _by_requirement(
@@ -159,9 +159,9 @@ def _by_requirement(
 ) -> list[tuple[Requirement, list[int]]]:
     """Group resources of a reservation by the requirement that they match.
 
-    ``parts`` has the requirements, ``ids`` the ids of the resources. Returns pairs: a requirement,
+    ``parts`` are the requirements, ``ids`` the ids of the resources. Returns pairs: a requirement,
     and the ids of its resources. A resource that matches no requirement any more is listed with the
-    last one. Requirements without resources are left out.
+    last requirement. Requirements without resources are left out.
     """
     records = resources.find_some(session, ids)
     shares: dict[int, list[int]] = {}
@@ -180,10 +180,10 @@ def _flag(
 ) -> None:
     """Set or clear the flags of a lease and its reservations after its resources were replaced.
 
-    ``missing`` has the ids of the reservations with a failed resource that was not replaced: only
-    these get the flag ``missing_resources``. ``gained`` has the number of replaced resources by
-    reservation id. The module's docstring explains when a lease is ``degraded``. If the lease
-    changed, the function writes a ``lease.update`` notification.
+    ``missing`` contains the ids of the reservations with a failed resource that was not replaced:
+    only these reservations get the flag ``missing_resources``. ``gained`` contains the number of
+    replaced resources by reservation id. The module's docstring explains when a lease is
+    ``degraded``. If the lease changed, the function writes a ``lease.update`` notification.
     """
     running = lease.status is LeaseStatus.ACTIVE
     live = [reservation for reservation in lease.reservations if reservation.stays]
@@ -225,10 +225,10 @@ def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
 def _is_handed_over(reservation: Reservation, resource_id: int, held: Mapping[int, Held]) -> bool:
     """Return whether users have access to a resource, in the amounts that are booked now.
 
-    An amount is, for example, 4 VCPU. ``held`` has the bookings of the reservation by resource id.
-    The details of a reservation list the resources to which users have access. A reservation that
-    an older release of climate started has no such list: its users have access to all its
-    resources.
+    An amount is, for example, 4 VCPU. ``held`` contains the bookings of the reservation by resource
+    id. The details of a reservation list the resources to which users have access. If an older
+    release of climate started the reservation, there is no such list, and the users have access to
+    all resources of the reservation.
     """
     amounts = dict(held[resource_id].amounts)
     shares = reservation.details.get(SHARES, {}).get(str(resource_id), amounts)

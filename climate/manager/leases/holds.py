@@ -1,4 +1,4 @@
-"""Holds: new leases occupy capacity while a service decides about them or the cloud is prepared.
+"""Holds: a new lease occupies capacity while a service decides about it or prepares the cloud.
 
 1. A transaction admits the lease and stores it as CREATING: the lease is *held*. No API shows it,
    and no manager starts it. Its only event is a ``RELEASE`` event, due after ``hold_timeout``.
@@ -55,7 +55,7 @@ class HoldGate(Gate):
 
     The lease occupies its resources during these calls. If a service refuses or fails, the gate
     deletes the lease. If the request has an idempotency key, the transaction that confirms the
-    lease stores the answer.
+    lease also stores the answer for repetitions of the request.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class HoldGate(Gate):
     def stored(self, lease: Lease) -> Lease:
         """Return the lease as it is stored while other services decide about it: status CREATING.
 
-        Its only event is ``RELEASE``, due after ``hold_timeout``. If the lease is not confirmed by
-        then, this event deletes it.
+        The only event of the stored lease is ``RELEASE``, due after ``hold_timeout``. If the lease
+        is not confirmed by then, this event deletes the lease.
         """
         due_at = lease.created_at + self._runtime.settings.hold_timeout
         release = Event.planned(Planned(RELEASE, due_at), lease.id, ids.new_id(), lease.created_at)
@@ -132,7 +132,7 @@ def _check_with_service(store: Store, enforcer: Enforcer, lease: Lease) -> None:
 def _prepare(runtime: Runtime, lease: Lease, requester: Requester) -> Lease:
     """Create the Keystone trust of an unconfirmed lease, and call the plug-ins' ``prepare``.
 
-    Skips the trust if no plug-in acts as the user, and the calls if no plug-in needs to prepare the
+    Creates no trust if no plug-in acts as the user. Calls no plug-in if none needs to prepare the
     cloud. Returns the lease with its trust and the plug-ins' details. Raises InvalidDate if the end
     of the lease has passed meanwhile.
     """
@@ -157,9 +157,9 @@ def _prepare(runtime: Runtime, lease: Lease, requester: Requester) -> Lease:
 def _store_trust(session: Session, lease: Lease, now: datetime) -> bool:
     """Store the trust id of an unconfirmed lease; return whether climate still holds the lease.
 
-    If a manager has released the lease already, the function stores instead an event that revokes
-    the trust, and returns False. Otherwise it returns True, and the trust is revoked when the lease
-    is over.
+    If a manager has released the lease already, the function does not store the id, but an event
+    that revokes the trust, and returns False. Otherwise it returns True, and the trust is revoked
+    when the lease is over.
     """
     assert lease.trust_id is not None  # noqa: S101 - it was just created
     if _lock_held(session, lease.id) is None:
@@ -180,7 +180,8 @@ def _hold_expired(enforcer: Enforcer | None) -> ClimateError:
 def _confirm(session: Session, lease: Lease, now: datetime) -> bool:
     """Confirm a lease: store it as PENDING instead of CREATING, with its details and events.
 
-    Returns False if a manager has deleted the lease after ``hold_timeout``, or has begun to do so.
+    Returns False if ``hold_timeout`` has passed and a manager has deleted the lease, or begun to
+    delete it.
     """
     present = _lock_held(session, lease.id)
     if present is None or any(event.attempt for event in present.events):
@@ -198,8 +199,8 @@ def _confirm(session: Session, lease: Lease, now: datetime) -> bool:
 def _release_unprepared(runtime: Runtime, session: Session, lease_id: str) -> None:
     """Free the resources of a lease that cannot be confirmed because its preparation failed.
 
-    If plug-ins may have changed the cloud, a manager undoes this first and then deletes the lease.
-    Otherwise the lease is deleted now.
+    If plug-ins may have changed the cloud, a manager undoes these changes soon and then deletes the
+    lease. Otherwise the function deletes the lease now.
     """
     lease = _lock_held(session, lease_id)
     if lease is None:
@@ -224,7 +225,8 @@ def _release_and_report(
 ) -> None:
     """Delete a lease that is not confirmed; store events that revoke its trust and report its end.
 
-    The end is reported because the enforcement service may have allowed the lease.
+    The end must be reported, because the enforcement service may have allowed the lease, and then
+    believes that the lease exists.
     """
     lease = _lock_held(session, lease_id)
     if lease is not None:

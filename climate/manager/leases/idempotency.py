@@ -1,9 +1,10 @@
 """Idempotency keys: a repeated request to create a lease returns the first answer.
 
-The client sends the same key with each repetition. A repetition receives the first answer byte for
-byte, even if the lease has changed since. The transaction that stores (or confirms) the lease also
-stores the answer, so a crash after the commit cannot lose it. The answer is computed from the
-planned lease before that transaction begins. The SQL statements are in ``db/leases``.
+The client sends the same key with each repetition. climate answers a repetition with the first
+answer, byte for byte, even if the lease has changed since. The transaction that stores (or
+confirms) the lease also stores the answer, so a crash after the commit cannot lose it. The answer
+is computed from the planned lease before that transaction begins. The SQL statements are in
+``db/leases``.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +33,7 @@ class IdempotentRequest:
 class IdempotencyGate(Gate):
     """Stores the idempotency key and the answer in the same transaction as the lease.
 
-    Rejects a request whose key is stored already. If another service must allow the lease first
+    Rejects a request whose key is stored already. If an external service must allow the lease first
     (status CREATING), this transaction stores only the key. The transaction that confirms the lease
     then stores the answer.
     """
@@ -46,8 +47,8 @@ class IdempotencyGate(Gate):
     ) -> None:
         """Store the idempotency key of a request, and the answer if it is final.
 
-        The answer is not final while another service must still allow the lease (status CREATING).
-        Raises AlreadyProcessed, RequestUnderWay, IdempotencyKeyReused.
+        The answer is not final while an external service must still allow the lease (status
+        CREATING). Raises AlreadyProcessed, RequestUnderWay, IdempotencyKeyReused.
         """
         if lease.status is LeaseStatus.CREATING:  # the confirmation stores the answer
             idempotency.claim_undecided(session, self._key, lease.id, now)

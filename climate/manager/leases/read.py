@@ -31,7 +31,7 @@ class LeaseChanged(Exception):
 
 
 def get_lease(runtime: Runtime, lease_id: str) -> Lease:
-    """Return a lease. Raises NotFound if it does not exist or is not confirmed yet (CREATING)."""
+    """Return a lease; raises NotFound if it does not exist or is not confirmed (CREATING)."""
     with runtime.database.read() as session:
         return visible(leases.get(session, lease_id))
 
@@ -45,7 +45,8 @@ def as_enforced(session: Session, lease: Lease) -> dict[str, Any]:
 def visible(lease: Lease) -> Lease:
     """Return the lease unchanged; raise NotFound if its status is CREATING.
 
-    Such a lease waits for another service to allow it, so the API does not show it yet.
+    A lease with this status waits for an external service to allow it, so the API does not show it
+    yet.
     """
     if lease.status is LeaseStatus.CREATING:
         raise NotFound(f"Object with {{'lease_id': '{lease.id}'}} not found")

@@ -44,7 +44,7 @@ _NEXT_CHECK = timedelta(minutes=1)
 class ReadyStartGate(Gate):
     """Rejects ``start_when: ready`` if no provisioner prepares hosts, or the lease has no hosts.
 
-    With this value, a lease starts when all its hosts are ready.
+    ``start_when: ready`` means that a lease starts when all its hosts are ready.
     """
 
     def __init__(self, settings: Settings, catalog: Catalog) -> None:
@@ -56,8 +56,8 @@ class ReadyStartGate(Gate):
     ) -> None:
         """Raise NotProvisioned if the gate rejects a new lease.
 
-        Does nothing for a change of a lease, when ``present`` is the stored lease. ``after`` checks
-        a changed lease.
+        If ``present`` (the stored lease) is set, the request changes a lease; then this hook does
+        nothing, and the hook ``after`` checks the changed lease.
         """
         if present is None:
             self._check(lease)
@@ -88,10 +88,10 @@ class ReadyStartGate(Gate):
 def if_ready(settings: Settings, session: Session, seen: Seen, now: datetime) -> Seen | None:
     """Return ``seen`` if all hosts of its lease are ready; otherwise delay the start, return None.
 
-    ``seen`` is a start event that this manager has claimed, with its lease. If a delayed start
-    can run now, the function stores that the hosts are ready. To delay a start, the function
-    requeues the event for a minute. The first time, it also stores that the start is delayed, and
-    writes a notification.
+    ``seen`` is a start event that this manager has claimed, with its lease. If the start was
+    delayed before and can run now, the function stores that the hosts are ready. To delay a start,
+    the function requeues the event for a minute. When it delays a start for the first time, it also
+    stores that the start is delayed, and writes a notification.
     """
     claim, lease, _ = seen
     unready_hosts = unready(settings, session, lease.id)
@@ -110,7 +110,7 @@ def if_ready(settings: Settings, session: Session, seen: Seen, now: datetime) ->
 def unready(settings: Settings, session: Session, lease_id: str) -> list[Resource]:
     """Return the hosts for which the start of a lease must wait, ordered by id.
 
-    Only hosts that provisioners prepare can be in the result.
+    The result contains only hosts that provisioners prepare.
     """
     if settings.provisioning is None:
         return []
@@ -120,7 +120,7 @@ def unready(settings: Settings, session: Session, lease_id: str) -> list[Resourc
 
 
 def note_ready(settings: Settings, session: Session, lease_id: str, now: datetime) -> None:
-    """If all hosts of a lease are ready, store this, and make its delayed start due now.
+    """If all hosts of a lease are ready, store this fact, and make a delayed start due now.
 
     The caller has locked the lease.
     """
@@ -139,7 +139,7 @@ def note_start(runtime: Runtime, session: Session, lease: Lease) -> None:
 def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
     """Write the notification ``lease.not_started`` if a lease ends before its delayed start ran.
 
-    Also count in the metrics that its hosts were never ready.
+    Also count in the metrics that the hosts of this lease were never ready.
     """
     if lease.status is not LeaseStatus.PENDING or lease.start.delayed_at is None:
         return

@@ -1,9 +1,9 @@
 """Reservation changes: new parameters, added reservations and removed reservations of a lease.
 
 If a user removes a reservation of a lease that has begun, the reservation is marked as leaving
-(``LEAVING``). It keeps its resources until a manager runs an ``update_lease`` event, which takes
-them back. Then the reservation becomes DELETED. The same event gives users access to the resources
-that other reservations gained.
+(``LEAVING``). It keeps its resources until a manager runs an ``update_lease`` event, which reclaims
+the resources. Then the reservation becomes DELETED. The same event gives users access to the
+resources that other reservations gained.
 
 A stack reservation is for a Heat stack of servers, volumes and so on. Each part of the stack is a
 separate reservation of the same lease. A change of the stack's reservation also adds, changes or
@@ -100,8 +100,9 @@ class LeaseChange:
 class LookedUp:
     """What a plug-in read from the cloud for a change of a reservation.
 
-    ``before`` has the stored parameters of the reservation when the plug-in read. ``request`` is
-    the complete reservation after the change. For a stack, ``request.children`` are its parts.
+    ``before`` contains the parameters of the reservation that were stored when the plug-in read.
+    ``request`` is the complete reservation after the change. For a stack, ``request.children`` are
+    its parts.
     """
 
     before: Mapping[str, Any]
@@ -113,9 +114,9 @@ def complete(
 ) -> tuple[ReservationChange, ...]:
     """Return ``changes``, with the data that plug-ins read from the cloud added.
 
-    The data is in the field ``planned``. Only some plug-ins need it. No transaction may be open.
-    Raises InvalidInput, Conflict, Forbidden, BackendUnavailable, and ValidationError of
-    marshmallow.
+    The function puts the data into the field ``planned``. Only some plug-ins need such data. No
+    transaction may be open. Raises InvalidInput, Conflict, Forbidden, BackendUnavailable, and
+    ValidationError of marshmallow.
     """
     present = {r.id: r for r in lease.reservations if r.stays}
     return tuple(
@@ -164,10 +165,10 @@ def requested(
 def change_reservations(
     runtime: Runtime, session: Session, lease: Lease, change: LeaseChange, now: datetime
 ) -> tuple[tuple[Reservation, ...], bool]:
-    """Change, add and remove reservations of a lease, and store this.
+    """Change, add and remove reservations of a lease, and store the reservations.
 
     The caller has locked the lease. Returns the remaining reservations, and whether a manager must
-    take back resources of removed reservations. Raises InvalidInput, Conflict, LeaseBusy, and
+    reclaim resources of removed reservations. Raises InvalidInput, Conflict, LeaseBusy, and
     ValidationError of marshmallow.
     """
     catalog = runtime.catalog
@@ -248,9 +249,9 @@ def _check_size(id_: str, before: Requirement, after: Requirement) -> None:
     """Raise Conflict if a change alters the size or the affinity of a reservation in use.
 
     ``before`` and ``after`` are what the reservation ``id_`` requires before and after the change.
-    A reservation has several equal units, for example virtual instances. The size is what one unit
-    has, for example 4 VCPU. The affinity (``layout``) states whether the units must be on one
-    resource or on different ones. The number of units may change.
+    A reservation has several equal units, for example virtual instances. The size is the amount of
+    resources in one unit, for example 4 VCPU. The affinity (``layout``) states whether the units
+    must be on one resource or on different ones. The number of units may change.
     """
     if (before.amounts, before.layout) != (after.amounts, after.layout):
         raise Conflict(
@@ -266,10 +267,11 @@ def _adapt_parts(
     changes: Iterable[ReservationChange],
     now: datetime,
 ) -> tuple[tuple[Reservation, ...], tuple[Reservation, ...], list[str]]:
-    """Adapt the reservations for parts of stacks; plug-ins have read the new parts from the cloud.
+    """Adapt the reservations for parts of stacks to the changed stacks.
 
-    Returns three values: ``reservations`` with their new parameters, new reservations for added
-    parts, and the ids of the reservations for removed parts.
+    Plug-ins have already read from the cloud which parts the changed stacks have. Returns three
+    values: ``reservations`` with their new parameters, new reservations for added parts, and the
+    ids of the reservations for removed parts.
     """
     params: dict[str, Mapping[str, Any]] = {}
     new: list[Reservation] = []
@@ -314,7 +316,7 @@ def _part_params(
 def _new_reservations(
     runtime: Runtime, lease: Lease, requests: Sequence[ReservationRequest], now: datetime
 ) -> tuple[Reservation, ...]:
-    """Return a new reservation for each request to add one.
+    """Return a new reservation for each item of ``requests``.
 
     Raises InvalidInput if the lease would have too many reservations. Raises Conflict if a plug-in
     would have to prepare a reservation in the cloud, which works only for new leases.
@@ -334,9 +336,9 @@ def _new_reservations(
 def _new_id(rng: random.Random) -> str:
     """Return a new random id, taken from ``rng``.
 
-    If the enforcement service decides about a change, climate makes the change twice: the first
-    time for the service, then rolled back. Both times, ``rng`` begins with the same seed, so the
-    ids are the same.
+    If the enforcement service decides about a change, climate makes the change twice. The first
+    time, it shows the result to the service and rolls back. Both times, ``rng`` begins with the
+    same seed, so the ids are the same.
     """
     return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
@@ -358,10 +360,11 @@ def _check_removed(lease: Lease, ids: Collection[str]) -> None:
 def _remove(
     catalog: Catalog, session: Session, lease: Lease, ids: Collection[str], now: datetime
 ) -> bool:
-    """Remove reservations of a lease; return whether a manager must take back their resources.
+    """Remove reservations of a lease; return whether a manager must reclaim their resources.
 
-    Before the start of the lease, they are deleted. After it, they are only marked as leaving.
-    Raises Conflict if the lease has not started and a plug-in has prepared a removed reservation.
+    Before the start of the lease, the reservations are deleted. After the start, they are only
+    marked as leaving. Raises Conflict if the lease has not started and a plug-in has prepared a
+    removed reservation.
     """
     removed = [r for r in lease.reservations if r.id in ids]
     if not lease.has_begun:

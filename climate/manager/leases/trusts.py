@@ -1,8 +1,8 @@
 """Trusts: with a Keystone trust, a manager acts in the cloud as the user of a lease.
 
-A request that creates or changes a lease creates the trust with the requester's token. It does so
-before it confirms the lease or stores the change. Managers revoke a trust that no lease needs any
-more, and retry until that succeeds. The revocation is a finalizer: an event without a lease.
+When a user creates or changes a lease, climate creates the trust with the user's token, before it
+confirms the lease or stores the change. Managers revoke a trust that no lease needs any more, and
+retry until that succeeds. The revocation is a finalizer: an event without a lease.
 
 Keystone does not notify climate when a user is disabled or loses a role. So a manager periodically
 requests a token with the trust of each lease that runs or starts soon. If Keystone refuses, the
@@ -51,7 +51,7 @@ def check_possible(runtime: Runtime, requester: Requester) -> str:
     """Raise Conflict if climate cannot create a Keystone trust; otherwise return the text "none".
 
     A dry run calls this function instead of ``make``, because this function does not call Keystone.
-    In place of a trust id, the dry run stores "none" in its transaction, which is rolled back.
+    The dry run stores the text "none" in place of a trust id, and then rolls back.
     """
     if requester.token is None:
         raise Conflict(
@@ -130,7 +130,7 @@ def orphans(runtime: Runtime) -> Iterator[Drift]:
     """Yield a Drift for each Keystone trust of climate that no lease or request needs.
 
     A Drift is a difference between leases and the cloud. The repair of this Drift is to revoke the
-    trust. There is no repair if an event will revoke the trust anyway.
+    trust. If an event will revoke the trust anyway, the Drift has no repair.
     """
     if runtime.trusts is None:
         return
@@ -175,9 +175,9 @@ class TrustWatch:
         self._next: datetime | None = None
 
     def check_if_due(self) -> None:
-        """Check the trusts of leases, unless the last check is more recent than ``trust_interval``.
+        """Check the trusts of leases if the last check was at least ``trust_interval`` ago.
 
-        The first call always checks them.
+        The first call always checks the trusts.
         """
         now = self._runtime.clock.now()
         if self._next is None or now >= self._next:
@@ -216,8 +216,8 @@ def _store_state(
 ) -> None:
     """Store whether the trust of a lease works, and write a notification if this changed.
 
-    ``lost`` is the reason why it does not work (None: it works). Does nothing if the lease has
-    another trust by now, or if this state is stored already.
+    ``lost`` is the reason why the trust does not work (None: it works). Does nothing if the lease
+    has another trust by now, or if the stored state is the same.
     """
     try:
         lease = leases.get(session, lease_id, lock=True)

@@ -1,10 +1,11 @@
 """Change a lease in one transaction, so that a rejected change stores nothing.
 
-Before the transaction searches for resources, it deletes the lease's own bookings, so that these
-resources count as free. A pending lease then keeps those of its resources that still fit. A running
-lease keeps all its resources, or the change is rejected. If a running lease gains resources, an
-``update_lease`` event, which is due now, lets a manager give the users access to them. Optional
-features such as limits take part through gates, as in ``create``.
+Before the transaction searches for resources, it deletes the lease's own bookings, so that the
+search finds these resources free. A pending lease then keeps those of its resources that still fit.
+A running lease keeps all its resources, or the change is rejected. If a running lease gains
+resources, the transaction adds an ``update_lease`` event, which is due now: with it, a manager
+gives the users access to the new resources. Optional features such as limits take part through
+gates, as in ``create``.
 """
 
 import random
@@ -156,8 +157,8 @@ def preview_change(
     """Return what climate would store for a change of a lease, without storing it (a dry run).
 
     The transaction does everything that a real request does, and is then rolled back. Raises the
-    errors of ``update_lease``, except errors of the services in ``Preview.not_checked``, which are
-    not called.
+    errors of ``update_lease``. A dry run does not call the services in ``Preview.not_checked``, so
+    their errors do not occur.
     """
     request = _Request(lease_id, change, owner, expected, None)
     preview = partial(_preview, runtime, owner)
@@ -243,7 +244,8 @@ def _completed(
 ) -> LeaseChange:
     """Return ``change``, with data that plug-ins read from the cloud for changed reservations.
 
-    If ``owner`` is None, or no reservation changes, nothing is read.
+    If ``owner`` is None, or no reservation changes, plug-ins read nothing, and the result is
+    ``change``.
     """
     if owner is None or not change.reservations:
         return change
@@ -265,7 +267,7 @@ def _trust_for(
     In a dry run, ``make`` only checks whether climate could create a trust. With a trust, climate
     acts in the cloud as the user. A change needs a new trust in two cases:
 
-    - The lease has none, and a changed or added reservation requires one.
+    - The lease has no trust, and a changed or added reservation requires one.
     - The lease's trust no longer works, and the requester is the lease's user.
     """
     with runtime.database.read() as session:
@@ -320,7 +322,7 @@ def _change(runtime: Runtime, session: Session, request: _Request, now: datetime
 def _gates(runtime: Runtime, request: _Request) -> list[Gate]:
     """Return the gates of this change, one per optional feature, in the order of their calls.
 
-    A gate can check or reject the change. Limits are such a feature.
+    A gate can check or reject the change. Limits are an example of an optional feature.
     """
     gates: list[Gate] = []
     if runtime.settings.limits.enabled and not request.change.keeps_bookings:
@@ -375,8 +377,9 @@ def _check_queries(
     """Raise InvalidQuery if the property expression of a changed reservation is not allowed.
 
     ``reservations`` are the reservations of the lease after the change. An expression must not name
-    unknown properties. It may name private properties only if ``owner``, the user who sends the
-    request, may see them. The present expressions of the lease stay allowed in any case.
+    unknown properties. It may name private properties (hidden from ordinary users) only if
+    ``owner``, the user who sends the request, may see them. The expressions that the lease already
+    has stay allowed in any case.
     """
     before, after = (
         [part for r in each if r.stays for part in requirements_of(catalog, r)]
@@ -418,9 +421,9 @@ def _outcome(
 ) -> _Outcome:
     """Change the lease in this transaction, and return the result.
 
-    ``agreed`` is the result that the enforcement service has allowed (None: it was not called yet).
-    Raises _OutcomeChanged if the result differs from ``agreed``. ``seed`` makes the random choices
-    repeatable.
+    ``agreed`` is the result that the enforcement service has allowed (None: the service has not
+    been called yet). Raises _OutcomeChanged if the result differs from ``agreed``. ``seed`` makes
+    the random choices repeatable.
     """
     seeded = replace(runtime, rng=random.Random(seed))  # noqa: S311 - not a secret
     current = as_enforced(session, leases.get(session, request.lease_id, lock=True))

@@ -2,7 +2,7 @@
 
 A calendar feed is an address with a secret. From this address, a calendar program reads the leases
 of a project, the bookings of a resource, or a single lease. A feed is obsolete if its lease or
-resource is gone.
+resource no longer exists.
 """
 
 import logging
@@ -44,7 +44,7 @@ _STALE_PER_RUN = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a new feed shows (a lease, project or resource), the feed's name, and who creates it.
+    """What a new feed shows (a lease, project or resource), its name, and the user who creates it.
 
     ``id`` is the id of that lease, project or resource. ``project_id`` and ``user_id`` are those of
     the creator. If ``sees_all`` is set, the feed may show the leases of all projects.
@@ -61,7 +61,7 @@ class Target:
 def create(runtime: Runtime, target: Target) -> tuple[Feed, str]:
     """Create a calendar feed; return the feed, and the secret of its address.
 
-    climate stores only a hash of the secret.
+    climate stores only a hash of the secret, so it cannot show the secret later.
 
     Raises LimitExceeded if the project already has the maximum number of feeds.
     """
@@ -123,8 +123,8 @@ def lease_entries(runtime: Runtime, lease_id: str) -> list[Entry]:
 def remove_stale(store: Store) -> None:
     """Remove calendar feeds that can never show an entry again.
 
-    A feed shows a deleted lease as cancelled while a record of the deletion exists. This function
-    also removes old records of deletions.
+    A feed shows a deleted lease as cancelled as long as climate has a record of the deletion. This
+    function first removes old records of deletions.
     """
     before = store.clock.now() - REMOVED_SHOWN
     store.database.write(partial(feeds.forget_removals, before=before))
@@ -137,7 +137,7 @@ def remove_stale(store: Store) -> None:
 def _entries(session: Session, feed: Feed, now: datetime) -> list[Entry]:
     """Return the entries of a feed: the leases that it may show, and recently deleted leases.
 
-    The feed of a resource also has anonymous entries for the bookings of other projects.
+    The feed of a resource also contains anonymous entries for the bookings of other projects.
     """
     project_id = None if feed.sees_all else feed.project_id
     others: list[Entry] = []
@@ -158,7 +158,7 @@ def _entries(session: Session, feed: Feed, now: datetime) -> list[Entry]:
 def _note_read(runtime: Runtime, feed: Feed, now: datetime, since: datetime) -> None:
     """Store that the feed was read at ``now``, unless a read after ``since`` is stored already.
 
-    If the database rejects this, only log the error.
+    If the database raises an error, only log it, so that the read itself succeeds.
     """
     work = partial(feeds.note_read, feed_id=feed.id, now=now, since=since)
     try:

@@ -24,8 +24,8 @@ from climate.db.resources.allocations import Named
 class News:
     """A completed or failed event of a lease, which a notification is to announce.
 
-    ``kind`` is the kind of the event. ``lease`` is the lease after the event. ``extra`` has
-    additional keys of the payload.
+    ``kind`` is the kind of the event. ``lease`` is the lease after the event. ``extra`` contains
+    additional keys and values of the payload.
     """
 
     kind: str
@@ -49,7 +49,7 @@ def announce(session: Session, news: Sequence[News], now: datetime) -> None:
 def _payload(news: News, named: Mapping[str, Sequence[Named]]) -> dict[str, Any]:
     """Return the payload of a notification: the lease, and its resources by type.
 
-    ``named`` has the resources by reservation id.
+    ``named`` contains the resources by reservation id.
     """
     by_type: dict[str, list[dict[str, str]]] = {"hosts": []}
     for reservation in news.lease.reservations:
@@ -85,8 +85,8 @@ def notify_nodes_of(
 ) -> None:
     """When a lease starts or ends, write a ``node.KIND`` notification for each of its hosts.
 
-    KIND is ``kind``, the kind of the lease's event. ``granted`` has the resources of the lease by
-    reservation id. The function does nothing in three cases:
+    KIND is ``kind``, the kind of the lease's event. ``granted`` contains the resources of the lease
+    by reservation id. The function does nothing in three cases:
 
     - The event is not a start or an end.
     - ``settings`` is None (provisioning is disabled).

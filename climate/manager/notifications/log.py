@@ -25,12 +25,12 @@ def find_after(
 ) -> Matches:
     """Return up to ``limit`` notifications that match ``wanted``, the oldest first.
 
-    Only notifications whose numbers are above ``after`` count. Raises NotificationsRemoved if some
-    of these have been removed.
+    The function searches the notifications whose numbers are above ``after``. Raises
+    NotificationsRemoved if some of these have been removed.
 
-    If ``after`` is None, all stored notifications count. If also ``limit`` is 0, the result is
-    empty, and its field ``after`` is the number of the last notification. So a caller can skip all
-    notifications up to now.
+    If ``after`` is None, the function searches all stored notifications. To skip all notifications
+    up to now, call it with ``after`` None and ``limit`` 0: then the result is empty, and its field
+    ``after`` is the number of the last notification.
     """
     with runtime.database.read() as session:
         if after is None and limit == 0:
@@ -55,11 +55,11 @@ def wait_after(
     seconds: float,
     project_id: str,
 ) -> Matches:
-    """Return what ``find_after`` returns; if nothing matches, wait up to ``seconds`` for a match.
+    """Return the result of ``find_after``; if nothing matches, first wait for a match.
 
-    The result is empty if no notification matches in that time. ``project_id`` is the requester's
-    project. Raises NotificationsRemoved. Raises TooManyFollowers if too many requests are waiting
-    already.
+    The wait lasts at most ``seconds``; if no match comes in that time, the result is empty.
+    ``project_id`` is the requester's project. Raises NotificationsRemoved. Raises TooManyFollowers
+    if too many requests are waiting already.
     """
     part = find_after(runtime, wanted, after, limit)
     if part.notifications or seconds <= 0:

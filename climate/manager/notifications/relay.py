@@ -1,13 +1,14 @@
 """Relay: numbers committed notifications and publishes them to the message broker in order.
 
-Transactions write notifications to the outbox, a database table. Each manager has a relay. All
-relays give numbers to the notifications in the outbox, so that long polling and webhooks do not
-wait for the broker. Only one relay at a time may publish: it has the turn.
+Transactions write notifications to the outbox, a database table. Each manager has a relay. Every
+relay gives numbers to the notifications in the outbox, at any time, so that long polling and
+webhooks do not wait for the broker. But only one relay at a time may publish: the relay that has
+the *turn*.
 
 The relay with the turn sends one notification after the other, and stores its position after each
 batch. If the broker fails, the relay retries the same notification after a growing pause. So no
 notification is lost, and the order is kept. After a crash, another relay may publish the last batch
-again. Each notification keeps its ``message_id``, so that receivers can detect this.
+again. Each notification keeps its ``message_id``, so that receivers can detect the repetition.
 """
 
 import logging
@@ -70,7 +71,7 @@ class Relay:
         self._publishing.start()
 
     def stop(self) -> None:
-        """Stop both threads, and give up the turn, so that another manager's relay can publish.
+        """Stop both threads, and give up the turn to publish, so that another manager can take it.
 
         Waits up to ``shutdown_timeout`` until the notification in progress is published and the
         transaction in progress has ended.
@@ -85,7 +86,8 @@ class Relay:
     def number(self) -> int:
         """Number all new notifications; return how many.
 
-        If there are any, also send a hint to the processes that wait for new notifications.
+        If there were any, also send a hint (a wake-up message) to the processes that wait for new
+        notifications.
         """
         database = self._runtime.database
         with database.read() as session:
@@ -116,9 +118,9 @@ class Relay:
     def _publish_waiting(self) -> int:
         """Publish all unpublished notifications; return how many were published.
 
-        After an error, the method pauses: later calls publish nothing until the pause is over.
-        These calls, and the call with the error, return False. False counts as 0 and marks the run
-        as failed. The error is logged.
+        If publishing fails, the method logs the error, and a pause begins: until its end, all calls
+        publish nothing. The call with the error and the calls during the pause return False, which
+        tells the loop that the run has failed.
         """
         if time.monotonic() < self._retry_at:
             return False
@@ -166,7 +168,7 @@ class Relay:
         return has_turn
 
     def _publish(self, batch: list[Notification]) -> int:
-        """Publish notifications until the turn of this relay may have expired; return how many."""
+        """Publish notifications as long as this relay surely has the turn; return how many."""
         done = 0
         try:
             for notification in batch:
@@ -181,7 +183,7 @@ class Relay:
         return done
 
     def _mark(self, last: Notification) -> None:
-        """Store ``last`` as the last published notification, and extend the turn of this relay.
+        """Store ``last`` as the last published notification, and extend the turn to publish.
 
         If another relay has taken the turn in the meantime, this relay stops publishing.
         """

@@ -1,11 +1,12 @@
 """Use cases of subscriptions to notifications, and of their dead letters.
 
 A subscription delivers notifications to the URL of a subscriber. A dead letter is a notification
-that climate gave up delivering. A change of a subscription takes effect with the next notification.
+that climate gave up delivering. If a user changes a subscription, the change takes effect with the
+next notification.
 
 While a manager delivers, it holds a claim on the subscription: only the manager with the claim may
-store the result of a delivery. A change removes the claim. So the result of a delivery that is in
-progress cannot overwrite the change.
+store the result of a delivery. A user's change removes the claim. So the result of a delivery that
+is in progress cannot overwrite the change.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -34,8 +35,8 @@ count_dead_letters = reading(subscriptions.count_dead_letters)
 class Change:
     """A change of a subscription. If a field is None, the stored value stays.
 
-    ``wanted`` contains only the filters to change, by name. ``after`` is a number: delivery
-    continues with the notifications whose numbers are greater.
+    ``wanted`` contains only the filters to change, by name. ``after`` is the number of a
+    notification: delivery continues with the notifications after it.
     """
 
     url: str | None = None
@@ -57,9 +58,10 @@ class Owner:
 def create(runtime: Runtime, owner: Owner, url: str, secret: str, settings: Change) -> Subscription:
     """Create a subscription, which delivers notifications to ``url``; return the subscription.
 
-    Only the filters and ``after`` in ``settings`` are used. Delivery begins with the first
-    notification whose number is above ``after`` (None: with the next new notification). Raises
-    LimitExceeded. Raises NotificationsRemoved if notifications above ``after`` have been removed.
+    From ``settings``, the function uses only the filters (``wanted``) and ``after``. Delivery
+    begins with the first notification whose number is above ``after`` (None: with the next new
+    notification). Raises LimitExceeded. Raises NotificationsRemoved if notifications above
+    ``after`` have been removed.
     """
     rules = runtime.settings.webhooks
     most, stored = rules.per_project, encrypt(secret, rules.secret_keys)
@@ -152,7 +154,7 @@ def delete(runtime: Runtime, subscription_id: str) -> None:
 
 
 def redeliver(runtime: Runtime, subscription_id: str, seqs: Collection[int] | None) -> int:
-    """Request one more delivery of dead letters (notifications that could not be delivered).
+    """Request that climate delivers dead letters (undeliverable notifications) once more.
 
     ``seqs`` are the numbers of the notifications (None: all dead letters of the subscription).
     Returns how many dead letters will be delivered. Raises NotFound. Raises Conflict if the
@@ -179,9 +181,9 @@ def redeliver(runtime: Runtime, subscription_id: str, seqs: Collection[int] | No
 def encrypt_secrets(database: Database, keys: Sequence[str]) -> tuple[int, list[str]]:
     """Encrypt all stored secrets of subscriptions with the first of ``keys``.
 
-    This includes secrets that are stored in clear text. If ``keys`` is empty, these stay in clear
-    text. Returns the number of all secrets, and the ids of the subscriptions whose secrets cannot
-    be decrypted with any of the keys.
+    Secrets that were stored in clear text are encrypted as well. If ``keys`` is empty, they stay in
+    clear text. Returns the number of all secrets, and the ids of the subscriptions whose secrets
+    cannot be decrypted with any of the keys.
     """
     with database.read() as session:
         secrets = subscriptions.secrets(session)

@@ -4,8 +4,8 @@ Several managers deliver at once. A manager claims a subscription for a limited 
 manager with the claim delivers to the subscription and stores the results.
 
 A slow subscriber does not delay the others. A manager serves at most ``webhooks.parallel``
-subscriptions at a time, and at most half of these have slow receivers. A receiver counts as slow
-after a slow or failed delivery.
+subscriptions at a time, and at most half of these places go to slow receivers. A receiver is slow
+if its last delivery was slow or failed.
 
 After a crash, another manager may send a notification again, with the same id.
 """
@@ -49,7 +49,7 @@ class Poster(Protocol):
     """Interface of the object that sends a notification to its receiver by HTTP."""
 
     def post(self, delivery: Delivery, payload: Mapping[str, Any]) -> Outcome:
-        """Send the payload within the configured time-out; return a success or a failure."""
+        """Send the payload within the configured time-out; return whether that succeeded."""
 
 
 class WebhookDelivery:
@@ -80,8 +80,8 @@ class WebhookDelivery:
     def stop(self) -> None:
         """Stop claiming, wait for running deliveries, and release the claims of unfinished ones.
 
-        The wait takes at most ``shutdown_timeout``. If a delivery is still running then, another
-        manager may repeat this delivery.
+        The wait takes at most ``shutdown_timeout``. If a delivery is still running after that,
+        another manager may repeat it.
         """
         deadline = time.monotonic() + self._runtime.settings.shutdown_timeout
         self._task.stop(deadline - time.monotonic())
@@ -93,7 +93,7 @@ class WebhookDelivery:
         )
 
     def run_due(self) -> int:
-        """Deliver in this thread until no delivery is due; return how many it attempted."""
+        """Attempt all due deliveries in this thread; return how many deliveries these were."""
         count = 0
         while claimed := self._claim(1, 1):
             count += sum(self._serve(subscription_id) for subscription_id, _ in claimed)
@@ -169,8 +169,9 @@ class WebhookDelivery:
 
         Returns None in three cases:
 
-        - There is nothing to deliver. Then the method releases the claim.
-        - Notifications were removed before their delivery. Then it suspends the subscription.
+        - There is nothing to deliver. In this case, the method releases the claim.
+        - Notifications were removed before their delivery. In this case, it suspends the
+          subscription.
         - This manager has lost the claim.
         """
         with self._runtime.database.read() as session:
@@ -209,7 +210,10 @@ class _Results:
         self._runtime, self._owner = runtime, owner
 
     def claimed_until(self, now: datetime) -> datetime:
-        """Return when a claim made now expires. Every delivery ends earlier than that."""
+        """Return when a claim made at ``now`` expires.
+
+        The claim lasts longer than a delivery can take.
+        """
         timeout = timedelta(seconds=2 * self._runtime.settings.webhooks.timeout)
         return now + timeout + self._runtime.settings.claim_timeout
 
@@ -262,7 +266,8 @@ class _Results:
         - Give up, and store the notification as a dead letter.
         - Suspend the subscription, so that it delivers nothing, and write a notification.
 
-        A dead letter (a notification given up earlier) stays a dead letter.
+        If the failed delivery was another attempt for a dead letter (a notification that climate
+        had given up before), the notification remains a dead letter in all cases.
         """
         now = self._runtime.clock.now()
         subscription, letter = delivery.subscription, delivery.letter
@@ -307,7 +312,7 @@ class _Results:
     def _store(
         self, subscription_id: str, more: Callable[[Session], object] | None, **values: Any
     ) -> bool:
-        """Store ``values`` in the row of a subscription; return whether that was possible.
+        """Store ``values`` in the row of a subscription; return whether this manager had the claim.
 
         If this manager has lost the claim on the subscription, the method stores nothing and
         returns False. Otherwise, it also calls the function ``more``, which stores further rows in

@@ -1,1 +1,1 @@
-"""What each process needs: the runtime, timers and loops, heartbeats, and waiting requests."""
+"""What each process needs: runtime, timers, loops, heartbeats, and limits of waiting requests."""

@@ -1,6 +1,7 @@
 """Limits the requests that wait for the deletion of a lease: one per lease, and a few in all.
 
-Before climate deletes a running lease, a manager ends it. A request may wait until that is done.
+Before climate deletes a running lease, a manager must end it. The request to delete the lease may
+wait until the lease is deleted.
 """
 
 import threading
@@ -24,9 +25,9 @@ class DeletionWaits:
     def place(self, lease_id: str) -> Iterator[bool]:
         """Return a context in which a request may wait for the deletion of the lease.
 
-        The context yields True if the request may wait. The request then counts as waiting until
-        the context ends. The context yields False if too many requests are waiting already, or if
-        another request waits for the same lease. The request must then not wait.
+        The context yields True if the request may wait; the request occupies a place until the
+        context ends. The context yields False, and the request must not wait, if all places are
+        occupied or if another request waits for the same lease.
         """
         with self._lock:
             may_wait = len(self._leases) < self._places and lease_id not in self._leases

@@ -1,7 +1,7 @@
 """Heartbeats of managers in the database, and trial writes to the database.
 
 Each manager stores a heartbeat every five seconds: the present time, and how long ago each of its
-loops last succeeded. Any process can read from the heartbeats which managers are alive, and which
+loops last succeeded. From the heartbeats, any process can see which managers are alive, and which
 loops have stalled. If there is no recent heartbeat, a process makes a trial write: it inserts and
 deletes a row, to find out whether the database accepts writes.
 """
@@ -44,7 +44,10 @@ class ManagerHeartbeat:
         self._task.start()
 
     def stop(self) -> None:
-        """Stop, and remove the heartbeat: other processes see at once that the manager is gone."""
+        """Stop, and remove the heartbeat.
+
+        So other processes see at once that this manager has stopped.
+        """
         self._task.stop(_INTERVAL)
         self._store.database.write(lambda session: managers.remove(session, self._owner))
 
@@ -62,8 +65,8 @@ class ManagerHeartbeat:
 class Beats:
     """The managers that are alive, and the time of the latest heartbeat in the database.
 
-    ``last`` is this time, or None if the database has no heartbeat. ``now`` is when the heartbeats
-    were read.
+    ``last`` is the time of the latest heartbeat, or None if the database contains no heartbeat.
+    ``now`` is when the heartbeats were read.
     """
 
     alive: list[Heartbeat]
@@ -71,7 +74,7 @@ class Beats:
     now: datetime
 
     def warnings(self) -> list[str]:
-        """Return sentences about missing managers and stalled loops. They contain no host names."""
+        """Return sentences, without host names, about missing managers and stalled loops."""
         if self.last is None:
             return ["no manager is running"]
         if not self.alive:
@@ -110,8 +113,9 @@ class WriteTrials:
         """Return the error if the database rejects writes (for example: full disk), else None.
 
         If the heartbeats in ``beats`` are recent and the last write of this process succeeded, the
-        method returns None. Otherwise it makes a trial write and waits up to two seconds. Then it
-        returns the error of the last completed write of this process, or None.
+        method returns None. Otherwise it makes a trial write, waits up to two seconds for the end
+        of this write, and returns the error of the last completed write of this process (None: the
+        write succeeded).
         """
         database = self._store.database
         is_late = beats.last is None or beats.now - beats.last > _LATE

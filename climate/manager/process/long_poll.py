@@ -2,11 +2,11 @@
 
 A waiting request holds no database connection. One thread queries the database for all waiting
 requests. It does so at each hint (a message that there are new notifications), and after every poll
-interval, because hints may be lost. It sleeps while no request waits.
+interval, because hints may be lost. The thread sleeps while no request waits.
 
-Each waiting request occupies a place. The requests of one project occupy at most a quarter of the
-places, and a quarter is kept for provisioners, the programs that power hosts on and off. So no
-project can occupy all places.
+Each waiting request occupies a place. The requests of one project may occupy at most a quarter of
+the places, so no project can occupy all places. Another quarter is reserved for provisioners, the
+programs that power hosts on and off.
 """
 
 import logging
@@ -48,7 +48,7 @@ class LongPoll:
         return self._is_closed
 
     def place(self, project_id: str | None) -> ExitStack:
-        """Count a request as waiting, until the caller closes the returned context.
+        """Occupy a place for a waiting request until the caller closes the returned context.
 
         The caller may close the context several times. ``project_id`` is the requester's project
         (None: a provisioner). Raises TooManyFollowers if too many requests are waiting already.
@@ -85,8 +85,8 @@ class LongPoll:
         """Wait until there is a notification with a number above ``seen``; return True.
 
         Returns False after ``seconds``, or as soon as ``close`` is called. The caller must have
-        called ``place``, because the thread queries the database only while requests count as
-        waiting.
+        called ``place`` before, because the thread queries the database only while a request
+        occupies a place.
         """
         with self._changed:
             if self._thread is None and not self._is_closed:

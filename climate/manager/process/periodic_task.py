@@ -22,8 +22,8 @@ _MANY, _LONG_PAUSE = 100, 0.1
 class Progress:
     """When a loop last completed a run without an error, and the interval of its runs.
 
-    ``done_at`` is in seconds of the clock ``time.monotonic``; at first, it is when the loop was
-    created. ``interval`` is in seconds.
+    ``done_at`` is the end of that run, in seconds of the clock ``time.monotonic``. Until the first
+    such run, it is the time at which the loop was created. ``interval`` is in seconds.
     """
 
     name: str
@@ -42,9 +42,9 @@ class Progress:
 
 @contextmanager
 def logged(text: str) -> Iterator[None]:
-    """Return a context that logs an error of its block, and does not raise it.
+    """Return a context that logs an error of its block instead of raising it.
 
-    If the database is unavailable, the log has no traceback.
+    If the error means that the database is unavailable, the log message has no traceback.
     """
     try:
         yield
@@ -56,9 +56,9 @@ def logged(text: str) -> Iterator[None]:
 class PeriodicTask:
     """A thread that calls the functions ``steps`` at an interval, and after each call of ``wake``.
 
-    The interval begins at the end of the last run. A step may return the number of items that it
-    handled, or False if it failed. If a step raises an error, the thread logs the error and
-    continues with the next step.
+    The interval begins at the end of the last run. A step (one of these functions) may return the
+    number of items that it handled, or False if it failed. If a step raises an error, the thread
+    logs the error and continues with the next step.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class PeriodicTask:
         self._wake.set()
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Stop; wait up to ``timeout`` seconds (None: without limit) until the running step ends.
+        """Stop; wait up to ``timeout`` seconds (None: without limit) for the end of a running step.
 
         Returns True if the thread has ended, and False if a step is still running.
         """

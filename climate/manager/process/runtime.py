@@ -1,8 +1,8 @@
 """Runtime: the objects that use cases need; ``climate.cmd.bootstrap`` creates it once per process.
 
-A function that needs one part of the runtime receives only this part: ``Store``, ``Catalog`` or
-``Settings``. A function that needs several parts, for itself or for functions that it calls,
-receives the whole ``Runtime``.
+A function that needs one part of the runtime takes only this part as a parameter: ``Store``,
+``Catalog`` or ``Settings``. A function that needs several parts, for itself or for functions that
+it calls, takes the whole ``Runtime``.
 """
 
 import random
@@ -67,8 +67,8 @@ class Runtime:
       other processes notice the news at most one poll interval later.
     - ``latest`` wakes requests that wait for new notifications.
     - ``deletions`` limits the requests that wait for the deletion of a lease.
-    - ``rng`` lets parallel requests begin with different resources, and varies the pauses before
-      retries.
+    - ``rng`` is a source of random numbers. It lets parallel requests begin with different
+      resources, and varies the pauses before retries.
     - ``enforcer`` is None if no enforcement service is configured.
     - ``trusts`` is None if no plug-in can act as a user.
     - ``store`` and ``catalog`` group some of the other fields.
@@ -104,7 +104,10 @@ class Runtime:
         self.database.dispose()
 
     def preference(self) -> Preference:
-        """Return the order in which one request tries resources; each call returns a new order."""
+        """Return the order in which one request tries resources.
+
+        Each call returns another order, chosen at random.
+        """
         return Preference(self.rng.random(), self.selection)
 
     def plugin(self, resource_type: str) -> ResourcePlugin:

@@ -1,10 +1,10 @@
 """Timer: calls jobs at a given time or at intervals, with APScheduler.
 
-A job only sets a flag or does short upkeep. Jobs are kept in memory. The due events of leases are
-in the database, so a lost or late job delays events, but loses none.
+A job only sets a flag or does short upkeep. Jobs exist only in memory, but the due events of leases
+are in the database. So if a job is lost or late, events are delayed, but none is lost.
 
-APScheduler uses the machine's wall clock. After an operator sets that clock back by an hour, the
-next interval job would run an hour late. So the timer compares the wall clock with monotonic time.
+APScheduler uses the machine's wall clock. If an operator sets that clock back by an hour, the next
+job at an interval would run an hour late. So the timer compares the wall clock with monotonic time.
 If the difference has changed, the timer restarts all intervals.
 """
 
@@ -27,7 +27,7 @@ _STEP = 0.5
 class Timer:
     """Calls functions: one at a given time (``at``), and others at intervals (``every``).
 
-    ``progress`` has the progress of each function that is called at intervals.
+    ``progress`` contains the progress of each function that is called at intervals.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -93,6 +93,6 @@ def _wall() -> datetime:
 def _offset(clock: Clock) -> timedelta:
     """Return the wall clock minus monotonic time.
 
-    The result changes only if somebody sets the wall clock.
+    The result stays the same unless the wall clock is set to another time.
     """
     return _wall() - datetime.fromtimestamp(clock.elapsed(), UTC)

@@ -1,7 +1,7 @@
 """Lead times: how long before a lease the preparation of a host must begin.
 
-climate estimates them from the durations of the hosts' last preparations. It caches the durations
-for a minute.
+climate estimates lead times from the durations of the hosts' last preparations. It caches these
+durations for a minute.
 """
 
 import threading
@@ -48,9 +48,9 @@ class LeadTimes:
     def lead(self, host: Resource, hosts: int) -> Lead:
         """Return the lead time of ``host`` for a lease, and how it was computed.
 
-        ``hosts`` is the number of hosts in the lease. The lead time, field ``seconds`` of the
-        result, grows with this number, because all hosts must be ready in time. Call ``refresh``
-        before.
+        ``hosts`` is the number of hosts in the lease. The lead time (field ``seconds`` of the
+        result) grows with this number, because all hosts must be ready in time. The caller must
+        call ``refresh`` first.
         """
         policy = self._settings.policy
         profile = self._profiles.get(hardware(host)) or lead_time.profile((), policy)

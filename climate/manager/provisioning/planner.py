@@ -8,7 +8,8 @@ Each run compares the bookings of the next hours with the existing preparations.
 handles leases whose dates or hosts changed.
 
 Every manager has a planner, and all steps are idempotent. Two planners cannot create the same
-preparation, because preparations have a unique key, and a planner locks the lease.
+preparation, because preparations have a unique key, and a planner locks the lease while it creates
+them.
 """
 
 # No advisory lock keeps planners apart: a process can hold only one at a time, and a plug-in may
@@ -49,7 +50,7 @@ _SLOW = "it was not ready while there was still time for another"
 
 
 def plan(runtime: Runtime, settings: Provisioning, lead_times: LeadTimes) -> int:
-    """Request due preparations, end preparations without a booking, and replace late hosts.
+    """Request due preparations, end preparations whose booking is gone, and replace late hosts.
 
     Returns how many preparations were due. If the replacement of a late host raises an error, the
     function continues with the next late host.
@@ -102,7 +103,7 @@ def _due(
 def _request(clock: Clock, lease_id: str, leads: Mapping[int, Lead], session: Session) -> None:
     """Store the missing preparations of a lease, and write a notification for each of them.
 
-    ``leads`` has the lead times of the hosts to prepare, by resource id.
+    ``leads`` contains the lead times of the hosts to prepare, by resource id.
     """
     now = clock.now()
     try:
@@ -153,7 +154,7 @@ def _replace(runtime: Runtime, task: Preparation) -> None:
     """Quarantine the late host of a preparation, and move its lease to another host.
 
     A host in quarantine gets no new bookings. If the preparation is only slow (it has not failed),
-    and no other host is free, the lease keeps the host, and there is no quarantine.
+    and no other host is free, nothing changes: the lease keeps the host without a quarantine.
 
     This function needs two transactions, because locks on leases must be acquired before locks on
     hosts. If the manager stops after the first transaction, the next inventory sync replaces the
@@ -225,8 +226,8 @@ class Planner:
     def stop(self) -> None:
         """Stop both threads, but wait only for the thread that removes old rows.
 
-        A planning run that is in progress may stay unfinished. Another manager then repeats its
-        steps.
+        A planning run that is in progress may stay unfinished. Another manager then repeats the
+        steps of this run.
         """
         self._task.stop(0)
         self._forgetting.stop()

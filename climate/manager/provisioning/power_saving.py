@@ -3,14 +3,15 @@
 A spare host is a free host that stays on, for leases that start at once. The operator sets how many
 spare hosts each hardware class has.
 
-Each run compares the free hosts with the bookings. Every manager does this, and all steps are
+Each run compares the free hosts with the bookings. Every manager runs power saving; all steps are
 idempotent.
 
 Provisioners are programs that power hosts on and off. A shutdown is a task for a provisioner to
 switch a host off. A preparation is a task for a provisioner to make a host ready for a lease.
 
-A shutdown lasts while the host is off. It ends only when the host has a preparation, has power, or
-is in quarantine because it could not be switched on. So no lease starts with a host that is off.
+A shutdown lasts as long as the host is off. The shutdown ends only when the host has a preparation,
+has power, or is in quarantine because no provisioner could switch it on. So no lease starts with a
+host that is off.
 """
 
 import logging
@@ -84,9 +85,9 @@ class PowerSaver:
 def advance(runtime: Runtime, objection: str | None = None) -> None:
     """Cancel shutdowns that are unclaimed and no longer wanted; mark finished shutdowns as over.
 
-    Unclaimed means that no provisioner has claimed the shutdown yet. ``objection`` is a reason to
-    switch off no host. If it is set, all unclaimed shutdowns are cancelled for this reason.
-    Otherwise, only those whose host a lease needs are cancelled.
+    Unclaimed means that no provisioner has claimed the shutdown yet. If ``objection`` is set (a
+    reason why no host may be switched off), the function cancels all unclaimed shutdowns for this
+    reason. Otherwise, it cancels only those whose host a lease needs.
 
     Before a shutdown is marked as over, climate enables the host's service in the cloud. If that
     fails, the next run tries again.
@@ -167,7 +168,8 @@ def _free(
 ) -> tuple[dict[int, Resource], list[FreeHost]]:
     """Return the free hosts: those that are on, and that no lease holds.
 
-    The first result has the hosts by id. The second has the idle time and lead time of each host.
+    The first result contains the hosts by id. The second result contains, for each of these hosts,
+    the start of its idle time, its next booking and its lead time.
     """
     idle = shutdowns.idle(session, now)
     hosts = {
@@ -212,8 +214,9 @@ def _to_wake(
 def _wake(runtime: Runtime, seen: Shutdown, host: Resource) -> None:
     """Request that a host that is off is switched on again as a spare host.
 
-    ``seen`` is the shutdown of ``host``, as read before. First, enable the host's service in the
-    cloud. If that fails, or if the host is no longer off, do nothing more.
+    ``seen`` is the shutdown of ``host``, as read before. The function first enables the host's
+    service in the cloud. If that fails, or if the host is no longer off, the function requests
+    nothing.
     """
 
     def work(session: Session) -> None:
@@ -233,14 +236,15 @@ def _request(
     seen: Collection[int],
     session: Session,
 ) -> list[Shutdown]:
-    """Lock the hosts ``seen``, choose again among them, and store shutdowns of the chosen hosts.
+    """Lock the hosts ``seen``, choose the hosts to switch off, and store and return shutdowns.
 
-    Returns these shutdowns. ``seen`` has the ids of the hosts that the caller chose to switch off.
-    While they are locked, no lease can book them.
+    ``seen`` contains the ids of the hosts that the caller chose without a lock, and the smallest id
+    of all free hosts. While the hosts are locked, no lease can book them. So this function chooses
+    again, by the same rules; it chooses only hosts in ``seen``.
 
-    ``seen`` also has the smallest id of all free hosts. All managers lock this host, so only one
-    manager at a time chooses. Otherwise two managers might each switch off the hosts that the other
-    keeps as spare hosts.
+    The free host with the smallest id serves as a common lock: all managers lock it, so only one
+    manager at a time chooses. Without this lock, two managers might each switch off the hosts that
+    the other manager counts as spare hosts.
     """
     now = clock.now()
     allocations.lock(session, seen, wait=True)
@@ -266,9 +270,9 @@ def _new(host: Resource, free: FreeHost, policy: Policy, now: datetime) -> Shutd
 def saved(runtime: Runtime, since: datetime, until: datetime, period: Period) -> list[Saved]:
     """Return how many host-hours of power were saved between ``since`` and ``until``.
 
-    A host that was switched off for 3 hours counts as 3 host-hours. The result has one entry per
-    hardware class and period (for example day). Times in the future do not count. Shutdowns whose
-    records have been removed do not count either.
+    For example, a host that was off for 3 hours saved 3 host-hours. The result contains one entry
+    per hardware class and period (for example day). It does not include times in the future, or
+    shutdowns whose records have been removed.
     """
     end = min(until, runtime.clock.now())
     with runtime.database.read() as session:

@@ -1,10 +1,10 @@
 """Use cases of provisioners that get hosts ready: find preparations, and report their progress.
 
-A provisioner is a program that powers hosts on and off. A preparation is its task to make a host
-ready for a lease. climate locks the preparation while it stores a report. If the report is that the
-host is ready, the same transaction may make the start of the lease due. So in this case, the
-transaction locks first the lease, then the preparation. The planner handles all other consequences
-for the lease.
+A provisioner is a program that powers hosts on and off. A preparation is a task for a provisioner
+to make a host ready for a lease. climate locks the preparation while it stores a report. If the
+report is that the host is ready, the same transaction may make the start of the lease due. So in
+this case, the transaction locks first the lease, then the preparation. All other consequences of a
+report for the lease are handled by the planner.
 """
 
 import math
@@ -38,10 +38,10 @@ _find = reading(preparations.find)
 
 
 def find(runtime: Runtime, wanted: TaskFilter, page: Page, wait: float = 0.0) -> Part[Preparation]:
-    """Return a page of preparations. If it is empty, wait up to ``wait`` seconds for a match.
+    """Return a page of preparations; if there is no match, first wait for one.
 
-    The page stays empty if there is no match in that time. Raises TooManyFollowers if too many
-    requests are waiting already.
+    The wait lasts at most ``wait`` seconds; if no match comes in that time, the page is empty.
+    Raises TooManyFollowers if too many requests are waiting already.
     """
     part = _find(runtime, wanted, page)
     if part.items or wait <= 0:
@@ -79,8 +79,8 @@ def report(runtime: Runtime, id_: str, report: Report[PreparationState]) -> Prep
     """Store a provisioner's report, and return the changed preparation.
 
     Raises NotFound, PreparationClaimed, InvalidTransition. Raises PreparationOver if the
-    preparation is over. If the host became ready too late, the function stores this before it
-    raises the error.
+    preparation is over. If the report says that the host is ready, and comes from the provisioner
+    that claimed the preparation last, the function stores this fact before it raises the error.
     """
     after = runtime.database.write(partial(_report, runtime, id_, report))
     after.check_not_over()
@@ -147,7 +147,8 @@ def _apply_when_over(
     """Return ``over``, a preparation that is over, after a late report.
 
     Only one report changes the preparation: the first report READY from the provisioner that
-    claimed it last. The result then has ``now`` as ``ready_at``, and the reported durations.
+    claimed it last. The changed preparation has ``now`` as ``ready_at``, and the reported
+    durations.
     """
     is_ready = report.state is PreparationState.READY and report.owner == over.owner
     if not is_ready or over.ready_at is not None:
@@ -160,8 +161,8 @@ def _learn(
 ) -> None:
     """Store the duration of a successful preparation, and end a quarantine of the host.
 
-    The duration is stored only if the host was off before the preparation. A quarantine ends
-    because the host works.
+    The duration is stored only if the host was off before the preparation. The quarantine ends
+    because the host has proved to work.
     """
     total = sum(report.seconds.values())
     if report.cold and total > 0:

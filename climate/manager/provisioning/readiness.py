@@ -1,4 +1,4 @@
-"""Use cases of the readiness of hosts: show it, and quarantine hosts.
+"""Use cases for the readiness of hosts: show whether hosts are ready, and quarantine hosts.
 
 A host in quarantine gets no new bookings.
 """
@@ -34,7 +34,7 @@ _SETTLING = timedelta(minutes=2)
 class HostReadiness:
     """How ready a host is for its next lease, and what climate knows about the host.
 
-    ``hardware`` is the hardware class, ``shown`` the readiness. ``known`` has the earlier
+    ``hardware`` is the hardware class, ``shown`` the readiness. ``known`` contains the earlier
     preparations and the quarantine. ``lead`` is the lead time for a lease of this host alone: how
     long before the lease the preparation must begin (None: provisioning is disabled).
     """
@@ -47,7 +47,7 @@ class HostReadiness:
 
 
 def of_lease(runtime: Runtime, lease: Lease) -> Shown:
-    """Return how ready all hosts of a lease are together, and for which hosts the start waits."""
+    """Return the readiness of the hosts of a lease, and for which hosts its start waits."""
     now = runtime.clock.now()
     with runtime.database.read() as session:
         shown = pure.shown(preparations.going_on(session, lease_id=lease.id), now)
@@ -102,8 +102,8 @@ def set_aside(runtime: Runtime, resource_id: int, reason: str | None) -> HostRea
 def summary(runtime: Runtime, since: datetime, until: datetime, period: Period) -> list[Share]:
     """Return how many leases had ready hosts, and how many hosts were ready in time.
 
-    The result has one entry per hardware class and period. Only hosts that were needed between
-    ``since`` and ``until`` count.
+    The result contains one entry per hardware class and period. It includes only hosts that were
+    needed between ``since`` and ``until``, and not in the future.
     """
     with runtime.database.read() as session:
         tasks = preparations.needed_between(session, since, min(until, runtime.clock.now()))
@@ -115,8 +115,8 @@ def host_status(
 ) -> tuple[Collection[int], Collection[int]]:
     """Return the ids of the hosts in quarantine, and the ids of other hosts that are perhaps off.
 
-    Among the hosts in ``registered``, those are perhaps off that provisioners prepare on demand and
-    that no lease needs now. If provisioning is disabled (``settings`` is None), there are none.
+    A host in ``registered`` is perhaps off if provisioners prepare it on demand and no lease needs
+    it now. If provisioning is disabled (``settings`` is None), the second result is empty.
     """
     hosts = [resource for resource in registered if resource.type == HOST]
     if not hosts:

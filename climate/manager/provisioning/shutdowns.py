@@ -1,12 +1,14 @@
 """Use cases of provisioners that switch hosts off: find shutdowns, and report their progress.
 
-A provisioner is a program that powers hosts on and off. A shutdown is its task to switch a host
-off, and perhaps on again later. A shutdown is *waking* while the host must be switched on again.
+A provisioner is a program that powers hosts on and off. A shutdown is a task for a provisioner to
+switch a host off, and perhaps on again later. A shutdown is *waking* while the host must be
+switched on again.
 
 A provisioner claims a shutdown before it switches the host off. The claim reserves the shutdown for
 this provisioner. Before climate accepts a claim, climate disables the host's service in the cloud,
-with no transaction open. The cloud refuses this if users' servers run on the host. If a lease books
-the host after the claim, the host is still switched off, and then prepared for the lease.
+with no transaction open. The cloud refuses to disable the service if users' servers run on the
+host. If a lease books the host after the claim, the host is still switched off, and then prepared
+for the lease.
 """
 
 from datetime import datetime

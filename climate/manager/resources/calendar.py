@@ -1,7 +1,7 @@
 """The calendar: what occupies resources in a window.
 
-A calendar has a row for each resource. A row has either intervals with exact times, or buckets. The
-buckets divide the window into parts of equal length.
+A calendar has a row for each resource. A row contains either intervals with exact times, or
+buckets: parts of the window that have equal length.
 """
 
 from collections import defaultdict
@@ -60,7 +60,7 @@ class CalendarView:
 
     ``viewer`` is the viewer's project. The calendar names only the leases of this project; if
     ``sees_all`` is set, it names all leases. If ``private`` is set, the viewer may name private
-    properties in the filter.
+    properties (hidden from ordinary users) in the filter.
     """
 
     filter: RowFilter
@@ -91,8 +91,8 @@ class CalendarRow:
     """A row of a calendar: a resource, its state, and its intervals or buckets.
 
     ``group`` is the value of the property by which the rows are grouped, if any. If the calendar
-    has buckets, ``digits`` has a digit for each bucket, from 0 (always free) to 9 (never free), and
-    ``own`` states for each bucket whether the viewer's project has bookings in it.
+    has buckets, ``digits`` contains a digit for each bucket, from 0 (always free) to 9 (never
+    free), and ``own`` states for each bucket whether the viewer's project has bookings in it.
     """
 
     id: int
@@ -110,7 +110,7 @@ class CalendarPage:
 
     ``version`` is the version of the calendar just before the page was read. ``total`` is the
     number of rows on all pages. A group consists of the rows with the same value of a property; if
-    the viewer requested no groups, ``groups`` is None. ``leases`` has the leases that the page
+    the viewer requested no groups, ``groups`` is None. ``leases`` contains the leases that the page
     names, by id.
     """
 
@@ -257,10 +257,10 @@ def _row(row: ListedRow, state: HostState, **shown: Any) -> CalendarRow:
 
 
 def _unbookable_since(row: ListedRow, view: CalendarView) -> int | None:
-    """Return since when a resource cannot be booked; None if it can be booked.
+    """Return the time since which a resource cannot be booked; None if it can be booked.
 
-    The result is in whole seconds from the window's start, and at least 0. The time of the
-    resource's last change is used, because the resource has been unbookable at least since then.
+    The result is in whole seconds from the window's start, and at least 0. It is the time of the
+    resource's last change, because the resource has been unbookable at least since then.
     """
     return None if row.reservable else max(0, view.seconds(row.changed_at))
 
@@ -289,8 +289,8 @@ def _anonymous(span: BookedSpan, *, sees_all: bool) -> Kind:
     """Return why a resource is occupied, for a booking whose lease the calendar does not name.
 
     - HELD: an external service still decides about the lease.
-    - CLEANING: the lease was deleted; the booking lasts until the cleaning after it ends. Only
-      viewers who may see all leases (``sees_all``) get this kind; others get TAKEN.
+    - CLEANING: the lease was deleted, and the resource is still being cleaned. Only viewers who may
+      see all leases (``sees_all``) get this kind; others get TAKEN.
     - TAKEN: all other bookings.
     """
     if span.is_held:

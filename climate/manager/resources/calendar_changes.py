@@ -1,6 +1,6 @@
 """Use case: show on which days the calendar has changed since an earlier version.
 
-Viewers of any project may see the result, because it has neither names nor exact times.
+Viewers of any project may see the result, because it contains neither names nor exact times.
 """
 
 import time
@@ -24,8 +24,8 @@ _DAY = timedelta(days=1)
 class Version:
     """A version of the calendar: a notification's number ``seq`` and a digest of the resources.
 
-    ``seq`` is the number of the last notification up to this version. When a lease changes, climate
-    writes a notification, so ``seq`` grows.
+    ``seq`` is the number of the last notification up to this version. It grows with each change of
+    a lease, because climate writes a notification for each change.
     """
 
     seq: int
@@ -59,8 +59,8 @@ def current(session: Session) -> Version:
 def find(runtime: Runtime, after: Version | None, resource_type: str | None) -> CalendarChanges:
     """Return in which windows the calendar changed since the version ``after``.
 
-    If ``after`` is None, return only the present version. If ``resource_type`` is None, changes of
-    all resource types count. Raises UnsupportedResourceType.
+    If ``after`` is None, the result contains only the present version. If ``resource_type`` is
+    None, the result covers all resource types. Raises UnsupportedResourceType.
     """
     types = None if resource_type is None else _reserved_types(runtime, resource_type)
     with runtime.database.snapshot() as session:
@@ -91,9 +91,9 @@ def wait(
 ) -> CalendarChanges:
     """Return the same as ``find``, but wait up to ``seconds`` for a change if there is none yet.
 
-    Only a change of a lease ends the wait early. A change of resources alone is returned at the end
-    of the time. ``project_id`` is the requester's project. Raises TooManyFollowers if too many
-    requests, of this project or of all projects, are already waiting.
+    Only a change of a lease ends the wait early. If only resources change, the function returns
+    this change at the end of the time. ``project_id`` is the requester's project. Raises
+    TooManyFollowers if too many requests, of this project or of all projects, are already waiting.
     """
     changes = find(runtime, after, resource_type)
     if _is_news(changes) or seconds <= 0:

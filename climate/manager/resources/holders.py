@@ -17,7 +17,7 @@ from climate.manager.resources import registry
 def of_lease(runtime: Runtime, lease: Lease, page: Page, *, private: bool) -> Part[LeaseResource]:
     """Return a page of the resources of a lease, sorted by name.
 
-    Unless ``private`` is set, private properties are left out.
+    If ``private`` is false, the result omits private properties (hidden from ordinary users).
     """
     provisioning = runtime.settings.provisioning is not None
     with runtime.database.snapshot() as session:

@@ -57,7 +57,7 @@ def find_allocations(
 ) -> dict[int, list[Allocation]]:
     """Return the allocations of hosts by host id; a host without allocations has an empty list.
 
-    If ``host_id`` is set, the result has only that host. Raises NotFound if that host is not
+    If ``host_id`` is set, the result contains only that host. Raises NotFound if that host is not
     registered. Past allocations are included only if ``lease_id`` or ``reservation_id`` is set.
     """
     includes_past = lease_id is not None or reservation_id is not None
@@ -87,7 +87,7 @@ def find_properties(runtime: Runtime) -> tuple[list[Property], dict[str, list[st
 
 
 def set_property_private(runtime: Runtime, name: str, *, private: bool) -> Property:
-    """Hide an extra property of hosts from listings; if not ``private``, show it again.
+    """Hide an extra property of hosts from ordinary users; if ``private`` is false, show it again.
 
     Raises NotFound.
     """

@@ -1,15 +1,15 @@
 """Inventory sync: reconcile the registered resources with the cloud, and heal leases.
 
-Reservable means that new leases can get the resource. A resource is not reservable in these cases:
+A resource is *reservable* if new leases can get it. A resource is not reservable in these cases:
 
 - It has failed. Healing replaces the resource in the leases that have it now or start soon. A
   resource that works again becomes reservable again.
 - It is a host in quarantine.
-- The end of its last lease keeps failing, so this lease may still use the resource. (This case does
-  not apply if the plug-in reports how much such a lease still uses.)
+- Managers have failed to end its last lease, so this lease may still use the resource. (This case
+  does not apply if the plug-in reports how much of the resource such a lease still uses.)
 
-If provisioners power on hosts only on demand, a host that no lease needs may be off. Such a host
-counts as working.
+If provisioners power on hosts only on demand, a host that no lease needs may be off. The sync
+treats such a host as working.
 
 Every manager runs the sync; all steps are idempotent.
 """
@@ -44,8 +44,8 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
     """Reconcile all resources with the cloud, then heal leases; return the ids of lost resources.
 
     Lost resources have stopped running or have disappeared from the cloud. ``lost_before`` are the
-    ids of the lost resources of the previous run. Healing treats a resource as lost only if both
-    runs found it lost.
+    ids of the resources that the previous run found lost. Healing treats a resource as lost only if
+    both runs found it lost.
 
     Raises the errors of the plug-ins' ``refresh``. After such an error, no lease is healed, and the
     remaining resource types are not reconciled.
@@ -116,7 +116,7 @@ def _ignoring_power(
     discovered: DiscoveredResource | None,
     may_be_off: bool,  # noqa: FBT001 - not a switch, a fact
 ) -> DiscoveredResource | None:
-    """Return the state of a resource in the cloud; a host that may be off counts as usable.
+    """Return the state of a resource in the cloud, but report a host that may be off as usable.
 
     ``discovered`` is the state that the cloud reports. ``may_be_off`` is true for a host that
     provisioners power on only on demand. If the cloud reports such a host as lost, the result
@@ -135,9 +135,9 @@ def _note_up(
 ) -> None:
     """Store which hosts the cloud reports as up, and when the cloud last heard from them.
 
-    ``registered`` are the hosts. ``by_external_id`` has the state of each host in the cloud, by the
-    host's id there. ``queried_at`` is the time of the query. climate uses the result to find idle
-    hosts, and to decide when a shutdown of a host is over.
+    ``registered`` are the hosts. ``by_external_id`` contains the state of each host in the cloud,
+    by the host's id in the cloud. ``queried_at`` is the time of the query. climate uses the stored
+    facts to find idle hosts, and to decide when a shutdown of a host is over.
     """
     seen = {host.id: Seen(up=False, at=queried_at) for host in registered}
     for host in registered:
@@ -156,7 +156,7 @@ def _update_inventories(
 ) -> None:
     """Store the inventories that the cloud reports for a resource, if they have changed.
 
-    An inventory is an amount that leases can share, such as 64 VCPU. ``shared`` has the stored
+    An inventory is an amount that leases can share, such as 64 VCPU. ``shared`` contains the stored
     inventories by resource class (VCPU). Bookings stay as they are.
     """
     if discovered is None or not discovered.complete or discovered.inventories == shared:
@@ -206,7 +206,7 @@ class InventorySync:
 
     @property
     def progress(self) -> list[Progress]:
-        """The progress of the loop that reconciles and checks."""
+        """The progress of the loop that reconciles resources and checks trusts."""
         return self._task.progress
 
     def start(self) -> None:

@@ -30,7 +30,7 @@ class PropertyValues:
 def find(runtime: Runtime, resource_type: str, *, private: bool) -> list[PropertyValues]:
     """Return the properties of a resource type, each with some of its values, sorted by name.
 
-    Unless ``private`` is set, private properties are left out.
+    If ``private`` is false, the result omits private properties (hidden from ordinary users).
     """
     with runtime.database.snapshot() as session:
         privacy = resources.privacy(session, resource_type)

@@ -32,12 +32,12 @@ def register(
     external_number: str | None = None,
     extra: Mapping[str, str] | None = None,
 ) -> Resource:
-    """Register a resource of the cloud, so that leases can reserve it; return it.
+    """Register a resource of the cloud, so that leases can reserve it; return the resource.
 
     The plug-in finds the resource by ``external_number``, its number in the cloud, or by ``name``.
     ``extra`` are extra properties by name; a property with a name that the cloud also reports is
-    ignored. If the cloud reports the resource as unusable now, leases can book it later, when the
-    inventory sync finds it usable.
+    ignored. If the cloud reports that the resource is unusable now, leases can book it only after
+    the inventory sync finds it usable.
 
     Raises NotFound and InvalidInput. Raises Conflict if several resources have the name, or if the
     resource is in use, is already registered, or can never be reserved.
@@ -137,9 +137,10 @@ def find_resources(
 ) -> Part[Resource]:
     """Return a page of the resources that match the filter ``wanted``.
 
-    If ``states`` is not empty, only resources in one of these states match. Unless ``private`` is
-    set, private properties are left out and count as unknown. Raises InvalidQuery if the expression
-    in the filter names an unknown property.
+    If ``states`` is not empty, only resources in one of these states match. If ``private`` is
+    false, private properties (hidden from ordinary users) are left out, and the expression in the
+    filter must not name them. Raises InvalidQuery if the expression names an unknown or forbidden
+    property.
     """
     with runtime.database.read() as session:
         extra = resources.definitions(session, *wanted.resource_types)
@@ -156,7 +157,7 @@ def find_resources(
 def get_resource(runtime: Runtime, resource_id: int, *, private: bool) -> Resource:
     """Return a resource; raises NotFound if it does not exist, or if its type is not enabled.
 
-    Unless ``private`` is set, its private properties are left out.
+    If ``private`` is false, the result omits private properties (hidden from ordinary users).
     """
     with runtime.database.read() as session:
         resource = resources.find_some(session, [resource_id]).get(resource_id)
@@ -171,7 +172,7 @@ def find_shown(
 ) -> dict[int, Resource]:
     """Return the existing resources among ``resource_ids``, by id.
 
-    Unless ``private`` is set, their private properties are left out.
+    If ``private`` is false, the result omits private properties (hidden from ordinary users).
     """
     found = resources.find_some(session, resource_ids)
     types = {resource.type for resource in found.values()}
@@ -188,7 +189,7 @@ def _check_names(
 ) -> None:
     """Raise InvalidQuery if the expression of a filter names an unknown or hidden property.
 
-    ``extra`` are the extra properties of the resource types. ``hidden`` has the names of the
+    ``extra`` are the extra properties of the resource types. ``hidden`` contains the names of the
     properties that the requester may not see.
     """
     queried = expressions.names(wanted.query).difference(hidden)

@@ -15,7 +15,7 @@ from climate.manager.process.runtime import Runtime
 class DescribedResource:
     """A resource with its state, and with facts that only operators see.
 
-    ``report`` has the times of the host's last changes. ``report`` is None if the requester may not
+    ``report`` contains the times of the host's last changes. It is None if the requester may not
     see it, if the resource is not a host, or if provisioning is disabled. ``now`` and ``next`` are
     the present and the next booking, if requested; None if there is no such booking.
     """

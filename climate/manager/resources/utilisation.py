@@ -1,4 +1,4 @@
-"""Utilisation: which part of the resources is booked in each hour, day or week of a window."""
+"""Utilisation: which fraction of the resources is booked in each hour, day or week of a window."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ class Period(StrEnum):
 class By(StrEnum):
     """How a utilisation query groups its result into series of numbers.
 
-    The result has one series per resource type (TYPE), per project (PROJECT), or per value of a
-    property, for example per rack (PROPERTY).
+    The result contains one series per resource type (TYPE), per project (PROJECT), or per value of
+    a property, for example per rack (PROPERTY).
     """
 
     TYPE = "type"
@@ -48,8 +48,9 @@ class By(StrEnum):
 class UtilisationQuery:
     """The parameters of a utilisation query: which resources, when, and how to group the result.
 
-    If ``resource_type`` is None, all types count. If ``by`` is PROPERTY, ``prop`` is the name of
-    the property. ``private`` states whether the requester may name private properties.
+    If ``resource_type`` is None, the query covers all types. If ``by`` is PROPERTY, ``prop`` is the
+    name of the property. ``private`` states whether the requester may name private properties
+    (hidden from ordinary users).
     """
 
     resource_type: str | None
@@ -76,9 +77,9 @@ class Series:
 def show(runtime: Runtime, query: UtilisationQuery) -> list[Series]:
     """Return which part of the resources is booked in each period, as one series per group.
 
-    The series are sorted by name. Cleaning time after a lease counts as booked. If leases share a
-    resource, the resource class (for example VCPU) with the largest booked part counts. Raises
-    InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
+    The series are sorted by name. The cleaning time after a lease is included. If leases share a
+    resource, the booked part of the resource is that of its fullest resource class (for example
+    VCPU). Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
     check_span(query.window)
     length = query.window.end - query.window.start
@@ -101,7 +102,7 @@ def _read(
 ) -> tuple[dict[str, int], list[Sums]]:
     """Return the data of all series: how many resources each has, and sums of its bookings.
 
-    The numbers of resources are by name of the series.
+    The first result maps the name of each series to its number of resources.
 
     Raises InvalidInput, InvalidQuery, UnsupportedResourceType.
     """

@@ -45,7 +45,7 @@ class AuditedCloud(Protocol):
         """Move a host from the pool of a reservation into the free pool."""
 
     def delete_pool(self, pool: str) -> None:
-        """Delete the pool of a reservation; succeed if it is gone."""
+        """Delete the pool of a reservation, if the pool exists."""
 
 
 def find_drifts(cloud: AuditedCloud, expected: Callable[[], ExpectedState]) -> Iterator[Drift]:
@@ -80,9 +80,9 @@ def _drifts_of_running(
 ) -> Iterator[Drift]:
     """Yield the differences between the cloud and a running reservation.
 
-    ``pool`` is the pool of the reservation; None if the cloud has none. To repair a difference, a
-    manager starts the reservation again. There is no repair if servers are on a host that the
-    reservation should not have.
+    ``pool`` is the pool of the reservation; None if the pool is missing in the cloud. To repair a
+    difference, a manager starts the reservation again. There is no automatic repair if servers are
+    on a host that the reservation should not have.
     """
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
     lease_id = held.lease.id
@@ -110,7 +110,7 @@ def _drifts_of_running(
 def _leftover(cloud: AuditedCloud, name: str, pool: Pool) -> Drift:
     """Return the drift for a pool in the cloud that belongs to no running reservation.
 
-    The repair deletes the pool. If servers are on its hosts, there is no repair.
+    The repair deletes the pool. If servers are on the pool's hosts, there is no automatic repair.
     """
     servers = [server for host in pool.hosts for server in cloud.servers(host)]
     with_servers = f" and servers {', '.join(servers)}" if servers else ""

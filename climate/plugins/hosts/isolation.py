@@ -1,6 +1,6 @@
 """How climate reserves hosts for one project: with aggregates and a filter of Nova's scheduler.
 
-There are two such filters; the operator selects one. Pure.
+climate supports two such filters; the operator selects one. The code here sends no requests.
 """
 
 from collections.abc import Collection, Mapping

@@ -27,7 +27,7 @@ class NovaCloud(NovaPools):
     def delete_servers(self, pool: str, host: str) -> None:
         """Delete the servers on a host of a pool.
 
-        Raises NotYet if some remain after ``[nova] server_delete_wait`` seconds. Before each
+        Raises NotYet if servers remain after ``[nova] server_delete_wait`` seconds. Before each
         deletion, the method checks that the host is still in the pool: a manager that was paused
         must not delete the servers of the next reservation.
         """
@@ -38,9 +38,11 @@ class NovaCloud(NovaPools):
         self._host_servers.evict(find, self._patience, f" on {host}")
 
     def snapshot_servers(self, host: str, occasion: str) -> None:
-        """Create an image ``reserved_<name>`` of each server; the server's project owns the image.
+        """Create an image ``reserved_<name>`` of each server on a host, for the server's project.
 
-        Create only one image of a server for each ``occasion`` (a text).
+        ``occasion`` is a text that identifies the reason for the images, such as the end of a
+        lease. If the call is repeated with the same text, it creates only the images that are
+        missing.
         """
         with session.answers():
             for server in self._host_servers.servers(host):

@@ -1,9 +1,9 @@
 """Reads the hosts and the pools (host aggregates) of a Nova cloud.
 
-A pool is a host aggregate of Nova, which has the hosts of one reservation. Aggregates contain
-compute services. So climate registers each compute service as a host, even if the service has
-several nodes. In addition, it can register each node of such a service as a host of its own; the
-module ``nova_nodes`` does this.
+A pool is a host aggregate of Nova that contains the hosts of one reservation. Aggregates contain
+whole compute services. Therefore each compute service is one host, even if the service has several
+nodes. In addition, each node of such a service is a host of its own; the module ``nova_nodes``
+reserves these hosts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,8 +64,8 @@ class NovaHosts:
     def load_properties(self, hosts: Sequence[DiscoveredResource]) -> list[DiscoveredResource]:
         """Return the hosts with their traits and inventories from Placement.
 
-        If ``hosts`` has several items, only single nodes and hosts in climate's pools get these
-        data. The other hosts get ``complete=False``.
+        If ``hosts`` has several items, the method reads these data only for single nodes
+        (``service/node``) and for hosts in climate's pools. The other hosts get ``complete=False``.
         """
         names = {host.external_id for host in hosts}
         if len(names) > 1:
@@ -125,7 +125,7 @@ class NovaHosts:
     def _holders(self, aggregates: Mapping[str, Any], host: str) -> list[str]:
         """Return the names of climate's host aggregates that contain ``host``.
 
-        ``aggregates`` has all host aggregates of the cloud by name.
+        ``aggregates`` contains all host aggregates of the cloud by name.
         """
         return [
             name

@@ -50,7 +50,8 @@ class NovaNodes:
     def enroll(self, host: str) -> None:
         """Close a node to all projects by allocating all its memory. Idempotent.
 
-        Raises Conflict if Placement has no memory of the node, or if the memory is in use.
+        Raises Conflict if Placement has no inventory for the node's memory, or if a part of the
+        memory is in use.
         """
         root = self._root(host)
         provider = {"name": _child_name(host), "uuid": _child(host), "parent_provider_uuid": root}
@@ -76,7 +77,7 @@ class NovaNodes:
                 raise Conflict(f"{host} cannot be closed, because it is in use: {error}") from error
 
     def withdraw(self, host: str) -> None:
-        """Free the memory of a node, so that all projects can use it again."""
+        """Delete climate's allocation of a node's memory, so that all projects can use the node."""
         with suppress(http_errors.NotFound):
             self._placement.delete(f"/allocations/{_holder(host)}")
 
@@ -87,17 +88,18 @@ class NovaNodes:
     def of_pool(self, pool: str, services: Mapping[str, str]) -> list[str]:
         """Return the host names ``service/node`` of the nodes of a reservation.
 
-        ``services`` has the compute service of each node of the cloud, by node name.
+        ``services`` maps the name of each node of the cloud to the name of its compute service.
         """
         providers = self._get("/resource_providers", member_of=pool)["resource_providers"]
         names = (provider["name"].removeprefix(_PREFIX) for provider in providers)
         return sorted(f"{services[name]}/{name}" for name in names if name in services)
 
     def add(self, pool: str, host: str, project_id: str, size: Mapping[str, int]) -> None:
-        """Open a closed node to a project: create the reservation's flavor for this project.
+        """Add a closed node to a reservation, and let the project boot servers on the node.
 
-        ``size`` has the columns of the flavor: ``vcpus``, ``ram`` (MiB) and ``disk`` (GiB). Raises
-        Conflict if another reservation still has the node.
+        To do so, create the reservation's private flavor, and give the project access to it.
+        ``size`` contains the sizes of the flavor: ``vcpus``, ``ram`` (MiB) and ``disk`` (GiB).
+        Raises Conflict if another reservation still has the node.
         """
         self.enroll(host)
         present = set(self._get(f"{_path(host)}/aggregates")["aggregates"])
@@ -120,14 +122,14 @@ class NovaNodes:
     def remove(self, pool: str, host: str) -> None:
         """Remove a node from a reservation; the node is then closed to all projects.
 
-        Placement rejects this while servers of the reservation are on the node.
+        Placement rejects this request while servers of the reservation are on the node.
         """
         if pool in self._get(f"{_path(host)}/aggregates")["aggregates"]:
             self._write(f"{_path(host)}/inventories", inventories={})
             self._write(f"{_path(host)}/aggregates", aggregates=[])
 
     def clear(self, pool: str) -> None:
-        """Delete the flavor and the resource class of a reservation; succeed if they are gone."""
+        """Delete the flavor and the resource class of a reservation, if they exist."""
         with suppress(nova_errors.NotFound):
             self._nova.flavors.delete(pool)
         with suppress(http_errors.NotFound):
@@ -156,7 +158,10 @@ class NovaNodes:
         return str(providers[0]["uuid"])
 
     def _write(self, path: str, **values: Any) -> None:
-        """Set values at a ``path`` of Placement; retry if another process changes it meanwhile."""
+        """Write ``values`` to the Placement object at ``path``, if it does not have them yet.
+
+        Read the object first, and retry if another process changes the object in between.
+        """
         for retries in reversed(range(_RACES)):
             present = self._get(path)
             if _has_names(present, values):
@@ -193,8 +198,8 @@ def _path(host: str) -> str:
 def _has_names(present: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     """Return whether ``present`` has the same names as ``values`` under each key of ``values``.
 
-    Under a key is a list of names, or a mapping by name. The values of such a mapping are not
-    compared, because Placement adds defaults to them.
+    Under a key is a list of names, or a mapping whose keys are names. The function compares only
+    the keys of such a mapping, because Placement adds defaults to the values.
     """
     return all(sorted(present[name]) == sorted(value) for name, value in values.items())
 

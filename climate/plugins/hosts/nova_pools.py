@@ -1,4 +1,4 @@
-"""Moves hosts between pools on Nova. A pool is a host aggregate, and decides who can use its hosts.
+"""Moves hosts between pools on Nova. A pool is a host aggregate; it opens its hosts to one project.
 
 A registered host is always in at least one aggregate of climate: the free pool, which is closed to
 all projects, or the pool of its reservation. climate adds a host to its new pool before it removes

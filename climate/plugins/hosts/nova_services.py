@@ -5,8 +5,9 @@ a service has several nodes (bare metal, clusters), the service is one host, and
 its nodes is a host with the name ``service/node``.
 
 Before climate powers a host off, climate disables the host's service and stores a special reason in
-Nova. Thus climate can tell its own changes from those of operators: it enables only services with
-this reason. In climate, a service counts as disabled only if an operator has disabled it.
+Nova. By this reason, climate can tell its own changes from those of operators: it enables only
+services that have this reason. ``DiscoveredResource.disabled`` is true only if an operator has
+disabled the service.
 """
 
 import json
@@ -53,7 +54,7 @@ class Service:
 
 
 def known_services(listed: Iterable[Any], zone: Callable[[str], str]) -> dict[str, Service]:
-    """Convert novaclient's compute services; return them by host name.
+    """Convert novaclient's compute services to Service objects; return these by host name.
 
     ``zone`` is a function that receives the name of a zone. It returns an empty string if climate
     created the zone for a reservation, and otherwise the same name.
@@ -87,9 +88,9 @@ def find_hosts(
     """Yield a host for each compute service of ``nodes``, in the order of service names.
 
     If a service has several nodes, also yield a host for each of these nodes. ``alone`` says
-    whether such a single node can be reserved; if not, its host has the reason as ``refusal``.
-    ``services`` is keyed by service name; ``capabilities`` has additional configured properties by
-    node name.
+    whether climate can reserve these hosts. If it is false, the ``refusal`` of each of these hosts
+    says why. ``services`` is keyed by service name. ``capabilities`` maps node names to additional
+    properties from the configuration.
     """
     by_service: dict[str, list[Node]] = {}
     for node in nodes:
@@ -110,7 +111,7 @@ def find_hosts(
 def parse_capabilities(lines: Iterable[str]) -> dict[str, dict[str, str]]:
     """Parse lines such as ``domain-c7: ha=True, drs=False``; return properties by node name.
 
-    Raises ValueError.
+    Raises ValueError if a line does not have this form.
     """
     properties: dict[str, dict[str, str]] = {}
     for line in filter(None, lines):
@@ -147,8 +148,10 @@ def _value_at(node: Node, name: str) -> Any:  # noqa: ANN401 - JSON
 def _summed(service: str, nodes: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Return the properties of a service with several nodes.
 
-    ``service`` is the name of the service, and ``nodes`` has the properties of each node. Amounts
-    are summed. Other properties are kept only if all nodes have the same value.
+    ``service`` is the name of the service, and ``nodes`` contains the properties of each node. The
+    amounts of the service are the sums of the nodes' amounts. The service has another property only
+    if all nodes have the same value. If the values of a required property differ, the service has a
+    default value, such as an empty text.
     """
     shared = {
         name: value
@@ -216,7 +219,10 @@ _PATIENCE = 5.0
 
 
 class ComputeServices:
-    """Disables and enables Nova's compute services. Raises BackendUnavailable."""
+    """Disables and enables Nova's compute services.
+
+    ``disable`` and ``enable`` raise BackendUnavailable if Nova does not answer or reports an error.
+    """
 
     def __init__(self, nova: Any, occupants: HostServers) -> None:  # noqa: ANN401 - novaclient's
         self._nova = nova
@@ -233,8 +239,8 @@ class ComputeServices:
     def disable(self, host: str, *, is_free: bool) -> None:
         """Disable the service of a free host, before climate powers the host off.
 
-        ``is_free`` says whether the host is in the free pool. It is ignored if climate has disabled
-        the service already. Raises Conflict
+        ``is_free`` says whether the host is in the free pool. The method ignores this argument if
+        climate has disabled the service already. Raises Conflict
 
         - if the service does not exist,
         - if an operator has disabled it,
@@ -255,7 +261,7 @@ class ComputeServices:
 
     @answers()
     def enable(self, host: str) -> None:
-        """Enable a service if climate has disabled it; otherwise do nothing."""
+        """Enable a service if it is climate that has disabled it; otherwise do nothing."""
         service = self._service(host)
         if service and service.status == "disabled" and service.disabled_reason == REST:
             self._store(service, status="enabled")

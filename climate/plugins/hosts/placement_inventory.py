@@ -5,9 +5,9 @@ on it. One request returns the generations of all providers, but traits and inve
 or two requests per provider. Therefore climate reads only providers whose generation has changed,
 up to a limit per call; later calls read the others.
 
-A node has a tree of providers. The data of the node are the sum over this tree. Inventories allow
-reservations of instances. Only hosts with a single node get inventories, because an instance cannot
-run on two nodes.
+A node has a tree of providers. The data of the node are the sum over this tree. Users can reserve
+instances only on hosts with inventories. A service with several nodes gets no inventories, because
+an instance cannot run on two nodes. The nodes of such a service get none either.
 """
 
 import logging
@@ -36,9 +36,9 @@ Provider = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What Placement has about a node: properties, and inventories by resource class.
+    """Placement's data about a node: properties, and inventories by resource class.
 
-    Both are collected from all resource providers in the node's tree.
+    The data come from all resource providers in the node's tree.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Facts:
 
 
 class ProviderInventory:
-    """Adds traits and inventories from Placement to hosts. Keeps its cache between calls."""
+    """Adds traits and inventories from Placement to hosts; caches these data between calls."""
 
     def __init__(
         self, placement: Adapter, traits: Sequence[str], resource_classes: Sequence[str]
@@ -79,8 +79,8 @@ class ProviderInventory:
     def _read(self, names: Sequence[str]) -> dict[str, Facts]:
         """Return Placement's data about the nodes ``names``, by node name.
 
-        One call reads a limited number of resource providers. A node beyond this
-        limit is missing in the result, unless the cache has up-to-date data about it.
+        One call reads a limited number of resource providers. A node beyond this limit is missing
+        in the result, except if the cache contains up-to-date data about the node.
         """
         if not names:
             return {}
@@ -149,7 +149,8 @@ def _nodes(host: DiscoveredResource) -> list[str]:
 def _with_facts(host: DiscoveredResource, known: Mapping[str, Facts]) -> DiscoveredResource:
     """Return ``host`` with the traits that all its nodes have, and the sums of the nodes' amounts.
 
-    ``known`` has the data of each node.
+    ``known`` contains the data of nodes by name. If it lacks a node of the host, return the host
+    with ``complete=False`` and without these data.
     """
     nodes = _nodes(host)
     if any(node not in known for node in nodes):

@@ -65,18 +65,18 @@ class HostCloud(AuditedCloud, Protocol):
     def disable_service(self, host: str) -> None:
         """Disable the service of a free host, so that no server can start on it.
 
-        Raises Conflict if the host is not free, or if servers are on it after its service is
-        disabled.
+        Raises Conflict if the host is not free. Also raises Conflict if servers are still on the
+        host after the method has disabled the service.
         """
 
     def enable_service(self, host: str) -> None:
         """Enable the service of a host, if climate has disabled it."""
 
     def ensure_pool(self, pool: str, project_id: str) -> None:
-        """Create a pool if it is missing; only the project ``project_id`` can use its hosts."""
+        """Create a pool if it is missing, and let only the project ``project_id`` use its hosts."""
 
     def close_pool(self, pool: str) -> None:
-        """Prevent new servers on the hosts in the pool; succeed if the pool is gone."""
+        """Prevent new servers on the hosts in the pool; do nothing if there is no such pool."""
 
     def pool_hosts(self, pool: str) -> Sequence[str]:
         """Return the hosts in the pool; none if the pool does not exist."""
@@ -88,7 +88,12 @@ class HostCloud(AuditedCloud, Protocol):
         """If the host is in the pool, delete its servers; raise NotYet while servers remain."""
 
     def snapshot_servers(self, host: str, occasion: str) -> None:
-        """Create an image of every server on the host, only once for each ``occasion`` (a text)."""
+        """Create an image of every server on the host.
+
+        ``occasion`` is a text that identifies the reason for the images, such as the end of a
+        lease. If the call is repeated with the same text, it creates only the images that are
+        missing.
+        """
 
 
 class HostSchema(RequestSchema):
@@ -215,9 +220,9 @@ class HostPlugin(ResourcePlugin):
     def end(self, _lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
         """Delete the servers on the hosts in the pool, free the hosts, and delete the pool.
 
-        If a reserved host is missing in the pool, close the host with ``enroll``, and leave its
-        servers alone. Such a host was never added to the pool, or an operator has removed it, which
-        opened it to all projects.
+        If a reserved host is missing in the pool, close the host with ``enroll``, and do not delete
+        its servers. Such a host was never added to the pool, or an operator has removed it from the
+        pool and so opened it to all projects. Its servers may therefore belong to other users.
         """
         pool = reservation.id
         self.cloud.close_pool(pool)

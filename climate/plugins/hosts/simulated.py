@@ -82,7 +82,7 @@ class SimulatedCloud(Journal):
         self.enable_service(host)
 
     def disable_service(self, host: str) -> None:
-        """Disable the service of a free host; the host then counts as lost."""
+        """Disable the service of a free host; ``hosts`` then reports the host as ``lost``."""
         with self.locked() as state:
             is_free = host in state.enrolled and host not in state.holder
             is_disabled = host in state.disabled

@@ -16,9 +16,9 @@ from climate.plugins.base import Requester
 class Size:
     """The size of one instance.
 
-    ``amounts`` is, for example, ``{"VCPU": 2, "MEMORY_MB": 4096}``. ``extra_specs`` and ``shape``
-    are the extra specs and the columns of the reserved flavor. They are empty if no flavor was
-    reserved.
+    ``amounts`` is, for example, ``{"VCPU": 2, "MEMORY_MB": 4096}``. If the user reserved instances
+    of a flavor, ``extra_specs`` are this flavor's extra specs, and ``shape`` contains its sizes,
+    such as ``{"vcpus": 2, "ram": 4096}``. Otherwise both are empty.
     """
 
     #: The amounts that the instance allocates, by resource class of Placement.
@@ -94,8 +94,9 @@ class InstanceCloud(Protocol):
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
         """Let only this project start instances of this size in the slots of a reservation.
 
-        Afterwards, ``set_slots`` must put the slots on hosts. The id of the instances' flavor is
-        ``reservation_id``. Returns additional details of the reservation for users.
+        No host has slots yet; ``set_slots`` puts them on hosts. The project starts instances with
+        a flavor whose id is ``reservation_id``. Returns additional details of the reservation for
+        users.
         """
 
     def slot_hosts(self, reservation_id: str) -> Sequence[str]:
@@ -111,9 +112,9 @@ class InstanceCloud(Protocol):
     def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
         """Start the servers with the numbers ``boot.known`` + 1 to ``boot.amount``; return the ids.
 
-        If a server with one of these numbers exists, it is not started again. The user who created
-        the trust owns the servers. Raises NotYet while the cloud builds servers, and another error
-        if the cloud cannot build a server.
+        If a server with one of these numbers exists, do not start it again. The servers belong to
+        the user who created the Keystone trust ``trust_id``; None if the cloud needs no trust.
+        Raises NotYet while the cloud builds servers, and another error if it cannot build a server.
         """
 
     def keep_images(self, reservation_id: str) -> None:
@@ -129,7 +130,7 @@ class InstanceCloud(Protocol):
         """
 
     def close_slots(self, reservation_id: str) -> None:
-        """Prevent new instances in the slots of a reservation; succeed if this is done already."""
+        """Prevent new instances in the slots of a reservation, if they are not prevented yet."""
 
     def delete_slots(self, reservation_id: str) -> None:
         """Delete everything that the cloud still has for a reservation, such as its flavor.

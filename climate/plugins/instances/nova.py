@@ -11,8 +11,8 @@ these hosts:
   AggregateTypeAffinityFilter must reject the project's other flavors.
 
 climate supports the parameter ``affinity`` without server groups of Nova: it puts the slots on one
-host, or on different hosts. A reservation's aggregate is created first and deleted last, so that an
-audit finds leftovers.
+host, or on different hosts. climate creates a reservation's aggregate first and deletes it last. So
+an audit finds the objects that an interrupted call has left in the cloud.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,8 +66,8 @@ class NovaInstances:
     def check_image(self, image_id: str, requester: Requester) -> None:
         """Raise InvalidInput if the requester cannot use the image.
 
-        Glance is asked with the requester's token, because climate's own user sees other images. If
-        the requester has no token, accept any image.
+        The request to Glance uses the requester's token, because climate's own user can use other
+        images than the requester. If the requester has no token, the method accepts any image.
         """
         if requester.token is None:
             return
@@ -83,7 +83,7 @@ class NovaInstances:
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
         """Create the host aggregate, resource class and flavor of a reservation.
 
-        Returns the number of the aggregate as ``aggregate_id``.
+        Returns ``{"aggregate_id": N}``, where N is Nova's id of the aggregate.
         """
         metadata = {
             MARK: reservation_id,
@@ -188,7 +188,7 @@ class NovaInstances:
     def _root(self, host: str) -> str:
         """Return the UUID of a host's resource provider.
 
-        Raises HostOccupied unless the host has exactly one node.
+        Raises HostOccupied if the host has no node or several nodes.
         """
         hypervisors = self._host_servers.hypervisors()
         nodes = [node.id for node in hypervisors if node.service["host"] == host]
@@ -209,7 +209,8 @@ def _hosts(
     """Return the number of usable slots of a reservation by host.
 
     ``aggregate`` is the reservation's host aggregate. ``counts`` maps hosts to the numbers of slots
-    in Placement, by reservation id. A host that is missing in one of the two has 0 usable slots.
+    in Placement, by reservation id. A host in only one of the two (the aggregate, or Placement) has
+    0 usable slots.
     """
     members = aggregate.hosts if aggregate is not None else ()
     slots = {

@@ -53,9 +53,9 @@ class ReservedFlavors:
             return None
 
     def ensure(self, reservation_id: str, size: Size) -> None:
-        """Create the flavor of a reservation if it is missing; no project has access to it yet.
+        """Create the flavor of a reservation if it is missing, and set its missing extra specs.
 
-        Also set extra specs that are missing.
+        No project has access to a new flavor; ``open`` gives access.
         """
         try:
             flavor = self._nova.flavors.get(reservation_id)
@@ -81,13 +81,13 @@ class ReservedFlavors:
                 self._nova.flavor_access.add_tenant_access(reservation_id, project_id)
 
     def close(self, reservation_id: str) -> None:
-        """Revoke the access of all projects to the flavor; succeed if the flavor is gone."""
+        """Revoke the access of all projects to the flavor, if the flavor exists."""
         for project in self.projects(reservation_id):
             with suppress(nova_errors.NotFound):
                 self._nova.flavor_access.remove_tenant_access(reservation_id, project)
 
     def projects(self, reservation_id: str) -> set[str]:
-        """Return the ids of the projects with access to the flavor; none if the flavor is gone."""
+        """Return the ids of the projects with access to the flavor; none if it does not exist."""
         try:
             accesses = self._nova.flavor_access.list(flavor=reservation_id)
             return {access.tenant_id for access in accesses}
@@ -100,14 +100,15 @@ class ReservedFlavors:
         return [server.id for server in self._nova.servers.list(search_opts=options, limit=-1)]
 
     def delete(self, reservation_id: str) -> None:
-        """Delete the flavor of a reservation; succeed if it is gone."""
+        """Delete the flavor of a reservation, if it exists."""
         with suppress(nova_errors.NotFound):
             self._nova.flavors.delete(reservation_id)
 
     def named(self) -> dict[str, Any]:
         """Return all flavors whose name looks like that of a reservation's flavor, by flavor id.
 
-        The result includes flavors of Blazar, and flavors for reserved single nodes.
+        The result includes Blazar's flavors, and those of reservations of single nodes
+        (``physical:host``).
         """
         return {each.id: each for each in self._all() if each.name == flavor_name(each.id)}
 
@@ -121,8 +122,9 @@ class ReservedFlavors:
 def flavor_shape(size: Size) -> dict[str, int]:
     """Return the columns of a reservation's flavor, such as ``{"vcpus": 2, "ram": 4096}``. Pure.
 
-    Nova requires at least one virtual CPU and one MiB. If ``size`` has less, the columns have this
-    minimum, and the flavor's extra specs have the correct amounts.
+    The columns are the fields of a Nova flavor for CPUs, memory and disk. Nova requires at least
+    one virtual CPU and one MiB. If ``size`` has less, the columns have this minimum, and the
+    flavor's extra specs have the correct amounts.
     """
     amounts = size.amounts
     minimal = {
@@ -141,7 +143,8 @@ def extra_specs(reservation_id: str, size: Size) -> dict[str, str]:
     The result has
 
     - the extra specs of ``size``,
-    - corrections of amounts for which the flavor's columns are wrong,
+    - an extra spec ``resources:...`` for each amount of ``size`` that Nova would not derive from
+      the flavor's columns (its fields for CPUs, memory and disk),
     - one unit of the reservation's resource class,
     - climate's marks with the reservation's id.
     """
@@ -164,11 +167,11 @@ def extra_specs(reservation_id: str, size: Size) -> dict[str, str]:
 def _corrections(
     amounts: Mapping[str, int], taken: Mapping[str, int], overridden: set[str]
 ) -> dict[str, str]:
-    """Return extra specs for the amounts that the flavor's columns do not give correctly.
+    """Return extra specs for the amounts that Nova would not derive from the flavor's columns.
 
-    ``amounts`` has the correct amounts by resource class, ``taken`` the amounts that follow from
-    the columns. ``overridden`` are the classes that other extra specs set already; the result does
-    not have them.
+    The columns are the flavor's fields for CPUs, memory and disk. ``amounts`` contains the correct
+    amounts by resource class, ``taken`` the amounts that Nova derives from the columns. The result
+    omits the classes in ``overridden``, because other extra specs already set their amounts.
     """
     return {
         f"{RESOURCES}{name}": str(amounts.get(name, 0))

@@ -1,9 +1,9 @@
 """Starts the servers of a reservation in Nova as the lease's user, each exactly once.
 
-Nova may create a server even if its answer is lost. Therefore the metadata of each server has its
-number within the reservation. Before climate starts a server, it searches for a server with that
-number, and deletes duplicates. It also deletes a server that could not be built; the next attempt
-starts it again.
+Nova may create a server although its answer to climate's request is lost. Therefore climate numbers
+the servers of a reservation, and stores the number in each server's metadata. Before climate starts
+a server, it searches for existing servers with that number, and deletes all but one of them. It
+also deletes a server that Nova could not build; the next attempt starts that server again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,8 +37,12 @@ class NovaServers:
     def boot(self, trust_id: str | None, boot: Boot) -> list[str]:
         """Start the servers with the numbers ``boot.known`` + 1 to ``boot.amount``.
 
-        Returns their ids in this order. Raises NotYet while Nova builds them. Raises BootFailed,
-        DeadTrust, BackendUnavailable.
+        Returns the servers' ids in this order. Raises
+
+        - NotYet while Nova builds servers,
+        - BootFailed if Nova could not build a server,
+        - DeadTrust if there is no valid trust,
+        - BackendUnavailable if a request fails.
         """
         if trust_id is None:
             raise DeadTrust("The lease has no trust: any change by its user creates one")
@@ -108,7 +112,7 @@ def _rank(server: Server) -> tuple[bool, bool, bool, str]:
 def _was_built(server: Server | None) -> bool:
     """Return whether Nova has finished building a server, even if the server has failed since.
 
-    Return False for None.
+    If there is no server (None), return False.
     """
     return server is not None and server.get("OS-SRV-USG:launched_at") is not None
 

@@ -186,7 +186,10 @@ class InstancePlugin(ResourcePlugin):
         return {**details, **self._boot(lease, reservation)}
 
     def _boot(self, lease: Lease, reservation: Reservation) -> dict[str, Any]:
-        """Start the missing servers; return the ids of all requested servers as ``servers``."""
+        """Start the requested servers that do not exist yet; return ``{"servers": ids}``.
+
+        The result contains the ids of all requested servers. If there are none, it is empty.
+        """
         params, known = reservation.params, reservation.details.get("servers", [])
         if params.get("on_start") != CREATE:
             return {"servers": known} if known else {}

@@ -1,8 +1,9 @@
 """Parameters for servers that climate starts, and for images that it saves at the end.
 
-By default, climate starts no servers. At the end of the lease, climate deletes the servers in the
-reservation. The parameter ``server`` describes the servers that climate starts. It has some of the
-fields of Nova's request to create a server. The lease's user owns these servers.
+By default, climate starts no servers. If ``on_start`` is ``create``, climate starts one server per
+reserved instance, and the lease's user owns these servers. The parameter ``server`` describes them,
+with some of the fields of Nova's request to create a server. At the end of the lease, climate
+deletes all servers in the reservation.
 """
 
 import base64
@@ -101,7 +102,7 @@ class SecurityGroupSchema(Schema):
 
 
 class ServerSchema(Schema):
-    """The parameters of a server, without its flavor. They have the names of Nova's API."""
+    """The parameters of a server except its flavor, with the same names as in Nova's API."""
 
     class Meta:
         """Reject unknown keys, so that climate never ignores a misspelled key."""

@@ -11,7 +11,8 @@ Pool = tuple[IPv4Address, IPv4Address]
 class Subnet:
     """An IPv4 subnet of an external network.
 
-    Neutron itself assigns addresses from ``pools``, each a pair of first and last address.
+    ``pools`` are the subnet's allocation pools, as pairs of first and last address. Neutron itself
+    assigns the addresses in these pools, so climate cannot reserve them.
     """
 
     id: str
@@ -43,9 +44,10 @@ _OVERLAY = {"vxlan": 2**24 - 1, "geneve": 2**24 - 1, "gre": 2**32 - 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A segment of a network: its type, physical network and number.
+    """A segment of a network, such as a VLAN: its type, physical network and number.
 
-    ``physical_network`` is empty for overlay types (VXLAN, Geneve, GRE).
+    ``number`` is the VLAN id, or the id of the virtual network for overlay types (VXLAN, Geneve,
+    GRE). ``physical_network`` is empty for overlay types.
     """
 
     network_type: str

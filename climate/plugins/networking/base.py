@@ -3,8 +3,8 @@
 Both reserve *endpoints*: an endpoint is an IP address or a network segment. The cloud allows one
 *occupant* per endpoint: a floating IP at the address, or a network on the segment. climate marks
 the occupants that it creates with the id of the reservation. The project that owns an occupant can
-remove the mark, so climate also stores the ids of its occupants. The audit ignores endpoints that
-are not registered, because they may belong to another reservation service.
+remove the mark, so climate also stores the ids of the occupants that it has created. The audit
+ignores endpoints that are not registered, because they may belong to another reservation service.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -56,10 +56,11 @@ class Occupant:
         return f"{self.what} {self.id} of project {self.project_id}"
 
     def is_at_any(self, resources: Iterable[Resource]) -> bool:
-        """Return False if resources have the occupant's address, but only in other networks.
+        """Return False if ``resources`` contain the occupant's address, but only in other networks.
 
-        Several networks can have equal addresses. If no resource has the occupant's address, or if
-        the occupant's network is unknown, return True.
+        Such an occupant does not use any of the resources: several networks can have equal
+        addresses. Return True if one of the resources has the occupant's address and network, if
+        none has its address, or if its network is unknown.
         """
         same = [resource for resource in resources if resource.external_id == self.endpoint]
         networks = {resource.properties.get("network_id") for resource in same}
@@ -98,10 +99,10 @@ class EndpointCloud(Protocol):
         """Mark a floating IP or network with a reservation's id, visible to the object's owner."""
 
     def unmark(self, occupant_id: str) -> None:
-        """Remove climate's marks from a floating IP or network; succeed if it is gone."""
+        """Remove climate's marks from a floating IP or network, if the object still exists."""
 
     def delete(self, occupant: Occupant) -> None:
-        """Delete a floating IP or network, even if it is in use; succeed if it is gone."""
+        """Delete a floating IP or network, even if it is in use; do nothing if it is missing."""
 
 
 def find_drifts(
@@ -146,8 +147,8 @@ def _drifts_of_running(
 ) -> Iterator[Drift]:
     """Yield the differences between the cloud and a running reservation.
 
-    ``created`` has the ids of the occupants that climate created for the reservation, by address or
-    segment. To repair a difference, a manager starts the reservation again.
+    ``created`` contains the ids of the occupants that climate created for the reservation, by
+    address or segment. To repair a difference, a manager starts the reservation again.
     """
     if held.reservation.params["on_start"] == NOTHING:
         return
@@ -165,9 +166,9 @@ def _drifts_of_running(
 
 
 class EndpointSchema(DefaultingSchema):
-    """The parameters that all reservations of addresses and of segments have in common.
+    """The parameters that reservations of addresses and reservations of segments have in common.
 
-    They say what climate does at the start and at the end of a reservation.
+    The parameters say what climate does at the start and at the end of a reservation.
     """
 
     on_start = fields.String(
@@ -266,7 +267,8 @@ class EndpointPlugin(ResourcePlugin):
     def _ids(self, reservation: Reservation) -> Mapping[str, str]:
         """Return the ids of the floating IPs or networks that climate created for a reservation.
 
-        The keys are addresses or segments. The reservation's details have this mapping.
+        The keys are addresses or segments. climate stores this mapping in the reservation's
+        details.
         """
         ids: Mapping[str, str] = reservation.details.get(self.details_key, {})
         return ids
@@ -277,8 +279,8 @@ class EndpointPlugin(ResourcePlugin):
         The object must be in the lease's project, and one of these must be true:
 
         - The object is marked with the reservation's id.
-        - The reservation's details have the object's id. The owner may have removed the mark.
-        - The object has no mark, and ``on_start`` is ``nothing``, so users create objects.
+        - The reservation's details contain the object's id. The owner may have removed the mark.
+        - The object has no mark, and ``on_start`` is ``nothing``: a user may have created it.
         """
         if occupant.project_id != lease.project_id:
             return False

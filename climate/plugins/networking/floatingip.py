@@ -139,8 +139,8 @@ class FloatingipPlugin(EndpointPlugin):
     def refresh(self, registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
         """Yield the registered addresses whose subnet exists.
 
-        An address is not usable if a floating IP without a reservation has it, or if it can no
-        longer be reserved.
+        An address is not ``usable`` in two cases: a floating IP without a reservation has it, or
+        its subnet has changed so that Neutron itself now uses or assigns it (``Subnet.refusal``).
         """
         subnets = self.cloud.subnets()
         taken = self.taken(registered)
@@ -161,7 +161,7 @@ def _address(text: str) -> IPv4Address:
 
 
 def _parse_name(name: str, subnets: Sequence[Subnet], *, strict: bool) -> DiscoveredResource:
-    """Return the address at the end of ``name``.
+    """Return the address in ``name``, which is ``address`` or ``network_id/address``.
 
     Raises InvalidInput if the address is malformed or cannot be reserved. If none of ``subnets``
     has the address, raises InvalidInput if ``strict`` is true, and NotFound otherwise.

@@ -14,7 +14,7 @@ from climate.plugins.simulated_journal import Journal, SimulatedFailure
 
 
 class SimulatedEndpoints:
-    """Simulated floating IPs or networks. Their state is computed from the changes in a journal."""
+    """Simulated floating IPs or networks, whose state is computed from the changes in a journal."""
 
     #: The kind of the occupants in messages.
     what: ClassVar[str]
@@ -40,8 +40,8 @@ class SimulatedEndpoints:
     def occupy(self, endpoint: str, project_id: str, reservation_id: str = "") -> str:
         """Create a floating IP or network, as an operator would do; return its id.
 
-        If ``reservation_id`` is set, the new object is marked with this reservation.
-        Raises SimulatedFailure if another one uses the address or segment.
+        ``endpoint`` is the address or segment. If ``reservation_id`` is set, the new object
+        contains this id. Raises SimulatedFailure if another object uses the endpoint.
         """
         if self.occupants([endpoint]):
             raise SimulatedFailure(f"{endpoint} is taken")

@@ -1,9 +1,11 @@
 """Changes Nova's host aggregates; safe if several processes change them at the same time.
 
-climate changes an aggregate only while it holds a lock for it in the database (advisory lock). At
+climate creates or changes an aggregate only while it holds a lock for it in the database. At
 each change, Nova sends the hosts of the aggregate to its scheduler (Nova 34). Without the lock, two
 simultaneous changes would each send a list without the other's host, and the scheduler would
-permanently miss a host. If the aggregate is the free pool, this host would be open to all projects.
+permanently miss a host. The free pool is the aggregate of hosts that no lease uses now, and the
+scheduler keeps all projects off its hosts. So a host that the scheduler misses there would be open
+to all projects.
 
 A change succeeds if another process has already made the same change.
 """
@@ -36,8 +38,8 @@ class AggregateChanges:
 
         ``present`` is the aggregate as the caller has read it, or None if it does not exist.
         ``zone`` is the availability zone of a new aggregate; the zone of an existing one does not
-        change. If Nova fails to set the metadata, for instance because another request sets them at
-        the same time, this is an error only if the aggregate does not have them afterwards.
+        change. Nova may fail to set the metadata, for instance because another request sets them at
+        the same time. If the aggregate has all of the metadata afterwards, the method succeeds.
         """
         if present and metadata.items() <= present.metadata.items():
             return present
@@ -62,7 +64,7 @@ class AggregateChanges:
             raise
 
     def join(self, aggregate: Any, host: str) -> None:  # noqa: ANN401 - novaclient's
-        """Add a host to a host aggregate; succeed if the aggregate already contains it."""
+        """Add a host to a host aggregate, if the aggregate does not contain the host yet."""
         try:
             with self._lock(aggregate.name):
                 aggregate.add_host(host)
@@ -71,7 +73,7 @@ class AggregateChanges:
                 raise
 
     def leave(self, aggregate: Any, host: str) -> None:  # noqa: ANN401 - novaclient's
-        """Remove a host from a host aggregate; succeed if the host or the aggregate is gone."""
+        """Remove a host from a host aggregate; do nothing if one of the two does not exist."""
         with self._lock(aggregate.name), suppress(nova_errors.NotFound):
             aggregate.remove_host(host)
 

@@ -63,11 +63,11 @@ class Neutron:
         return str(answer.json()[self._noun]["id"])
 
     def change(self, id_: str, **values: Any) -> None:
-        """Set fields of an object; succeed if the object is gone."""
+        """Set fields of an object; do nothing if the object does not exist."""
         self.send("PUT", f"{self._collection}/{id_}", {self._noun: values}, missing=True)
 
     def delete(self, id_: str) -> None:
-        """Delete an object; succeed if it is gone."""
+        """Delete an object, if it exists."""
         self.send("DELETE", f"{self._collection}/{id_}", missing=True)
 
     def mark(self, id_: str, reservation_id: str) -> None:
@@ -80,7 +80,7 @@ class Neutron:
     def unmark(self, id_: str) -> None:
         """Remove climate's tags from an object, and climate's mark from its description.
 
-        Text after the mark is removed, too. Succeeds if the object is gone.
+        Text after the mark is removed, too. Does nothing if the object does not exist.
         """
         answer = self.send("GET", f"{self._collection}/{id_}", missing=True)
         if answer.status_code == GONE:

@@ -98,13 +98,13 @@ class PlacementSlots:
         return {_reservation(name) for name in names if name.startswith(_CLASS)}
 
     def ensure_class(self, reservation_id: str) -> None:
-        """Create the resource class of a reservation; succeed if it exists."""
+        """Create the resource class of a reservation, if it does not exist yet."""
         self._placement.put(f"/resource_classes/{reservation_class(reservation_id)}")
 
     def delete_class(self, reservation_id: str) -> None:
         """Delete the slots of a reservation on all hosts, and the reservation's resource class.
 
-        Succeeds if the class is gone. Raises NotYet while a slot is in use.
+        Does nothing if the class does not exist. Raises NotYet while a slot is in use.
         """
         path = f"/resource_classes/{reservation_class(reservation_id)}"
         with suppress(http_errors.NotFound):

@@ -37,7 +37,7 @@ class HostServers:
     def hypervisors(self) -> list[Any]:
         """Return all nodes (hypervisors) of the cloud.
 
-        They are read page by page, because Nova returns at most a thousand per request.
+        Reads the list page by page, because Nova returns at most a thousand nodes per request.
         """
         nodes: list[Any] = []
         while page := self._nova.hypervisors.list(
@@ -57,8 +57,8 @@ class HostServers:
         """Return the ids of everything that uses a host's capacity, except climate's allocations.
 
         These are the ids of servers on the host, of servers that Nova builds there or moves there,
-        and of migrations. After a resize or cold migration, the migration uses capacity of the
-        old host until the user confirms it.
+        and of migrations. After a resize or cold migration, a migration object uses capacity of the
+        server's old host until the user confirms the resize or migration.
         """
         service, _, node = host.partition("/")
         ids = {server.id for server in self.servers(host)}
@@ -149,10 +149,11 @@ def keep_image(
 ) -> bool:
     """Create an image of a server once per ``occasion`` (a text); return whether Nova has finished.
 
-    ``images`` is a client of Glance, which stores images. Nova has finished if the image is saved,
-    or if Nova gave up. Repeat the call until it returns True, even after an error. The image has
-    the name ``reserved_<name>``. Nova creates the image in climate's project; a second request
-    moves the image to the server's project.
+    A repeated call with the same ``occasion`` creates a second image only if the first one failed.
+    Nova has finished if the image is saved, or if Nova gave up. Repeat the call until it returns
+    True, even after an error. The image has the name ``reserved_<name>``. Nova creates the image in
+    climate's project; a second request moves the image to the server's project. ``images`` is a
+    client of Glance, which stores images.
     """
     mark = {"climate_server": server.id, "climate_occasion": occasion}
     # Users can put climate's marks on images. Only Nova sets instance_uuid.

@@ -62,7 +62,8 @@ class Transport(TCPKeepAliveAdapter):
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
         """Send a request to the cloud.
 
-        If the request is a change and the thread's fencing token has expired, raise Fenced instead.
+        If the request could change the cloud and the thread's fencing token is not valid any more,
+        send nothing and raise Fenced.
         """
         if request.method not in _READS:
             fencing.check()
@@ -75,7 +76,7 @@ def make_session(conf: ConfigOpts, trust_id: str | None = None) -> Session:
 
     If ``trust_id`` is set, the session acts as the user who created the trust. Sends no request:
     the session gets its Keystone token before its first request. Threads can share the session.
-    Raises Misconfigured.
+    Raises Misconfigured if ``[service_user]`` is incomplete, or does not support trusts.
     """
     try:
         # The section is known only now, because auth_section can name another one.
@@ -115,7 +116,10 @@ def _with_timeouts(session: Session) -> Session:
 
 
 def _trusted(conf: ConfigOpts, trust_id: str) -> dict[str, str | None]:
-    """Return the options of keystoneauth for a session that uses a trust; raises Misconfigured."""
+    """Return the options of keystoneauth for a session that uses a trust.
+
+    Raises Misconfigured if the configured ``auth_type`` does not support trusts.
+    """
     section = conf[conf[SERVICE_USER].auth_section or SERVICE_USER]
     known = {option.dest for option in loading.get_plugin_loader(section.auth_type).get_options()}
     if "trust_id" not in known:

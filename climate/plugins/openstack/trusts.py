@@ -64,7 +64,7 @@ class Trusts:
 
         ``now`` is stored in the trust as its creation time. Returns the trust's id. Raises
         Forbidden if Keystone does not allow this with the requester's kind of token,
-        Unauthenticated if the token has expired, and BackendUnavailable.
+        Unauthenticated if the token has expired, and BackendUnavailable if another error occurs.
         """
         try:
             with answers("Keystone"):
@@ -108,14 +108,15 @@ class Trusts:
         return [{"id": role["id"]} for role in token["roles"]]
 
     def revoke(self, trust_id: str) -> None:
-        """Delete a trust; succeed if it is gone. Raises BackendUnavailable."""
+        """Delete a trust, if it exists. Raises BackendUnavailable if the request fails."""
         with answers("Keystone"), suppress(keystone_errors.NotFound):
             self._keystone.delete(f"{_TRUSTS}/{trust_id}")
 
     def session(self, trust_id: str) -> Session:
         """Return an authenticated session that acts as the user who created the trust.
 
-        Raises DeadTrust, BackendUnavailable.
+        Raises DeadTrust if Keystone does not accept the trust, and BackendUnavailable if Keystone
+        does not answer or does not accept climate's own user.
         """
         session = openstack_session.make_session(self._conf, trust_id)
         with answers("Keystone"):
@@ -152,7 +153,7 @@ class Trusts:
         ]
 
     def _made_at(self, trust: Mapping[str, Any]) -> datetime | None:
-        """Return when a trust was created (aware time); None if not by this deployment."""
+        """Return when a trust was created (aware time); None if another deployment created it."""
         deployment, _, moment = str(trust.get(MARK, "")).partition(" ")
         if deployment != self._deployment:
             return None

@@ -1,4 +1,9 @@
-"""Stacks, and StackCloud, the interface of drivers for stacks (of Heat, or simulated)."""
+"""Stack describes a stack in the cloud; StackCloud is the interface of the drivers for stacks.
+
+There is a driver for Heat, and a simulated one. The source of a stack is its template, with files,
+parameters and environment. climate's tags on a stack name the reservation and the *plan*: an id of
+the source that climate deployed last.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,9 +53,9 @@ class Stack:
 
     @property
     def plan(self) -> str | None:
-        """The id of the source that climate deployed last, from the stack's tags.
+        """The plan in the stack's tags: an id of the source that climate deployed last.
 
-        None if climate has deployed nothing.
+        None if climate has deployed nothing, or if an update without tags has removed the tag.
         """
         return _tagged(self.tags, _PLAN)
 
@@ -62,17 +67,18 @@ class Stack:
     def tags_for(self, reservation_id: str | None, plan: str | None) -> list[str]:
         """Return the users' tags of the stack, followed by new tags of climate.
 
-        climate's tags are for a reservation, and for a plan: an id of the source that climate
-        deploys. Arguments that are None give no tags.
+        climate's tags name the reservation, and the plan: an id of the source that climate deploys.
+        If an argument is None, the result has no tag for it.
         """
         others = [tag for tag in self.tags if tag != MARK and not tag.startswith(f"{MARK}-")]
         return [*others, *tags(reservation_id, plan)]
 
 
 def tags(reservation_id: str | None, plan: str | None = None) -> list[str]:
-    """Return climate's tags for a stack: a mark with the reservation's id, and the plan.
+    """Return climate's tags for a stack: climate's mark, the reservation's id, and the plan.
 
-    The plan is an id of the source that climate deploys. Arguments that are None give no tags.
+    The plan is an id of the source that climate deploys. If an argument is None, the result has no
+    tag for it.
     """
     marks = [MARK, f"{_RESERVATION}{reservation_id}"] if reservation_id else []
     return [*marks, *([f"{_PLAN}{plan}"] if plan else [])]
@@ -97,15 +103,17 @@ class StackCloud(Protocol):
         """Return the flavors that the requester can use."""
 
     def networks(self, requester: Requester, names: Collection[str]) -> Mapping[str, str]:
-        """Return a mapping from each of ``names`` to the id of this external network.
+        """Return the ids of external networks, by the names or ids in ``names``.
 
-        An item of ``names`` is the name or id of a network. Unknown networks are left out.
+        Each key of the result is an item of ``names``. Items that name no external network are left
+        out.
         """
 
     def preview(self, requester: Requester, source: Source) -> Sequence[Any]:
-        """Return the resources that a stack with this source would have. Raises InvalidInput.
+        """Return the resources that a stack with this source would have.
 
-        The resources of nested stacks are in nested lists.
+        The resources of nested stacks are in nested lists. Raises InvalidInput if the cloud rejects
+        the source.
         """
 
     def source(self, requester: Requester, stack_id: str) -> Source:
@@ -121,7 +129,7 @@ class StackCloud(Protocol):
         """
 
     def find(self, project_id: str, stack_id: str) -> Stack | None:
-        """Return the project's stack with this id; None if it is gone."""
+        """Return the project's stack with this id; None if it does not exist (any more)."""
 
     def find_marked(self, project_id: str, reservation_id: str) -> Stack | None:
         """Return the stack that is marked with a reservation; None if there is none."""
@@ -136,7 +144,7 @@ class StackCloud(Protocol):
         """Begin to suspend the stack."""
 
     def delete(self, stack: Stack) -> None:
-        """Begin to delete the stack; succeed if it is gone."""
+        """Begin to delete the stack; do nothing if it does not exist."""
 
     def marked(self) -> Sequence[Stack]:
         """Return the stacks of all projects that are marked with a reservation."""

@@ -3,12 +3,13 @@
 climate edits a copy of the template, and requests Heat's preview of the copy. In the copy,
 
 - all groups have their maximum size;
-- the flavor of each server is spelled the other way: by id instead of by name, or the reverse;
+- the flavor of each server has its other spelling: the id instead of the name, or the reverse;
 - a flavor that the requester cannot use is in angle brackets.
 
-climate rejects a server if its flavor in the preview is neither an id nor a name of a flavor of the
-requester. climate cannot edit some servers, such as those in a nested template that only Heat can
-read. climate does not notice this, because it accepts both spellings in the preview.
+climate rejects a server if its flavor in the preview is neither the id nor the name of a flavor of
+the requester. climate cannot edit some servers, such as those in a nested template that only Heat
+can read. In the preview, their flavors have the original spelling, which climate also accepts. So
+climate does not notice that it will not be able to replace these flavors with reserved ones.
 """
 
 from collections import Counter
@@ -46,7 +47,7 @@ _HARMLESS = frozenset({"AWS::EC2::EIPAssociation", "OS::Nova::FloatingIPAssociat
 
 @dataclass(frozen=True, slots=True)
 class Flavors:
-    """The flavors that the requester can use; ``ids`` has their ids by name."""
+    """The flavors that the requester can use; ``ids`` contains their ids by name."""
 
     ids: Mapping[str, str]
 
@@ -154,7 +155,10 @@ def _volumes(resources: Collection[Mapping[str, Any]]) -> Mapping[str | None, Vo
 
 
 def _disks(resource: Mapping[str, Any]) -> Iterator[tuple[str | None, int]]:
-    """Yield type and size (GiB) of each volume that a resource creates. Raises InvalidInput."""
+    """Yield type and size (GiB) of each volume that a resource creates.
+
+    Raises InvalidInput if a size is missing or not a number.
+    """
     properties = resource["properties"]
     if resource["resource_type"] == VOLUME:
         size = properties.get("size")

@@ -2,8 +2,8 @@
 
 A user's text must not stop the process. Deep nesting would overflow the stack of the YAML library.
 An alias repeats a value, so aliases of aliases would multiply the value. Therefore climate first
-checks the depth and size of the document from the events of the YAML parser. Only then climate
-loads the document.
+reads the events of the YAML parser. From these events, it checks the depth and size of the
+document, and rejects aliases. Only then climate loads the document.
 """
 
 import json
@@ -51,7 +51,10 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_limited_flo
 
 
 def parse_template(text: str) -> dict[str, Any]:
-    """Parse the text of a Heat template. Raises InvalidTemplate."""
+    """Parse the text of a Heat template.
+
+    Raises InvalidTemplate if the text is malformed, exceeds a limit, or names no template version.
+    """
     text = text.strip()
     template = _parse(_load_json if text.startswith("{") else _load_yaml, text)
     if not names_version(template):
@@ -60,7 +63,10 @@ def parse_template(text: str) -> dict[str, Any]:
 
 
 def parse_environment(text: str) -> dict[str, Any]:
-    """Parse the text of a Heat environment. Raises InvalidTemplate."""
+    """Parse the text of a Heat environment.
+
+    Raises InvalidTemplate if the text is malformed, exceeds a limit, or has an unknown section.
+    """
     environment = _parse(_load_yaml, text)
     for section in environment:
         if section not in SECTIONS:
@@ -71,7 +77,7 @@ def parse_environment(text: str) -> dict[str, Any]:
 
 
 def names_version(template: Any) -> bool:  # noqa: ANN401 - an object, or a text that may be one
-    """Return whether a template, or its text, contains a key that names its version."""
+    """Return whether a template, or its text, contains a key that names its format's version."""
     return any(key in template for key in _VERSIONS)
 
 

@@ -187,10 +187,11 @@ class HeatStacks:
             return _client(session, self._endpoint(project_id))
 
     def _endpoint(self, project_id: str) -> str:
-        """Return Heat's endpoint for a project.
+        """Return the URL of Heat's API for a project.
 
-        The catalog has the endpoint of climate's own project. The option ``endpoint_override`` may
-        have a placeholder for the project.
+        Keystone's catalog contains this URL for climate's own project. The option
+        ``endpoint_override`` may contain a placeholder such as ``%(project_id)s``. In both cases,
+        this method puts ``project_id`` in the place of the URL's last segment.
         """
         address = (self._heat.get_endpoint() or "").rstrip("/")
         for end in (self._session.get_project_id(), *_PLACEHOLDERS):

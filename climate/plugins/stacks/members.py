@@ -1,8 +1,8 @@
 """The members of a stack: the reservations for its servers, volumes and floating IPs. Pure.
 
-The module computes the members from the stack's contents. It edits the template, which then uses
-the resources of the members. The parameter ``reserves`` of the stack's reservation shows users the
-members:
+The module computes the members from the stack's contents. It also edits the template so that the
+stack uses the resources of the members. The parameter ``reserves`` of the stack's reservation shows
+users the members:
 ``{"servers": [{"flavor_id", "flavor", "amount"}], "volumes": [{"volume_type", "amount", "size"}],
 "floatingips": [{"network_id", "amount", "resources"}]}``. ``size`` is the average size of a volume
 in GiB, rounded up. ``resources`` are the names of the floating IPs in the template.
@@ -28,8 +28,8 @@ def plan_reserves(
 ) -> Reserves:
     """Return the parameter ``reserves`` of a stack's reservation: what its members will reserve.
 
-    ``networks`` has the ids of networks by the name or id in the template. Raises InvalidInput for
-    contents that cannot be reserved.
+    ``networks`` contains the ids of networks by the name or id in the template. Raises InvalidInput
+    for contents that cannot be reserved.
     """
     names = {id_: name for name, id_ in flavors.ids.items()}
     reserves: Reserves = {
@@ -82,8 +82,8 @@ def _floatingips(
 def _check_end(params: Mapping[str, Any], reserves: Reserves) -> None:
     """Raise InvalidInput if the stack would keep reserved resources after the end of the lease.
 
-    Other leases use these resources then. The parameter ``on_end`` says what the stack keeps, and
-    ``reserves`` has the resources that the members reserve.
+    Other leases may use these resources after the end. The parameter ``on_end`` says what the stack
+    keeps, and ``reserves`` contains the resources that the members reserve.
     """
     on_end = params["on_end"]
     if on_end == DELETE or params["on_start"] == NOTHING:

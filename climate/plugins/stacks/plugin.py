@@ -1,13 +1,14 @@
 """The plug-in for ``virtual:stack``: a Heat stack, with capacity for its maximum contents.
 
-The reservation of a stack itself has no resources. Member reservations of the same lease hold its
-servers, volumes and floating IPs. climate counts these in Heat's preview of the stack, with all
-groups at their maximum size.
+The reservation of a stack itself has no resources. Other reservations of the same lease, the
+members of the stack, reserve the capacity for its servers, volumes and floating IPs. climate counts
+these in Heat's preview of the stack, with all groups at their maximum size.
 
 Before the lease is confirmed, climate creates an empty stack with the requester's token, because a
 trust can update a stack but not create one. At the start, climate updates this stack to a template
-that uses the reserved flavors, volume types and floating IPs. A tag on the stack,
-called the plan, identifies the source that climate deployed last.
+that uses the reserved flavors, volume types and floating IPs. A tag on the stack, called the plan,
+identifies the source that climate deployed last. The source is the template with its files,
+parameters and environment.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,7 +52,7 @@ _NEW = timedelta(hours=1)
 def find_drifts(
     cloud: StackCloud, clock: Clock, expected: Callable[[], ExpectedState]
 ) -> Iterator[Drift]:
-    """Yield a drift for each marked stack whose reservation has ended or does not exist.
+    """Yield a drift for each stack that climate marked for a reservation that is over or unknown.
 
     Stacks younger than ``_NEW`` are left out, because climate may just be creating their lease.
     """
@@ -100,7 +101,7 @@ class StackPlugin(ResourcePlugin):
         self.cloud: StackCloud = load_cloud("virtual:stack", conf, turn=turn)
 
     def look_up(self, params: Mapping[str, Any], requester: Requester) -> Mapping[str, Any]:
-        """Return ``params`` with the stack's source, and its maximum contents as ``reserves``."""
+        """Return ``params`` with the stack's source and, as ``reserves``, its maximum contents."""
         source = source_of(params)
         if source is None:
             source = self.cloud.source(requester, params["stack_id"])
@@ -123,7 +124,7 @@ class StackPlugin(ResourcePlugin):
         return stack_members.members_of(params)
 
     def requirement(self, _params: Mapping[str, Any]) -> Requirement:
-        """Return a requirement for nothing, because the members of the stack hold the resources."""
+        """Return a requirement for no resources: the stack's members reserve the resources."""
         return Requirement(self.resource_type, 0, 0, Everything(), noun="stacks")
 
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
@@ -141,7 +142,10 @@ class StackPlugin(ResourcePlugin):
         return {"stack_id": stack.id, "stack_name": stack.name}
 
     def discard(self, lease: Lease, reservation: Reservation) -> None:
-        """Delete the empty stack, unless climate has deployed a template to it."""
+        """Delete the stack that ``prepare`` created, if it is still empty.
+
+        If climate has already deployed a template to the stack, do nothing.
+        """
         stack = self.cloud.find_marked(lease.project_id, reservation.id)
         if stack is not None and stack.plan is None:
             self._delete(stack)
@@ -149,7 +153,7 @@ class StackPlugin(ResourcePlugin):
     def start(
         self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
-        """Update the stack to a template that uses the resources of its member reservations.
+        """Update the stack to a template that uses the resources of the member reservations.
 
         Raises NotYet until the update is complete, and StackFailed if it fails.
         """
@@ -170,8 +174,9 @@ class StackPlugin(ResourcePlugin):
     def end(self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]) -> None:
         """Delete, suspend or keep the stack, as the parameter ``on_end`` says.
 
-        Before climate suspends or keeps the stack, it updates the stack to the original source.
-        Raises NotYet until all actions are complete, and StackFailed if one fails.
+        Before climate suspends or keeps the stack, it updates the stack to the original source, so
+        that the stack no longer uses reserved resources. Raises NotYet until all actions are
+        complete, and StackFailed if one fails.
         """
         stack = self._get(lease, reservation)
         if stack is None:  # or on_start was nothing, and climate does not know it
@@ -231,11 +236,11 @@ class StackPlugin(ResourcePlugin):
             self._retry(stack, lambda: self.cloud.update(lease, stack, source, tags), "updated")
 
     def _suspend(self, lease: Lease, stack: Stack, reservation: Reservation) -> None:
-        """Suspend the stack, after an update to its original source.
+        """Update the stack to its original source, then suspend the stack.
 
         A suspended stack keeps its servers, so the update moves them from the reserved flavors to
-        the original ones. Raises NotYet until the stack is suspended, and StackFailed if that
-        fails.
+        the original ones. Raises NotYet until the stack is suspended, and StackFailed if the update
+        or the suspension fails.
         """
         _wait(stack)
         source = self._source(reservation)
@@ -247,7 +252,7 @@ class StackPlugin(ResourcePlugin):
             self._retry(stack, lambda: self.cloud.suspend(stack), "suspended")
 
     def _delete(self, stack: Stack) -> None:
-        """Delete the stack. Raises NotYet until it is gone, and StackFailed if Heat fails."""
+        """Delete the stack. Raises NotYet until Heat has deleted it, StackFailed if Heat fails."""
         if stack.status == "DELETE_IN_PROGRESS":
             raise NotYet(f"stack {stack.id} is being deleted")
         self._retry(stack, lambda: self.cloud.delete(stack), "deleted")

@@ -53,8 +53,8 @@ class _Template(_Document):
 class StackSchema(RequestSchema):
     """The parameters of a reservation of a stack.
 
-    ``look_up`` sets ``reserves``. If ``stack_id`` names an existing stack, ``look_up`` also sets
-    the parameters with the stack's source, such as ``template``.
+    ``look_up`` sets ``reserves``. If ``stack_id`` names an existing stack, ``look_up`` also copies
+    the source of this stack to ``template``, ``files``, ``parameters`` and ``environment``.
     """
 
     template = _Template(
@@ -141,7 +141,7 @@ class StackSchema(RequestSchema):
 
     @post_load
     def _defaults(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        """Replace null by the default, and move the environment's parameters to ``parameters``.
+        """Set the default of ``on_end``; move the environment's parameters to ``parameters``.
 
         By default, climate deletes the stacks that it created, and suspends all others.
         """
@@ -161,7 +161,11 @@ class StackSchema(RequestSchema):
 
 
 def source_of(params: Mapping[str, Any]) -> Source | None:
-    """Return the source of a stack in its parameters; None if they have no template yet."""
+    """Return the source of a stack from the parameters of its reservation.
+
+    Returns None if the parameters name an existing stack and ``look_up`` has not added its template
+    yet.
+    """
     if params["template"] is None:
         return None
     return Source(*(params[name] for name in SOURCE))

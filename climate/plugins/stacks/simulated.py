@@ -147,8 +147,8 @@ def _members(
     """Yield the resources of a template, with a nested list for each group and nested template.
 
     ``parent`` is the name of the resource that the template defines, if any. ``parameters`` are the
-    values of the template's parameters. ``room`` has one item for each resource that is allowed.
-    Raises ValueError if ``room`` is exhausted.
+    values of the template's parameters. ``room`` contains one item for each further resource that
+    the stack may have. Raises ValueError if the stack has more resources than that.
     """
     defaults = {
         name: record.get("default") for name, record in (template.get("parameters") or {}).items()
@@ -209,10 +209,11 @@ def _value(value: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any 
 
 
 def _replaced(text: str, params: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    """Return ``text`` with one name replaced: the longest name in ``params`` that it contains.
+    """Return ``text`` with the longest name in ``params`` that it contains replaced.
 
-    ``params`` maps names to expressions, which replace the names. ``values`` are the values of the
-    template's parameters.
+    ``params`` maps each name to an expression of the template. The result of the expression
+    replaces the name; other names in ``text`` stay. ``values`` are the values of the template's
+    parameters, which expressions can use.
     """
     for name in sorted(params, key=len, reverse=True):
         if name in text:

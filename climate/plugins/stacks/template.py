@@ -138,9 +138,10 @@ def with_volume_types(types: Mapping[str, str], default: str | None) -> Edit:
 
 
 def noting_volume_types(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: FBT001
-    """Move the type of a volume into the volume's metadata.
+    """Move the type of a volume into the volume's metadata, from which climate reads the type.
 
-    Heat's preview shows metadata, but does not check them. This function is an ``Edit``.
+    Heat's preview fails if the requester has no access to the type. It shows metadata without a
+    check. This function is an ``Edit``.
     """
     if kind == VOLUME and properties.get("volume_type") is not None:
         properties["metadata"] = {NOTED: properties.pop("volume_type")}
@@ -181,7 +182,8 @@ def adopting(source: Source, floatingips: Mapping[str, str]) -> Source:
     """Return a copy of the source that adopts existing floating IPs instead of creating them.
 
     ``floatingips`` maps names of resources in the template to ids of existing floating IPs. Heat
-    does not change what it adopts, so a separate resource connects the floating IP with its port.
+    does not change the objects that it adopts, so a separate resource of the template connects the
+    floating IP with its port.
     """
     if not floatingips:
         return source

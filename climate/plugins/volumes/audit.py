@@ -36,8 +36,9 @@ def _drifts_of_running(
 ) -> Iterator[Drift]:
     """Yield the differences between the cloud and a running reservation.
 
-    ``expected`` is the quota that the reservation should have. ``present`` has the reserved types
-    in the cloud by reservation id. To repair a difference, a manager starts the reservation again.
+    ``expected`` is the quota that the reservation should have. ``present`` contains the reserved
+    types in the cloud by reservation id. To repair a difference, a manager starts the reservation
+    again.
     """
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
     lease_id, owner = held.lease.id, held.lease.project_id
@@ -66,7 +67,7 @@ def _drifts_of_running(
 def _leftover(cloud: VolumeCloud, reserved_type: ReservedType) -> Drift:
     """Return the drift for a reserved volume type that belongs to no running reservation.
 
-    The repair deletes the type. If it has volumes, there is no repair.
+    The repair deletes the type. If volumes of the type exist, there is no automatic repair.
     """
     volumes = cloud.volumes(reserved_type.id)
     ids = ", ".join(volume.id for volume in volumes)

@@ -1,9 +1,9 @@
 """The driver for volumes on Cinder: a reservation has a private volume type with a quota.
 
 climate acts as its own user where Cinder requires an administrator. It creates volumes as the user
-of the lease, through a trust, so that the user owns them. Lists are read page by page. Some
-versions of Cinder ignore the type in a request for volumes, so climate checks the type of each
-listed volume.
+of the lease, through a trust, so that the user owns them. It reads lists page by page. If climate
+requests the volumes of one type, some versions of Cinder return those of all types. Therefore
+climate checks the type of each listed volume.
 """
 
 import math
@@ -40,7 +40,7 @@ class VolumeServers:
     def detach(self, server_id: str, volume_id: str) -> bool:
         """Begin to detach a volume from a server; return False if the volume was not attached.
 
-        If the server boots from the volume, the server is deleted instead.
+        If the server boots from the volume, begin to delete the server instead.
         """
         server = self._send("GET", f"/servers/{server_id}")
         if server.status_code == _GONE:
@@ -106,9 +106,9 @@ def parse_type(record: Mapping[str, Any]) -> VolumeType:
 def capacity_of(pools: Sequence[Mapping[str, Any]]) -> Inventory | None:
     """Return an inventory with the GiB of all storage pools together.
 
-    Returns None if there is no pool, or one with unknown size. Sizes are computed as in Cinder's
-    CapacityFilter, with the over-subscription of thin pools. ``max_unit`` is the size of the
-    largest pool, because a volume cannot span pools.
+    Returns None if there is no pool, or if the size of a pool is unknown. Sizes are computed as in
+    Cinder's CapacityFilter, with the over-subscription of thin pools. ``max_unit`` is the size of
+    the largest pool, because a volume cannot span pools.
     """
     sizes = [_size(pool) for pool in pools]
     known = [size for size in sizes if size is not None]
@@ -173,7 +173,7 @@ class Cinder:
         """Send a request to Cinder, and return the response.
 
         ``body`` is sent as JSON. HTTP statuses from 400 on are errors, except those in ``allowed``.
-        Raises BackendUnavailable.
+        For an error, raises BackendUnavailable with Cinder's reason.
         """
         return openstack_session.send(
             self._adapter, "Cinder", method, f"/{path}", allowed=allowed, json=body, params=params
@@ -288,7 +288,7 @@ class CinderVolumes:
         return self._quota(reserved_type, project_id)[0]
 
     def _quota(self, reserved_type: ReservedType, project_id: str) -> tuple[Quota, Quota]:
-        """Return two values: the project's quota for the volume type, and what the project uses."""
+        """Return the project's quota for the volume type, and how much of it the project uses."""
         path = f"os-quota-sets/{project_id}"
         quotas = self.cinder.send("GET", path, params={"usage": "True"}).json()["quota_set"]
         names = [f"{name}_{reserved_type.name}" for name in ("volumes", "gigabytes")]

@@ -119,7 +119,7 @@ class VolumeCloud(Protocol):
         """Revoke the access of all projects to a reserved type, and set its ``is_over``."""
 
     def delete_reserved_type(self, reserved_type: ReservedType) -> None:
-        """Delete a reserved type; succeed if it is gone. Raises NotYet while it has volumes."""
+        """Delete a reserved type, if it exists. Raises NotYet while volumes of the type exist."""
 
     def volumes(self, type_id: str) -> Sequence[Volume]:
         """Return all volumes of a volume type, reserved or not, in all projects."""
@@ -131,7 +131,7 @@ class VolumeCloud(Protocol):
         """Begin to detach a volume from all servers; delete servers that boot from it."""
 
     def delete(self, volume: Volume) -> None:
-        """Begin to delete a volume in any state, with its snapshots; succeed if it is gone."""
+        """Begin to delete a volume in any state, with its snapshots, if the volume exists."""
 
     def move(self, volume: Volume, base_id: str) -> None:
         """Begin to change the type of a volume to ``base_id``, without copying its data.

@@ -1,7 +1,8 @@
 """Creates and removes the volumes of a reserved volume type, in steps that can be interrupted.
 
 Each call lists the present volumes first. The quota of the type limits how many volumes can exist.
-So even a late request of a manager that died cannot exceed what was reserved.
+So there cannot be more volumes than reserved, even if a request of a manager that died arrives late
+at Cinder.
 """
 
 from collections.abc import Sequence
@@ -69,8 +70,8 @@ def drain_volumes(cloud: VolumeCloud, reserved_type: ReservedType, *, keep: bool
     """Delete all volumes of a reserved volume type (the private type of a reservation).
 
     If ``keep`` is set, delete only failed volumes, and change the type of all others to the base
-    type. If this is impossible for one volume, go on with the next. Raises NotYet while the type
-    has volumes.
+    type. If one volume cannot be deleted or changed, go on with the next. Raises NotYet while
+    volumes of the reserved type exist.
     """
     volumes = cloud.volumes(reserved_type.id)
     run_all(*(partial(_drain, cloud, reserved_type, each, keep=keep) for each in volumes))

@@ -150,7 +150,8 @@ class VolumePlugin(ResourcePlugin):
     ) -> Mapping[str, Any]:
         """Create the reserved volume type with its quota, and give the project access to it.
 
-        Unless ``on_start`` is ``nothing``, also create the volumes. Raises VolumeCreationFailed.
+        If ``on_start`` is ``create``, also create the volumes. Raises VolumeCreationFailed if the
+        cloud could not create a volume.
         """
         details = self.preview_details(reservation.id)
         reserved_type, params = self._reserved_type(reservation), reservation.params
@@ -227,7 +228,7 @@ class VolumePlugin(ResourcePlugin):
 
         Amounts that the operator does not declare are those of the cloud. If neither the operator
         nor the cloud limits the number of volumes, the limit is the number of GiB. Raises
-        InvalidInput if neither of them gives the GiB.
+        InvalidInput if neither of them states the GiB.
         """
         declared = {
             class_: Inventory(_number(name, properties[name]))
@@ -292,7 +293,10 @@ def _operators_properties(resource: Resource) -> Mapping[str, str]:
 
 
 def _number(name: str, text: str) -> int:
-    """Return the number in a property that an operator has set. Raises InvalidInput."""
+    """Return the number in the property ``name``, which an operator has set to ``text``.
+
+    Raises InvalidInput if the text is not a whole number from 1 to ``_MOST``.
+    """
     is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST))
     if not (is_number and 1 <= int(text) <= _MOST):
         raise InvalidInput(f"{name} must be a whole number from 1 to {_MOST}, not {text!r}")

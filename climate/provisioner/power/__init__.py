@@ -1,4 +1,4 @@
 """Power drivers: IPMI, Redfish, an operator's program, or simulated.
 
-``driver`` has the interface.
+The module ``driver`` defines the interface of the drivers.
 """

@@ -6,10 +6,19 @@ The driver starts the program once per request, with a JSON object on its standa
      "address": "10.1.0.17", "port": 623, "username": "climate", "password": "...",
      "device": "pxe", "options": {...}}
 
-For ``power`` the program prints ``on`` or ``off``. For ``shutdown`` it shuts down the node's
-system; if that fails, the provisioner cuts the power. The program must be idempotent. Its exit
-status is 0 for success, 75 (EX_TEMPFAIL of sysexits.h) for a temporary failure, and any other for a
-permanent failure. The last line of its standard error is the reason of a failure.
+The key ``action`` says what the program must do:
+
+- ``power``: print ``on`` or ``off``, depending on whether the node has power;
+- ``on``: power the node on;
+- ``off``: cut the power of the node;
+- ``shutdown``: shut down the node's operating system (if that fails, the provisioner cuts the
+  power);
+- ``boot``: make the node boot from ``device`` (``disk``, ``pxe`` or ``cdrom``) the next time. For
+  all other actions, ``device`` is null.
+
+Every action must be idempotent. The program's exit status must be 0 for success, 75 (EX_TEMPFAIL of
+sysexits.h) for a temporary failure, and any other for a permanent failure. If the program fails,
+the provisioner reports the last line of its standard error as the reason.
 """
 
 import json

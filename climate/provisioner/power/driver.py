@@ -101,7 +101,7 @@ def becomes(
     """Wait up to ``patience`` seconds until the power of a node is ``power``; return whether it is.
 
     ``pause`` is the function that waits between two queries of the power. Raises Unreachable if the
-    controller does not answer several queries in a row. Also raises Refused.
+    controller does not answer several queries in a row, and Refused if it rejects a query.
     """
     deadline = time.monotonic() + patience
     failed = 0

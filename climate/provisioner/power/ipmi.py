@@ -1,9 +1,9 @@
 """Power driver for IPMI, which runs the program ``ipmitool`` once per request.
 
-If a controller does not answer, the driver kills the process. (A thread could not be killed.)
+If a controller does not answer, the driver kills ipmitool. (A thread could not be killed.)
 
 ipmitool prints the same error for a wrong password and for a timeout ("Unable to establish IPMI v2
-/ RMCP+ session"). So the driver distinguishes these causes by the duration of the run.
+/ RMCP+ session"). So the driver distinguishes these causes by the time that ipmitool took.
 
 ipmitool may send a request several times. So the driver uses only idempotent requests: on, off,
 shutdown of the system ("soft"), and boot device.
@@ -60,8 +60,8 @@ class Ipmi:
     def _run(self, node: Node, *words: str) -> str:
         """Run ipmitool and return its output.
 
-        The password is passed in the environment of ipmitool, because other users can see its
-        arguments.
+        The driver passes the password in the environment of ipmitool, because other users of the
+        machine can see the arguments of a program.
         """
         began = time.monotonic()
         environment = {"PATH": os.environ.get("PATH", os.defpath), "IPMI_PASSWORD": node.password()}

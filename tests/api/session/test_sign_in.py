@@ -233,6 +233,24 @@ def test_guesses_from_many_addresses_and_of_many_users_are_limited(secured: Stor
     assert of_many == [401] * attempts.PER_ADDRESS + [429], "a /64 is one address"
 
 
+@pytest.mark.parametrize("proxies", [0, 1])
+def test_failures_count_for_the_client_of_a_trusted_proxy(
+    make_secured: MakeSecured, proxies: int
+) -> None:
+    secured = make_secured(api__trusted_proxies=proxies)
+
+    def guess(user: str, client: str) -> int:
+        # A client can send the header, too; the proxy appends the address that it sees.
+        forwarded = {"X-Forwarded-For": f"198.51.100.{user}, {client}"}
+        body = {"user": user, "password": "wrong"}
+        proxy = Browser(secured, address="192.0.2.1")
+        return proxy.send("POST", SESSION, body, forwarded).status_code
+
+    many = [guess(str(n), "203.0.113.5") for n in range(attempts.PER_ADDRESS + 1)]
+    assert many[-2:] == [401, 429]
+    assert guess("another", "203.0.113.6") == (401 if proxies else 429)
+
+
 def test_sign_ins_at_once_are_limited(secured: Story, keystone: Keystone) -> None:
     """Each one occupies a thread while Keystone hashes the password: a quarter of them may."""
     keystone.held = threading.Event()

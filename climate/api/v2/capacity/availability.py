@@ -58,8 +58,8 @@ def search(call: Call) -> Answer:
 def _request(call: Call, resource_type: str, text: str | None) -> ReservationRequest:
     """Return a request for one unit, such as one host, of the resource type.
 
-    ``text`` is a JSON object with more parameters of the reservation, such as a filter of hosts, or
-    None if there are no more parameters. Raises InvalidInput.
+    ``text`` is a JSON object with additional parameters of the reservation, such as a filter of
+    hosts; None if there are none. Raises InvalidInput.
     """
     try:
         plugin = call.runtime.plugin(resource_type)

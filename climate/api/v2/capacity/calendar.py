@@ -161,7 +161,7 @@ def _lease(lease: VisibleLease, project_id: str) -> dict[str, Any]:
 def _tagged(body: Mapping[str, Any]) -> Answer:
     """Return ``body`` with its ETag, or the status 304 if the client already has this body.
 
-    The ETag ignores the field ``version``: it can change although the calendar is the same.
+    The ETag ignores the field ``version``, which can change although the calendar is the same.
     """
     stable = json.dumps({**body, "version": ""}, sort_keys=True, separators=(",", ":"))
     tag = hashlib.sha256(stable.encode("utf-8", "surrogatepass")).hexdigest()[:32]

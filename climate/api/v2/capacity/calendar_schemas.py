@@ -68,10 +68,11 @@ class CalendarGroup(Schema):
 class CalendarRow(Schema):
     """A row of the calendar: a resource, and when it is occupied.
 
-    If the query has no resolution, ``x`` lists the exact intervals. Otherwise time is divided into
-    buckets of equal length, and ``b`` and ``own`` have one digit for each bucket. The digit in
-    ``b`` is the occupied part of the bucket, from 0 (none) to 9 (all). The digit in ``own`` is 1 if
-    a lease of the caller's project has the resource in the bucket, else 0.
+    If the query has no resolution, ``x`` lists the exact intervals. Otherwise the window is divided
+    into buckets of equal length, and ``b`` and ``own`` are texts with one digit for each bucket.
+    The digit in ``b`` is the part of the bucket in which the resource is occupied, from 0 (none) to
+    9 (all). The digit in ``own`` is 1 if a lease of the caller's project has the resource in the
+    bucket, else 0.
     """
 
     id = fields.String()
@@ -93,7 +94,7 @@ class CalendarRow(Schema):
 
 
 class CalendarLease(Schema):
-    """A lease that the caller may see; ``mine`` is true if the caller's project has the lease."""
+    """A lease that the caller may see; ``mine`` is true if it belongs to the caller's project."""
 
     id = fields.String()
     name = fields.String()
@@ -124,7 +125,8 @@ class Calendar(Schema):
 class ChangesQuery(Strict):
     """The query parameters for changes of the calendar.
 
-    ``after`` is the version of the calendar that the client has.
+    ``after`` is the version of the calendar that the client has read. The answer lists the changes
+    since this version.
     """
 
     after = fields.String(
@@ -136,14 +138,14 @@ class ChangesQuery(Strict):
 
 
 class ChangedWindow(Schema):
-    """A span of whole days (UTC) in which something in the calendar changed."""
+    """A span of whole days (UTC) for which the calendar shows something different than before."""
 
     start = Moment()
     end = Moment()
 
 
 class Changes(Schema):
-    """The spans of time in which the calendar changed since the version in the request."""
+    """The spans of the calendar that have changed since the version in the request."""
 
     version = fields.String(metadata=described("For the next request."))
     reset = fields.Boolean(

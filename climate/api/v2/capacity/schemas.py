@@ -20,9 +20,9 @@ class FreeStep(Schema):
 class Availability(Schema):
     """The number of free units, such as hosts, over time, in consecutive windows without gaps.
 
-    If the query has a ``resolution``, time is divided into buckets of that many seconds. ``free``
-    is then the smallest number of free units in the bucket. Consecutive buckets with the same
-    number are one window.
+    If the query has a ``resolution``, the window is divided into buckets of that many seconds, and
+    the smallest number of free units in each bucket is shown. Consecutive buckets with the same
+    number are shown as one step.
     """
 
     steps = fields.List(fields.Nested(FreeStep))
@@ -33,7 +33,7 @@ class Availability(Schema):
 
 
 class WindowSearch(Strict):
-    """A search for windows in which climate would admit a lease."""
+    """The body of a search for windows in which climate would admit a lease now."""
 
     reservations = fields.List(
         fields.Nested(ReservationRequest),
@@ -65,7 +65,7 @@ class Offer(Schema):
 class Offers(Schema):
     """Windows in which climate would admit the lease now, the earliest first.
 
-    They are not reserved.
+    They are not reserved: another request can book the resources first.
     """
 
     windows = fields.List(fields.Nested(Offer))
@@ -76,10 +76,9 @@ AVAILABILITY, WINDOW_SEARCH, OFFERS = Availability(), WindowSearch(), Offers()
 
 
 class AvailabilityQuery(Strict):
-    """The query parameters of availability.
+    """The query parameters of availability: resource type, window and kind of unit.
 
-    They select the resource type and the window. ``params`` describes one unit, such as a host with
-    certain properties.
+    ``params`` describes the units to count, such as hosts with certain properties.
     """
 
     resource_type = fields.String(required=True)

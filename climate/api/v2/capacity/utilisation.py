@@ -1,6 +1,7 @@
 """The route of ``/v2/utilisation``: which part of the capacity is occupied over time.
 
-Time is divided into periods, such as days.
+The window of a request is divided into periods, such as days. The answer has a value for each
+period.
 """
 
 from marshmallow import Schema, fields, validate
@@ -15,9 +16,9 @@ from climate.manager.resources.utilisation import By, Period, UtilisationQuery
 
 
 class Query(Strict):
-    """The query parameters of the utilisation.
+    """The query parameters of the utilisation: resources, window, length of periods, and grouping.
 
-    They select the resources and the window, and how to group the result.
+    ``by`` groups the result by resource type, project or property.
     """
 
     resource_type = fields.String(

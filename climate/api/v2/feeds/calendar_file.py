@@ -15,7 +15,7 @@ _UNPRINTABLE = {"Cc", "Zl", "Zp"}
 
 
 def render(name: str, entries: Iterable[Entry], console_url: str | None) -> str:
-    """Return the iCalendar file of a calendar with the name ``name`` and these entries.
+    """Return an iCalendar file: a calendar with the name ``name`` and the entries ``entries``.
 
     ``console_url`` is the absolute URL of the web console, without a slash at the end. The entry of
     a lease links to the lease in the console. If ``console_url`` is None, entries have no links.

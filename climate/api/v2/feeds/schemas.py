@@ -20,7 +20,10 @@ class FeedRequest(Strict):
 
 
 class Feed(Schema):
-    """A calendar feed. Its secret ``url`` is only in the answer to the request that created it."""
+    """A calendar feed, without its secret URL.
+
+    Only the answer to the request that creates a feed contains the URL: see ``CreatedFeed``.
+    """
 
     id = fields.String()
     scope = fields.Enum(FeedScope, by_value=True)
@@ -33,7 +36,7 @@ class Feed(Schema):
 
 
 class CreatedFeed(Feed):
-    """A new calendar feed, with its secret address."""
+    """A calendar feed, with its secret URL, in the answer to the request that created the feed."""
 
     url = fields.String(metadata=described("Everyone who has this address can read the feed."))
 

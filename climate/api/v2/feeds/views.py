@@ -45,7 +45,7 @@ def index(call: Call) -> Answer:
 
 
 def create(call: Call) -> Answer:
-    """Create a calendar feed; only this answer has its secret address."""
+    """Create a calendar feed; its secret address is only in this answer."""
     data = validation.load(schemas.FEED_REQUEST, validation.body(call))
     sees_all = call.may("leases:get_all")
     name = _target_name(call, data["scope"], data["id"], sees_all=sees_all)
@@ -111,7 +111,7 @@ def _target_name(call: Call, scope: FeedScope, id_: str, *, sees_all: bool) -> s
 
     ``scope`` is the kind of object. ``sees_all`` states whether the caller may see the leases of
     all projects. Raises NotFound if there is no such object, or if the caller may not see it.
-    Raises Forbidden if the caller may not read resources and ``id_`` is the id of one.
+    Raises Forbidden if ``scope`` is RESOURCE and the caller may not read resources.
     """
     if scope is FeedScope.LEASE:
         return visible(call, id_).name

@@ -122,6 +122,6 @@ def flag(**kwargs: Any) -> fields.Boolean:
 def nullable_params(schema: Schema) -> set[str]:
     """Return the names of the fields in ``schema`` that are required but may be null.
 
-    v1 clients must send such a field. v2 clients may omit it: climate then uses null.
+    v1 clients must send these fields. v2 clients may omit them: climate then uses null.
     """
     return {name for name, field in schema.fields.items() if field.required and field.allow_none}

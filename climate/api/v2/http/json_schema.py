@@ -20,10 +20,10 @@ _ANCHORS = {r"\A": "^", r"\Z": "$"}
 def of_params(schema: type[Schema]) -> dict[str, Any]:
     """Return a JSON Schema, without references, of the parameters of a resource type.
 
-    ``schema`` is the marshmallow schema of the plug-in. Required parameters come before optional
-    ones. In both groups, the parameters that ``schema`` inherits come last. If a schema contains
-    itself, the inner schema is replaced by a plain object. The result is cached, so callers must
-    not change it.
+    ``schema`` is the marshmallow schema of the plug-in. In the result, required parameters come
+    before optional parameters. In both groups, the parameters that ``schema`` inherits come last.
+    If a schema contains itself, a plain object replaces the inner schema. The result is cached, so
+    callers must not change it.
     """
     spec = APISpec("", "2", openapi_version="3.1.0", plugins=[MarshmallowPlugin()])
     strict = schema(unknown=RAISE, partial=nullable_params(schema()))
@@ -41,8 +41,8 @@ def of_params(schema: type[Schema]) -> dict[str, Any]:
 def _inlined(node: Any, components: Mapping[str, Any], within: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
     """Return the JSON Schema ``node`` with each ``$ref`` replaced by the component that it names.
 
-    ``within`` has the names of the components around ``node``. A ``$ref`` to one of them is
-    recursive, and becomes a plain object.
+    ``within`` contains the names of the components around ``node``. A ``$ref`` to one of these
+    components is recursive, and its replacement would never end. So a plain object replaces it.
     """
     if isinstance(node, list):
         return [_inlined(item, components, within) for item in node]

@@ -31,10 +31,12 @@ _RESPONSE_HEADERS = {
     "Location": "The URL of the new resource.",
 }
 _TEXT = {"type": "string"}
-# Bodies by their summaries, and those by method and path.
+# Examples of a route: each body by its summary. AllExamples: the examples of each route, by its
+# method and path.
 Examples = Mapping[str, Mapping[str, Any]]
 AllExamples = Mapping[str, Examples]
-# Groups of operations, in the order of the page: the first segments of their paths.
+# Groups of operations, in the order of the page: for each group its description, and the first
+# segments of the paths in the group.
 _GROUPS = {
     "Leases": ("Windows of time with reserved resources.", {"leases", "past-leases"}),
     "Capacity": (
@@ -104,8 +106,8 @@ def _add_params(spec: APISpec, resource_type: str, schema: type[Schema]) -> dict
 def _group(path: str) -> str:
     """Return the name of the group, such as ``Leases``, in which the document lists the path.
 
-    The first segment of the path, such as ``leases``, determines the group. If the segment belongs
-    to no group, return the segment.
+    The first segment of the path after ``/v2``, such as ``leases``, determines the group. If the
+    segment belongs to no group, return the segment itself.
     """
     noun = path.removeprefix("/v2").strip("/").partition("/")[0]
     return next((name for name, (_, nouns) in _GROUPS.items() if noun in nouns), noun)

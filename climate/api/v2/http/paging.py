@@ -1,7 +1,7 @@
 """Pages of lists. A marker is an opaque text that says after which item the next page starts.
 
-A marker encodes the sort key of the last item on a page. The client sends the marker to get the
-next page.
+It encodes the order of the list, and the sort key and id of the last item on a page. The client
+sends the marker to get the next page.
 """
 
 import base64
@@ -31,8 +31,8 @@ T = TypeVar("T", bound=_Item)
 def page(query: Mapping[str, Any], *, numbered: bool = False) -> Page:
     """Return the page that a query requests: order, size, and the item after which it starts.
 
-    ``numbered`` means that the ids of the items are numbers, not texts. Raises InvalidInput if the
-    marker in the query is malformed or comes from a list in another order.
+    Set ``numbered`` if the ids of the items are numbers, not texts. Raises InvalidInput if the
+    marker in the query is malformed, or belongs to a list in another order.
     """
     sort: str = query["sort"]
     return Page(
@@ -46,9 +46,9 @@ def page(query: Mapping[str, Any], *, numbered: bool = False) -> Page:
 def following(page: Page, part: Part[T], sorts: Mapping[str, Callable[[T], Any]]) -> str | None:
     """Return the link to the next page, or None if there is none.
 
-    The link is the URL of the current request with another marker. ``page`` is what this request
-    asked for; ``part`` has the items that answer it. ``sorts`` maps the name of an order, such as
-    ``start``, to a function that returns the sort key of an item.
+    The link is the URL of the current request with another marker. ``page`` is the page that the
+    current request wants, and ``part`` contains its items. ``sorts`` maps the name of an order,
+    such as ``start``, to a function that returns the sort key of an item.
     """
     if not part.more:
         return None

@@ -15,8 +15,8 @@ def described(text: str) -> dict[str, str]:
 def page_of(key: str, item: type[Schema]) -> type[Schema]:
     """Return the schema of a page of a list.
 
-    It has a list of ``item`` in the field ``key``, and a link to the next page in the field
-    ``next``.
+    A page contains a list of ``item`` in the field ``key``, and a link to the next page in the
+    field ``next``.
     """
     text = described("Link to the next page; null on the last page.")
     keys: dict[str, fields.Field[Any]] = {
@@ -38,7 +38,8 @@ def sorted_by(names: Any, default: str) -> fields.String:  # noqa: ANN401 - any 
 def wait_seconds() -> Count:
     """Return the schema field of a query parameter for long polling.
 
-    The parameter is how many seconds the request waits while the list is empty.
+    Its value is how many seconds the request may wait if the list is empty. The request is answered
+    as soon as the list has an item.
     """
     text = described("Seconds to wait for the first item if there is none (long polling).")
     return Count(minimum=0, maximum=60, load_default=0, metadata=text)
@@ -54,10 +55,11 @@ class PageQuery(Strict):
 
 
 class BadValue(Schema):
-    """An invalid value in a request: why it is invalid, and where it is.
+    """An invalid value in a request: why it is invalid (``detail``), and where it is.
 
-    The place is a JSON pointer into the body, such as ``#/reservations/0/params``, or the name of a
-    query parameter, or the name of a header.
+    One of the other fields names the place: ``pointer`` is a JSON pointer into the body, such as
+    ``#/reservations/0/params``; ``parameter`` is the name of a query parameter; ``header`` is the
+    name of a header.
     """
 
     pointer = fields.String()
@@ -79,7 +81,7 @@ class Blocker(Schema):
 
 
 class Alternative(Schema):
-    """A lease, similar to the rejected one, that climate would admit now.
+    """A lease that is similar to the rejected lease, and that climate would admit now.
 
     ``differs`` states how the alternative differs from the rejected lease: it starts later, is
     shorter, has fewer resources, or differs in another way.
@@ -94,7 +96,8 @@ class Alternative(Schema):
 class Problem(Schema):
     """The body of an error answer (RFC 9457).
 
-    The error code in ``code`` determines which of the fields below it are present.
+    All errors have the required fields. The error code in ``code`` determines which of the other
+    fields are present.
     """
 
     class Meta:

@@ -34,7 +34,7 @@ def body(call: Call) -> dict[str, Any]:
 
 
 def json_body(call: Call) -> dict[str, Any]:
-    """Return the JSON object in the request body, on a route that also has query parameters.
+    """Return the JSON object in the request body, on a route that allows query parameters.
 
     Raises UnsupportedMediaType, InvalidInput.
     """
@@ -64,19 +64,20 @@ def _require_json() -> None:
 
 
 def load(schema: Schema, data: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """Return ``data``, the request body, as ``schema`` loads it.
+    """Validate ``data``, the request body, with ``schema``; return the loaded values.
 
-    Raises one InvalidInput that lists all errors.
+    If the body has errors, raises one InvalidInput that lists them all.
     """
     [loaded] = load_all([(schema, data, ())])
     return loaded
 
 
 def load_all(parts: Sequence[tuple[Schema, Mapping[str, Any], Place]]) -> list[Any]:
-    """Return several parts of the request body, each loaded with its own schema.
+    """Validate parts of the request body, each with its own schema; return the loaded parts.
 
-    Each item of ``parts`` has the schema, the data of the part, and its place in the body, such as
-    ``("reservations", 0)``. Raises one InvalidInput that lists the errors of all parts.
+    Each item of ``parts`` is a tuple: the schema of the part, its data, and its place in the body,
+    such as ``("reservations", 0)``. If parts have errors, raises one InvalidInput that lists them
+    all.
     """
     checked = [check(*part) for part in parts]
     findings = [finding for part_findings, _ in checked for finding in part_findings]
@@ -91,7 +92,7 @@ def no_query() -> None:
 
 
 def query(schema: Schema) -> dict[str, Any]:
-    """Return the parameters of the query string as ``schema`` loads them. Raises InvalidInput."""
+    """Validate the query string with ``schema``; return the loaded values. Raises InvalidInput."""
     repeatable = {name for name, field in schema.fields.items() if isinstance(field, fields.List)}
     data: dict[str, Any] = {}
     for name, values in request.args.lists():
@@ -103,10 +104,10 @@ def query(schema: Schema) -> dict[str, Any]:
 
 
 def load_parameter(schema: Schema, data: Mapping[str, Any], at: Place) -> Any:  # noqa: ANN401
-    """Return ``data``, the parsed JSON of a query parameter, as ``schema`` loads it.
+    """Validate ``data``, the parsed JSON of a query parameter, with ``schema``; return the values.
 
-    ``at`` is the place that errors name; it starts with the name of the parameter. Raises
-    InvalidInput.
+    ``at`` is the place of ``data``, which errors name. Its first item is the name of the parameter.
+    Raises InvalidInput.
     """
     try:
         findings, loaded = check(schema, data, at)
@@ -158,8 +159,8 @@ def _findings(
 ) -> Iterator[Finding]:
     """Yield the place and text of each error in marshmallow's ``messages``.
 
-    ``messages`` are about the object or list at the place ``at``. ``schema`` is the schema of this
-    object; None if the schema is unknown.
+    ``messages`` are about the object or list at the place ``at``. ``schema`` describes this object
+    or list, as in ``_schema_of``; None if its schema is unknown.
     """
     for key, value in messages.items():
         place = at if key == "_schema" else (*at, key)
@@ -173,8 +174,8 @@ def _findings(
 def _schema_of(schema: Schema | None, key: Any) -> Any:  # noqa: ANN401 - a Schema or a field
     """Return the schema of the value at ``key`` in an object or list; None if it is unknown.
 
-    ``schema`` is the schema of the object, or the marshmallow field of the list. If the value is a
-    list, the result is its marshmallow field.
+    ``schema`` describes the object or list: it is the schema of the object, or the marshmallow
+    field of the list. Likewise, the result is a marshmallow field if the value is a list.
     """
     if isinstance(schema, fields.List):
         return getattr(schema.inner, "schema", None)
@@ -197,8 +198,9 @@ def _in_body(place: Place, text: str) -> dict[str, str]:
 def _error(errors: list[dict[str, str]], findings: Sequence[Finding]) -> InvalidInput:
     """Return one error that reports all ``findings``, the invalid values of a request.
 
-    ``errors`` has the same findings in the format of the answer. If all findings have the same
-    error class, such as InvalidDate, the result has this class. Otherwise it is an InvalidInput.
+    ``errors`` contains the same findings in the format of the answer. If all findings have the same
+    error class, such as InvalidDate, the result is an error of this class. Otherwise it is an
+    InvalidInput.
     """
     kinds = {_kind(text) for _, text in findings}
     kind = kinds.pop() if len(kinds) == 1 else InvalidInput

@@ -50,9 +50,9 @@ class FreeCapacity(Schema):
 
 
 class DryRun(Schema):
-    """The answer to a dry run whose lease climate would admit now.
+    """The answer to a dry run, if climate would admit the request now.
 
-    Nothing is stored or reserved.
+    Nothing is stored or reserved. If climate would reject the request, the answer is the error.
     """
 
     admitted = fields.Boolean(metadata=described("Always true: a refusal is an error."))

@@ -1,4 +1,4 @@
-"""The route of ``/v2/past-leases``: leases that started, and then ended or were deleted."""
+"""The route of ``/v2/past-leases``: records of leases that had started and were then removed."""
 
 from marshmallow import Schema, fields
 
@@ -33,9 +33,10 @@ class PastReservation(Schema):
 
 
 class PastLease(Schema):
-    """A past lease: it started, and then ended or was deleted.
+    """The record of a past lease: a lease that had started and was then removed.
 
-    ``/v2/leases`` does not list past leases.
+    A user removes a lease by deleting it; climate removes it some time after its end. From then on,
+    ``/v2/leases`` does not list the lease.
     """
 
     id = fields.String()

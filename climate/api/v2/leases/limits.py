@@ -28,10 +28,11 @@ class LimitValues(Schema):
 
 
 class Used(Schema):
-    """How much of its limits a project or a user has used.
+    """How much of its limits a project or a user uses.
 
-    ``leases`` is the number of current leases. ``hosts`` and ``vcpus`` are the largest numbers in
-    use at any one time. ``host_hours`` is the sum of host-hours in a period of time.
+    ``leases`` is the number of leases that are not over. ``hosts`` and ``vcpus`` are the largest
+    numbers that are booked at the same time, now or later. ``host_hours`` is the largest sum of
+    host-hours in any span with the length ``Limits.period``.
     """
 
     leases = fields.Integer()
@@ -41,7 +42,7 @@ class Used(Schema):
 
 
 class LimitedParty(Schema):
-    """A project or a user (``scope``), with its limits and how much of them it has used."""
+    """A project or a user (``scope``), with its limits and how much of them it uses."""
 
     scope = fields.String()
     id = fields.String(attribute="owner_id")
@@ -50,10 +51,10 @@ class LimitedParty(Schema):
 
 
 class Limits(Schema):
-    """The limits of a project and a user, and how much of them they have used.
+    """The limits of a project and a user, and how much of them they use.
 
     ``apply`` is false if no limits apply to them, for instance because the user is an operator.
-    ``period`` is the length in seconds of the period in which host-hours are summed.
+    ``period`` is the length in seconds of the spans in which host-hours are summed.
     """
 
     apply = fields.Boolean()
@@ -138,10 +139,10 @@ def show_limits(call: Call) -> Answer:
 
 
 def body(settings: Rules, accounts: Sequence[Account], *, is_limited: bool) -> dict[str, Any]:
-    """Return ``accounts`` as a dict for the schema ``Limits``.
+    """Return ``accounts``, limits and usage of a project and a user, as a dict for ``Limits``.
 
-    ``accounts`` has the limits and the usage of a project and a user. ``settings`` has the period
-    for host-hours. ``is_limited`` is false if no limits apply to the project and the user.
+    ``settings`` contains the period for host-hours. ``is_limited`` is false if no limits apply to
+    the project and the user.
     """
     period = int(settings.period.total_seconds())
     return {"apply": is_limited, "period": period, "parties": accounts}

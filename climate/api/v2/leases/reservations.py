@@ -37,9 +37,9 @@ def requests(
 def params(call: Call, resource_type: str, params: Mapping[str, Any], at: Place) -> Part:
     """Return what ``validation.load_all`` needs to validate the parameters of a reservation.
 
-    The result is a tuple: the plug-in's schema, the parameters, and their place in the body. If a
-    parameter that may be null is absent from ``params``, the result has null for it. ``at`` is the
-    place of the reservation, such as ``("reservations", 0)``. Raises InvalidInput.
+    The result is a tuple: the plug-in's schema, the parameters, and their place in the body. Absent
+    parameters that may be null are null in the result. ``at`` is the place of the reservation, such
+    as ``("reservations", 0)``. Raises InvalidInput.
     """
     try:
         schema = params_schema(call.runtime.plugin(resource_type).schema)
@@ -50,5 +50,5 @@ def params(call: Call, resource_type: str, params: Mapping[str, Any], at: Place)
 
 
 def moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
-    """Return ``date``; if it is the text ``now``, return the second when the request arrived."""
+    """Return ``date``; for the text ``now``, return when the request arrived, to the second."""
     return call.asked_at.replace(microsecond=0) if date == NOW else date

@@ -100,7 +100,7 @@ class LeaseRequest(Strict):
 
 
 class ReservationChange(Strict):
-    """New parameters of a reservation. Absent parameters keep their values."""
+    """New parameters of the reservation ``id``. Parameters that are absent keep their values."""
 
     id = fields.String(required=True, validate=_ID)
     params = fields.Dict(keys=fields.String(), required=True)
@@ -169,8 +169,8 @@ class Event(Schema):
 class Reservation(Schema):
     """A reservation of a lease.
 
-    ``params`` are the requested parameters. ``details`` has what users need to use the resources,
-    such as the id of the flavor.
+    ``params`` contains the requested parameters. ``details`` contains what users need to use the
+    resources, such as the id of a flavor.
     """
 
     id = fields.String()

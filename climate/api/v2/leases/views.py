@@ -63,7 +63,7 @@ def index(call: Call) -> Answer:
 
 
 def create(call: Call) -> Answer:
-    """Create a lease, once for each Idempotency-Key, or only check the request (dry run)."""
+    """Create a lease (at most one per Idempotency-Key), or only check the request (dry run)."""
     is_dry_run = validation.query(dry_run.DRY_RUN_QUERY)["dry_run"]
     body = validation.json_body(call)
     if is_dry_run:
@@ -113,7 +113,7 @@ def update(call: Call, lease_id: str) -> Answer:
 
 
 def delete(call: Call, lease_id: str) -> Answer:
-    """Delete a lease; the status is 202 if a manager has not yet ended it."""
+    """Delete a lease; the status is 204 if it is deleted, 202 if a manager must still end it."""
     validation.no_query()
     lease = visible(call, lease_id)
     call.require("leases:delete", lease.project_id)
@@ -163,9 +163,10 @@ def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
     - If the header has the ETag of ``lease``, call ``change(lease)``.
     - Otherwise raise PreconditionFailed.
 
-    ``change(lease)`` raises LeaseChanged if the stored lease differs from ``lease``. This function
-    then checks the ETag of the stored lease, and tries again: the ETag can be the same, because it
-    does not cover all fields. After ten attempts, this function raises Contention.
+    ``change(lease)`` raises LeaseChanged if the stored lease differs from ``lease``. The ETag can
+    be the same even then, because it does not cover all fields. So this function compares the
+    header with the ETag of the stored lease, and calls ``change`` again if they are equal. After
+    ten attempts, it raises Contention.
     """
     if "If-Match" not in request.headers or request.if_match.star_tag:
         return change(None)
@@ -186,8 +187,9 @@ def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
 def _idempotent(call: Call, body: Mapping[str, Any]) -> IdempotentRequest | None:
     """Return the idempotency key of the request, and the function that renders the answer.
 
-    The key includes a hash of ``body``, the body of the request. If the client sent no header
-    Idempotency-Key, return None. Raises InvalidInput if the header is malformed.
+    The key includes a hash of ``body``, the body of the request, so that climate notices if a
+    client uses the key for another request. If the client sent no header Idempotency-Key, return
+    None. Raises InvalidInput if the header is malformed.
     """
     key = request.headers.get("Idempotency-Key")
     if key is None:
@@ -258,8 +260,8 @@ def _check_length(start: datetime, end: datetime, key: str) -> None:
 def _search(call: Call, data: Mapping[str, Any]) -> tuple[LeaseRequest, timedelta]:
     """Return the request for a lease that starts as soon as possible, and the lease's duration.
 
-    ``data`` is the validated body. The ``start`` and ``end`` of the result are now and the
-    ``end_by`` of the body: the lease must lie between them.
+    ``data`` is the validated body. In the result, ``start`` is now and ``end`` is the ``end_by`` of
+    the body: the lease must lie between these times.
     """
     span = spans.in_body(call.asked_at.replace(microsecond=0), data["end_by"], "end_by")
     request = _request(call, {**data, "start": NOW, "end": span.end})

@@ -1,8 +1,8 @@
 """Sends notifications as Server-Sent Events. A client that reconnects misses no notification.
 
-A stream occupies a thread, so it counts as a waiting request; their number is limited. A stream
-ends at its time limit, when the token expires, when the process stops, or when a heartbeat finds
-that the client has disconnected.
+A stream occupies a thread. So climate counts it as a waiting request, and limits the number of
+waiting requests. A stream ends at its time limit, when the token expires, when the process stops,
+or when a heartbeat cannot be sent because the client has disconnected.
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
@@ -24,8 +24,8 @@ LOG = logging.getLogger(__name__)
 
 # Proxies must neither buffer nor cache the stream.
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-# Seconds without a notification after which climate sends a heartbeat. If the client disconnected,
-# the second heartbeat fails; the built-in server tells so at the third.
+# Seconds without a notification after which climate sends a heartbeat. After the client has
+# disconnected, sending the second heartbeat fails; the built-in server reports this at the third.
 _HEARTBEAT = 5.0
 _BATCH = 100
 # Milliseconds after which a disconnected client should reconnect.
@@ -34,11 +34,11 @@ _RETRY = 2000
 
 @dataclass(eq=False)
 class Stream(Iterator[bytes]):
-    """An iterator of the bytes of an event stream, until ``ends_at``.
+    """An iterator over the bytes of an event stream, which ends at ``ends_at`` at the latest.
 
     The stream sends the notifications that match the filter ``wanted`` and have a number above
     ``after``. ``project_id`` is the caller's project. The code that reads the stream must call
-    ``close`` at the end.
+    ``close`` afterwards.
     """
 
     runtime: Runtime

@@ -53,8 +53,8 @@ def body(notification: message.Notification) -> dict[str, Any]:
 class NotificationPage(Schema):
     """A page of notifications, the oldest first.
 
-    To get the next page, the client sends the ``after`` of this page in its next request, even if
-    this page has no notifications.
+    To get the next page, the client sends the ``after`` of this page as the query parameter
+    ``after``. This also holds if this page contains no notifications.
     """
 
     notifications = fields.List(fields.Nested(Notification))
@@ -100,7 +100,7 @@ class _SubscriptionSettings(Strict):
 
 
 class SubscriptionRequest(_SubscriptionSettings):
-    """A request to create a subscription: a URL that receives notifications."""
+    """The body of a request to create a subscription: a URL that receives notifications."""
 
     url = _url(required=True)
     secret = _secret(required=True)
@@ -213,10 +213,9 @@ class FilterQuery(Strict):
 
 
 class NotificationQuery(FilterQuery):
-    """The query parameters of a page of notifications.
+    """The query parameters of a page of notifications: filter, size of the page, and waiting time.
 
-    They filter the notifications, and set the size of the page. They also set how long the request
-    waits if there is no notification yet.
+    The waiting time is how many seconds the request waits if there is no notification yet.
     """
 
     limit = Count(minimum=0, maximum=1000, load_default=100)

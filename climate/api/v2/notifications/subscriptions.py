@@ -99,8 +99,9 @@ def redeliver(call: Call, subscription_id: str) -> Answer:
 def _visible(call: Call, subscription_id: str) -> Subscription:
     """Return the subscription. Raises NotFound if it does not exist or the caller may not see it.
 
-    If the subscription receives the notifications of all projects, the caller also needs the policy
-    ``notifications:get_all``. Without this check, the caller could redirect them to another URL.
+    If the subscription receives the notifications of all projects, the policy must also allow the
+    caller ``notifications:get_all``. Otherwise the caller could change the URL of the subscription,
+    and so receive notifications of other projects.
     """
     absent = f"There is no subscription {subscription_id}"
     subscription = call.visible(subscriptions.get, subscription_id, "subscriptions:get", absent)

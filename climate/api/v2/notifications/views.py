@@ -1,4 +1,8 @@
-"""The routes of ``/v2/notifications``: read them in pages, by long polling, or as a stream."""
+"""The routes of ``/v2/notifications``, with which clients read notifications.
+
+A client reads them page by page, with or without waiting for new ones (long polling), or as a
+stream.
+"""
 
 from collections.abc import Mapping
 from datetime import timedelta

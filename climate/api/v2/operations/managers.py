@@ -10,7 +10,7 @@ from climate.manager.audit import operations
 
 
 class Loop(Schema):
-    """A periodic task of a manager process, and how long ago it last succeeded.
+    """A periodic task of a manager process: how long ago it last succeeded, and how often it runs.
 
     Times are in seconds.
     """
@@ -37,7 +37,7 @@ class Manager(Schema):
 class Lateness(Schema):
     """How much work waits for managers: due events, and notifications that are not published yet.
 
-    Counts stop at 10,000.
+    climate counts at most 10,000; a larger number is shown as 10,000.
     """
 
     due = fields.Dict(
@@ -65,7 +65,7 @@ _MANAGERS = Managers()
 
 
 def index(call: Call) -> Answer:
-    """List the managers of the last day, and the work that waits for them."""
+    """List the managers with a heartbeat in the last day, and the work that waits for managers."""
     validation.no_query()
     found = operations.managers_at_work(call.runtime.store)
     managers = [

@@ -12,7 +12,10 @@ from climate.manager.audit import operations
 
 
 class BlockingLease(Schema):
-    """A lease that has ``resource``, and must end before an event of another lease can run."""
+    """A lease that must end before an overdue event of another lease can run.
+
+    It occupies ``resource``, which the other lease needs.
+    """
 
     lease_id = fields.String()
     lease_name = fields.String()

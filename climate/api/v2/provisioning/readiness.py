@@ -1,7 +1,8 @@
-"""Views of readiness: whether hosts are prepared for leases, by lease, by host, and as statistics.
+"""Views of readiness (whether hosts are prepared): of a lease, of a host, and as statistics.
 
 One view quarantines hosts. Readiness is not in the body of a lease, because readiness changes even
-if the lease does not. If it were in the body, each such change would change the ETag of the lease.
+if the lease does not. If it were in the body, each change of readiness would change the ETag of the
+lease.
 """
 
 from dataclasses import replace
@@ -51,7 +52,7 @@ def saved(call: Call) -> Answer:
 
 
 def _period() -> tuple[datetime, datetime, Period]:
-    """Return what the query requests for statistics: start, end, and the length of a period.
+    """Return the query parameters of statistics: start, end, and the length of their periods.
 
     Raises InvalidDate if the end is not later than the start.
     """

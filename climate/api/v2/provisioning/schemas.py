@@ -1,4 +1,8 @@
-"""Schemas of preparations, shutdowns and readiness of hosts."""
+"""Schemas of preparations, shutdowns and readiness of hosts.
+
+A preparation is a task to make a host ready for a lease. A shutdown is a task to switch an idle
+host off. Provisioners are the programs that do these tasks.
+"""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -43,9 +47,9 @@ class _TaskQuery(PageQuery):
 
 
 class PreparationQuery(_TaskQuery):
-    """The query parameters of the list of preparations.
+    """The query parameters of the list of preparations: filter, order, page, and waiting time.
 
-    They filter and order the preparations, and set how long the request waits if there is none yet.
+    The waiting time is how many seconds the request waits if there is no such preparation yet.
     """
 
     sort = sorted_by(PREPARATION_SORTS, "needed")
@@ -55,9 +59,9 @@ class PreparationQuery(_TaskQuery):
 
 
 class SummaryQuery(Strict):
-    """The query parameters of statistics.
+    """The query parameters of statistics: start, end, and the length of the periods.
 
-    They are the start, the end, and the periods into which the statistics are divided.
+    Statistics have a value for each period between start and end.
     """
 
     since = Moment(required=True)
@@ -112,7 +116,7 @@ class Report(_Report):
 
 
 class HostChange(Strict):
-    """A request to quarantine a host, or to end its quarantine."""
+    """The body of a request to quarantine a host, or to end its quarantine."""
 
     set_aside = fields.String(
         required=True,
@@ -168,7 +172,7 @@ PreparationPage = page_of("preparations", Preparation)
 class LeaseReadiness(Schema):
     """Whether the hosts of a lease are ready.
 
-    ``state`` is null if none of them has a preparation yet.
+    ``state`` is null if no host of the lease has a preparation yet.
     """
 
     state = fields.Enum(Readiness, by_value=True, allow_none=True)
@@ -188,9 +192,10 @@ class LeaseReadiness(Schema):
 
 
 class Lead(Schema):
-    """The lead time of a host: how long before a lease its preparation starts.
+    """The lead time of a host: how long before the start of a lease the host's preparation begins.
 
-    This is the lead time for a lease of one host. A lease of several hosts has a longer one.
+    The value is for a lease of this host alone. For a lease of several hosts, the lead time of each
+    host is longer, because all of them must be ready in time.
     """
 
     seconds = fields.Float()
@@ -238,8 +243,8 @@ class HostReadiness(Schema):
 class Share(Schema):
     """How many leases had all hosts ready at their start, for a hardware class and a period.
 
-    ``ready_share`` is the fraction, from 0 to 1, of leases with all hosts ready. Leases that were
-    not ready because they were created too late do not count in the fraction.
+    ``ready_share`` is the fraction, from 0 to 1, of leases with all hosts ready. It ignores leases
+    that were not ready because users created them too late.
     """
 
     hardware = fields.String()
@@ -285,7 +290,7 @@ class ShutdownReport(_Report):
 
 
 class Shutdown(_Task):
-    """A shutdown: a task of provisioners to switch a host off while no lease needs it."""
+    """A shutdown: a task of provisioners to switch a host off while no lease needs the host."""
 
     state = fields.Enum(ShutdownState, by_value=True)
     ahead = fields.Float(

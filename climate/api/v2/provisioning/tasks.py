@@ -1,6 +1,7 @@
 """The routes of ``/v2/preparations`` and ``/v2/shutdowns``: tasks of provisioners.
 
-Provisioners are programs that switch hosts on and off. They list the tasks, and report progress.
+Provisioners are programs that switch hosts on and off. They use these routes to find their tasks,
+and to report progress.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ S = TypeVar("S", PreparationState, ShutdownState)
 def list_preparations(call: Call) -> Answer:
     """List preparations: hosts that must be ready at a certain time.
 
-    If there is none, the request can wait until there is one.
+    If there is no such preparation, the request can wait until there is one (long polling).
     """
     query = validation.query(schemas.PREPARATION_QUERY)
     page = paging.page(query)

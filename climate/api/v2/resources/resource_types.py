@@ -72,7 +72,7 @@ def index(call: Call) -> Answer:
 def properties(call: Call, name: str) -> Answer:
     """List the properties that filter expressions for a resource type can name, with some values.
 
-    Raises NotFound if there is no such resource type.
+    ``name`` is the name of the resource type. Raises NotFound if there is no such type.
     """
     validation.no_query()
     plugin = call.runtime.plugins.get(name)
@@ -102,6 +102,6 @@ def _booked_type(plugin: ResourcePlugin) -> str:
     """Return the type of the resources that reservations of the plug-in's type occupy.
 
     For example, reservations of instances occupy hosts. For stacks, return an empty text: a stack
-    only contains other reservations.
+    occupies nothing itself, because it only contains other reservations.
     """
     return plugin.resource_type if plugin.booked_type is None else plugin.booked_type

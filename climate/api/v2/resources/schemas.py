@@ -12,7 +12,7 @@ from climate.core.provisioning.shutdown import ShutdownState
 
 
 class ResourceRequest(Strict):
-    """A request to make a resource of the cloud reservable."""
+    """The body of a request to make a resource of the cloud reservable."""
 
     resource_type = fields.String(required=True, validate=validate.Length(1, 64))
     name = fields.String(
@@ -107,7 +107,7 @@ class Holder(Schema):
 
 
 class BookedResource(Resource):
-    """A reservable resource, with the lease that has it now and the next lease."""
+    """A reservable resource, with its present lease (``now``) and its next lease; null: none."""
 
     now = fields.Nested(Holder, allow_none=True)
     next = fields.Nested(Holder, allow_none=True)
@@ -116,7 +116,8 @@ class BookedResource(Resource):
 class Booking(Holder):
     """A booking: a lease has a resource from ``start`` to ``end``.
 
-    After the end, the resource is cleaned, and stays occupied until ``busy_until``.
+    After ``end``, the resource is cleaned. It stays occupied until ``busy_until``, when the
+    cleaning is finished.
     """
 
     busy_until = Moment()

@@ -111,10 +111,11 @@ def _described(call: Call, resource: Resource) -> Any:  # noqa: ANN401 - a JSON 
 
 
 def _require(call: Call, resource_type: str, verb: str) -> None:
-    """Raise Forbidden unless the caller may do the action ``verb`` with v1.
+    """Check the policy rule that the same action requires in v1; raise Forbidden if it fails.
 
-    For example, the verb ``post`` for hosts requires the policy rule of v1 ``oshosts:post``.
-    Resource types without routes in v1 are not checked.
+    ``verb`` is the action: ``post`` (make reservable) or ``delete``. For example, ``post`` of a
+    host requires the rule ``oshosts:post``. Resource types without routes in v1 have no such rule,
+    and are not checked.
     """
     if noun := _V1_NOUNS.get(resource_type):
         call.require(f"{noun}:{verb}")

@@ -158,9 +158,9 @@ def _truncated(element: floor, compiler: SQLCompiler, **options: Any) -> str:
 
 
 class at_least(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """An SQL expression: the greater one of two integers, or the later one of two times."""
+    """An SQL expression: the greatest of several integers, or the latest of several times."""
 
-    # Not a CASE expression, which would compute one of them twice.
+    # Not a CASE expression, which would compute an argument twice.
 
     type = sa.BigInteger()
     inherit_cache = True
@@ -174,6 +174,23 @@ def _greatest(element: at_least, compiler: SQLCompiler, **options: Any) -> str:
 @compiles(at_least, "sqlite")
 def _max(element: at_least, compiler: SQLCompiler, **options: Any) -> str:
     return f"max({compiler.process(element.clauses, **options)})"
+
+
+class at_most(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
+    """An SQL expression: the smallest of two or more integers."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(at_most)
+def _least(element: at_most, compiler: SQLCompiler, **options: Any) -> str:
+    return f"least({compiler.process(element.clauses, **options)})"
+
+
+@compiles(at_most, "sqlite")
+def _min(element: at_most, compiler: SQLCompiler, **options: Any) -> str:
+    return f"min({compiler.process(element.clauses, **options)})"
 
 
 def signs() -> sa.FromClause:
@@ -223,8 +240,9 @@ def values(window: Window, resolution: int) -> dict[str, Any]:
 def execute(session: Session, query: sa.Select[Any], more: Mapping[str, Any]) -> Sequence[Any]:
     """Execute a query that computes sums over many bookings, and return its rows.
 
-    ``more`` has the values of the SQL parameters by name. On PostgreSQL, first change two settings
-    for the rest of the transaction: sort in memory, and plan each query for its parameters.
+    ``more`` contains the values of the SQL parameters by name. On PostgreSQL, first change two
+    settings for the rest of the transaction: sort in memory, and plan each query for its
+    parameters.
     """
     if session.get_bind().dialect.name == "postgresql":
         session.execute(_FOR_SUMS)
@@ -234,14 +252,14 @@ def execute(session: Session, query: sa.Select[Any], more: Mapping[str, Any]) ->
 def bucketed(steps: sa.FromClause) -> sa.Select[Any]:
     """Build the query for a running total, one row per bucket in which the total changes.
 
-    ``steps`` has the changes: ``at`` is a time, and ``delta`` is added to the total at this time.
-    The columns of the result are those of ``climate.core.matching.occupancy.Bucket``: the number of
-    the bucket, the sum of the changes, the highest total, and the time of the first change in
-    seconds from the start of the window.
+    ``steps`` contains the changes: ``at`` is a time, and ``delta`` is added to the total at this
+    time. The columns of the result are those of ``climate.core.matching.occupancy.Bucket``: the
+    number of the bucket, the sum of the changes, the highest total, and the time of the first
+    change in seconds from the start of the window.
 
-    Changes at the same time count as one. So a booking that ends and a booking that starts at the
-    same time do not overlap. Changes before the window count as changes at the start of the window;
-    their ``delta`` must not be negative.
+    The query adds up changes at the same time before it computes the total. So a booking that ends
+    and a booking that starts at the same time do not overlap. Changes before the window take effect
+    at the start of the window; their ``delta`` must not be negative.
     """
     # Doubles, as sums of large integers are decimal numbers on PostgreSQL, which is slow.
     at, delta = steps.c.at, sa.cast(sa.func.sum(steps.c.delta), sa.Double).label("delta")

@@ -8,7 +8,6 @@ difference is the least number of free units in this bucket. The database comput
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,7 +19,7 @@ from climate.core.window import Window
 from climate.db.engine.types import any_of
 from climate.db.resources import fitting
 from climate.db.resources.occupancy import arithmetic
-from climate.db.resources.occupancy.arithmetic import END, bucketed
+from climate.db.resources.occupancy.arithmetic import END, at_least, at_most, bucketed
 from climate.db.resources.occupancy.bookings import located, shared, whole
 from climate.db.tables.leases import ALLOCATIONS, InventoryRow, ResourceRow
 
@@ -34,8 +33,9 @@ class Taken:
     """The number of units for a requirement, and how many of these units are taken over time.
 
     A unit is a whole resource, or a share of one, such as 4 VCPU. ``units`` is the number of units
-    if nothing is booked. A unit is taken if bookings leave no room for it. ``buckets`` has the
-    changes of the number of taken units: an item for each span of time (bucket) with a change.
+    that fit on the resources if nothing is booked. If bookings occupy a part of the resources,
+    fewer units fit; the difference is the number of taken units. ``buckets`` contains the changes
+    of this number: an item for each span of time (bucket) with a change.
     """
 
     units: int
@@ -51,12 +51,12 @@ def taken(
 ) -> Taken:
     """Return the number of units for a requirement, and how many of them are taken over time.
 
-    ``parts`` has all requirements of the reservation (see ``Requirement.parts``). Resources that
-    match any of these requirements count. If ``ids`` is not None, only the resources with these
-    ids count. The layout must not be TOGETHER (all units on one resource). A bucket of the result
-    is a span of ``resolution`` seconds.
+    ``parts`` contains all requirements of the reservation (see ``Requirement.parts``). Resources
+    that match any of these requirements count. If ``ids`` is not None, only the resources with
+    these ids count. The layout must not be TOGETHER (all units on one resource). A bucket of the
+    result is a span of ``resolution`` seconds.
     """
-    # Which resources are large enough is a matter of their room.
+    # Without amounts: the query of ``_room`` leaves out resources that are too small for a unit.
     shapes = (fitting.shape(replace(part, amounts={})) for part in parts)
     matching = sa.or_(*(sa.and_(*fitting.conditions(shape)) for shape in shapes))
     rows = sa.select(ResourceRow.id).where(matching)
@@ -78,7 +78,7 @@ def _of_whole(_part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
     is -1 when the resource is free again.
     """
     shares = shared(rows).subquery("shares")
-    # Shares of a resource overlap: of each only the part counts that no earlier one covers.
+    # Shares of a resource can overlap: of each share, use only the time after all earlier ones.
     before = sa.func.max(shares.c.busy_until).over(
         partition_by=shares.c.resource_id,
         order_by=[shares.c.start_at, shares.c.busy_until],
@@ -140,9 +140,9 @@ def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
 def _room(part: Requirement, rows: sa.CTE) -> sa.Select[Any]:
     """Build the query for the capacity of the resources ``rows``, one result row per resource.
 
-    A result row has the capacity for each resource class of the requirement ``part``. The column
-    ``units`` is how many units fit on the resource while it is empty. Resources that lack a class,
-    or allow only smaller units, are left out.
+    A result row contains the capacity for each resource class of the requirement ``part``. The
+    column ``units`` is how many units fit on the resource while it is empty. Resources that lack a
+    class, or allow only smaller units, are left out.
     """
     query = sa.select(rows.c.id, rows.c.since)
     capacities: list[sa.ColumnElement[int]] = []
@@ -162,26 +162,21 @@ def _room(part: Requirement, rows: sa.CTE) -> sa.Select[Any]:
 def _levels(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
     """Build the query for the amounts in use on the resources ``rows``, one row per change.
 
-    A change is the start or the end of shares of a resource. A row has the resource id, the time of
-    the change, and, for each resource class in ``amounts``, the amount that shares use from this
-    time on.
+    A change is the start or the end of shares of a resource. A row contains the resource id, the
+    time of the change, and, for each resource class in ``amounts``, the amount that shares use from
+    this time on.
     """
-    of = ALLOCATIONS.c
-    wanted = shared(rows, of.resource_class, of.amount).where(of.resource_class.in_(list(amounts)))
-    shares = wanted.cte("shares")
     names = [f"used_{n}" for n, _ in enumerate(amounts)]
-    used = [
-        # Sums of integers are decimal numbers on PostgreSQL and MariaDB, which is slow.
-        sa.case((shares.c.resource_class == name, sa.cast(shares.c.amount, sa.Double)), else_=0.0)
-        for name in amounts
-    ]
-    begins = [amount.label(name) for name, amount in zip(names, used, strict=True)]
-    ends = [(-amount).label(name) for name, amount in zip(names, used, strict=True)]
+    shares = _shares(amounts, rows).cte("shares")
     changes = sa.union_all(
-        sa.select(shares.c.resource_id, shares.c.start_at.label("at"), *begins),
-        sa.select(shares.c.resource_id, shares.c.busy_until, *ends).where(
-            shares.c.busy_until < END
+        sa.select(
+            shares.c.resource_id, shares.c.start_at.label("at"), *(shares.c[name] for name in names)
         ),
+        sa.select(
+            shares.c.resource_id,
+            shares.c.busy_until,
+            *((-shares.c[name]).label(name) for name in names),
+        ).where(shares.c.busy_until < END),
     ).subquery("changes")
     key = changes.c.resource_id, changes.c.at
     sums = (sa.func.sum(changes.c[name]).label(name) for name in names)
@@ -196,13 +191,33 @@ def _levels(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
     return sa.select(of_resource, at, *labelled)
 
 
+def _shares(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
+    """Build the query for the amounts that are booked on the resources ``rows``.
+
+    The table of allocations has one row per share and resource class. The query combines all rows
+    of a resource with the same start and end into one result row. The columns of the result row are
+    sums of amounts: ``used_0`` for the first resource class in ``amounts``, ``used_1`` for the
+    second, and so on.
+    """
+    of = ALLOCATIONS.c
+    wanted = shared(rows, of.resource_class, of.amount).where(of.resource_class.in_(list(amounts)))
+    share = wanted.subquery("share").c
+    # Sums of integers are decimal numbers on PostgreSQL and MariaDB, which is slow.
+    amount = sa.cast(share.amount, sa.Double)
+    used = (
+        sa.func.sum(sa.case((share.resource_class == name, amount), else_=0.0)).label(f"used_{n}")
+        for n, name in enumerate(amounts)
+    )
+    key = share.resource_id, share.start_at, share.busy_until
+    return sa.select(*key, *used).group_by(*key)
+
+
 def _counted(part: Requirement, left: Sequence[sa.ColumnElement[int]]) -> sa.ColumnElement[Any]:
     """Return an SQL expression: how many units fit on a resource.
 
-    ``left`` has, for each resource class, how many units fit if only this class counts. The result
-    is the least of these numbers, but at least 0. If the units of the requirement ``part`` must be
-    on different resources (APART), the result is at most 1.
+    ``left`` contains, for each resource class, how many units fit if only this class limits them.
+    The result is the least of these numbers, but at least 0. If the units of the requirement
+    ``part`` must be on different resources (APART), the result is at most 1.
     """
-    least = reduce(lambda a, b: sa.case((a < b, a), else_=b), left)
-    most = _ONE if part.layout is Layout.APART else least
-    return sa.case((least < 1, _ZERO), else_=most)
+    most = [_ONE] if part.layout is Layout.APART else []
+    return at_least(_ZERO, at_most(*left, *most) if len(left) + len(most) > 1 else left[0])

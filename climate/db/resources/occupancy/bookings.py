@@ -41,8 +41,8 @@ def find(
 ) -> list[BookedSpan]:
     """Return up to ``limit`` bookings of these resources that overlap the window, in any order.
 
-    The viewer may see leases of the project ``project_id`` (None: of all projects) unless they are
-    held: waiting for an external decision. In bookings of other leases, ``lease`` is None.
+    ``lease`` is None if the viewer may not see the lease: it is held (not confirmed yet), or does
+    not belong to the project ``project_id`` (None: any project).
     """
     if not resource_ids:
         return []
@@ -143,9 +143,9 @@ def preparations(
 ) -> dict[int, list[Window]]:
     """Return the windows in which provisioners prepare hosts for leases, by resource id.
 
-    A preparation counts if it overlaps ``window``, has the state WANTED or ACCEPTED, and is not
-    over. If ``project_id`` is not None, only preparations for leases of this project count. A host
-    without preparations is not in the result.
+    The result contains the preparations that overlap ``window``, have the state WANTED or ACCEPTED,
+    and are not over. If ``project_id`` is not None, only preparations for leases of this project
+    are included. A host without preparations is not in the result.
     """
     query = sa.select(
         PreparationRow.resource_id, PreparationRow.wanted_at, PreparationRow.needed_at

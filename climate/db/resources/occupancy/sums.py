@@ -66,13 +66,21 @@ def of_resources(
 
     ``name`` in the result is the id of the resource as text, such as "17". The viewer's own
     bookings, which the result counts separately, are those of the project ``project_id``. Bookings
-    of held leases, about which an external service still decides, do not count as own.
+    of held leases, which climate has not confirmed yet, are not among the own bookings.
     """
     if not resource_ids:
         return []
     page = sa.select(ResourceRow.id, ResourceRow.id.label("name"))
     rows = located(page.where(any_of(ResourceRow.id, list(resource_ids))), "page")
-    return _sums(session, rows, window, resolution, project_id)
+    parts = _parts(rows, ALLOCATIONS.c.reservation_id).subquery("parts")
+    is_own = sa.and_(LeaseRow.project_id == _PROJECT, LeaseRow.status != LeaseStatus.CREATING.value)
+    marked = (
+        parts.select()
+        .add_columns(sa.case((is_own, sa.literal_column("1")), else_=_ZERO).label("own"))
+        .outerjoin(ReservationRow, ReservationRow.id == parts.c.reservation_id)
+        .outerjoin(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
+    )
+    return _run(session, marked, window, resolution, {"project_id": project_id})
 
 
 def of_types(
@@ -84,7 +92,7 @@ def of_types(
     """
     rows = sa.select(ResourceRow.id, ResourceRow.type.label("name"))
     typed = located(rows.where(ResourceRow.type.in_(resource_types)), "typed")
-    return _sums(session, typed, window, resolution)
+    return _run(session, _parts(typed), window, resolution)
 
 
 def of_values(
@@ -96,7 +104,7 @@ def of_values(
     property ``prop``, or "" for resources without the property.
     """
     rows = located(valued(resource_type, prop), "valued")
-    return _sums(session, rows, window, resolution)
+    return _run(session, _parts(rows), window, resolution)
 
 
 def valued(resource_type: str, prop: str) -> sa.Select[Any]:
@@ -122,8 +130,8 @@ def count_types(session: Session, resource_types: Collection[str]) -> dict[str, 
 def count_values(session: Session, resource_type: str, prop: str, limit: int) -> dict[str, int]:
     """Return the number of resources by value of the property ``prop``.
 
-    The key "" is for resources without the property. The result has at most ``limit`` values, in no
-    particular order.
+    The key "" is for resources without the property. The result contains at most ``limit`` values,
+    in no particular order.
     """
     rows = valued(resource_type, prop).subquery("valued")
     query = sa.select(rows.c.name, sa.func.count()).group_by(rows.c.name).limit(limit)
@@ -147,9 +155,14 @@ def of_projects(
     of deleted leases, which last until the cleaning is over, are left out, because the database no
     longer has their project.
     """
-    rows = sa.select(ResourceRow.id, _NO_CLASS.label("name"))
-    typed = located(rows.where(ResourceRow.type == resource_type), "typed")
-    parts = _parts(typed, ALLOCATIONS.c.reservation_id).subquery("parts")
+    typed = sa.select(ResourceRow.id, _NO_CLASS.label("name"))
+    rows = typed.where(ResourceRow.type == resource_type)
+    of_reservation = ALLOCATIONS.c.reservation_id
+    parts: sa.Subquery
+    if _is_postgresql(session):
+        parts = _parts_in_one_pass(rows.subquery("typed"), of_reservation).subquery("parts")
+    else:
+        parts = _parts(located(rows, "typed"), of_reservation).subquery("parts")
     owned = (
         sa.select(*(column for column in parts.c if column.name != "name"))
         .add_columns(LeaseRow.project_id.label("name"))
@@ -159,28 +172,10 @@ def of_projects(
     return _run(session, owned, window, resolution)
 
 
-def _sums(
-    session: Session,
-    rows: sa.CTE,
-    window: Window,
-    resolution: int,
-    project_id: str | None = None,
-) -> list[Sums]:
-    if project_id is None:
-        return _run(session, _parts(rows), window, resolution)
-    parts = _parts(rows, ALLOCATIONS.c.reservation_id).subquery("parts")
-    is_own = sa.and_(LeaseRow.project_id == _PROJECT, LeaseRow.status != LeaseStatus.CREATING.value)
-    marked = (
-        parts.select()
-        .add_columns(sa.case((is_own, sa.literal_column("1")), else_=_ZERO).label("own"))
-        .outerjoin(ReservationRow, ReservationRow.id == parts.c.reservation_id)
-        .outerjoin(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
-    )
-    return _run(session, marked, window, resolution, {"project_id": project_id})
-
-
 def _parts(rows: sa.CTE, *more: sa.ColumnElement[Any]) -> sa.CompoundSelect[Any]:
     """Build the query for bookings, with the ``part`` of the resource that each one occupies.
+
+    The database searches the bookings of each resource in an index.
 
     ``rows`` is a CTE from ``located`` with a further column ``name``: the group of the resource.
     The columns of the query are:
@@ -193,18 +188,52 @@ def _parts(rows: sa.CTE, *more: sa.ColumnElement[Any]) -> sa.CompoundSelect[Any]
     """
     item = InventoryRow.__table__.alias()
     of = ALLOCATIONS.c
-    available = (item.c.total - item.c.reserved) * item.c.allocation_ratio
-    part = sa.case(
-        (available > of.amount, of.amount / sa.cast(available, sa.Double)), else_=_ONE
-    ).label("part")
-    is_of_class = sa.and_(
-        item.c.resource_id == of.resource_id, item.c.resource_class == of.resource_class
-    )
     name, no_class = rows.c.name.label("name"), _NO_CLASS.label("class")
-    shares = shared(rows, name, of.resource_class.label("class"), part, *more)
+    shares = shared(rows, name, of.resource_class.label("class"), _part(item), *more)
     return sa.union_all(
-        whole(rows, name, no_class, _ONE.label("part"), *more), shares.outerjoin(item, is_of_class)
+        whole(rows, name, no_class, _ONE.label("part"), *more),
+        shares.outerjoin(item, _is_of_class(item)),
     )
+
+
+def _parts_in_one_pass(rows: sa.Subquery, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Build a query with the same result as that of ``_parts``, which reads all bookings at once.
+
+    ``rows`` contains the columns ``id`` and ``name`` of the resources. On PostgreSQL, this query is
+    about a fifth faster if ``rows`` contains all resources of a type and ``more`` contains columns
+    that are in no index. On MariaDB, it is slower.
+    """
+    item = InventoryRow.__table__.alias()
+    of = ALLOCATIONS.c
+    class_ = sa.func.coalesce(of.resource_class, _NO_CLASS).label("class")
+    booked = sa.select(of.resource_id, of.start_at, of.busy_until, rows.c.name, class_)
+    return (
+        booked.add_columns(_part(item), *more)
+        .join(rows, rows.c.id == of.resource_id)
+        .outerjoin(item, _is_of_class(item))
+        .where(of.start_at < END, of.busy_until > START)
+    )
+
+
+def _is_postgresql(session: Session) -> bool:
+    return session.get_bind().dialect.name == "postgresql"
+
+
+def _part(item: sa.FromClause) -> sa.ColumnElement[Any]:
+    """Return an SQL expression: the part of its resource that a booking occupies, from 0 to 1.
+
+    ``item`` is the inventory of the booked resource class. If the booking is for the whole
+    resource, there is no such inventory: its columns are NULL, and the result is 1.
+    """
+    amount = ALLOCATIONS.c.amount
+    available = (item.c.total - item.c.reserved) * item.c.allocation_ratio
+    share = amount / sa.cast(available, sa.Double)
+    return sa.case((available > amount, share), else_=_ONE).label("part")
+
+
+def _is_of_class(item: sa.FromClause) -> sa.ColumnElement[bool]:
+    of = ALLOCATIONS.c
+    return sa.and_(item.c.resource_id == of.resource_id, item.c.resource_class == of.resource_class)
 
 
 def _run(
@@ -217,12 +246,11 @@ def _run(
     """Execute the query for the sums over the bookings ``parts``, and return its result.
 
     ``parts`` is a query like that of ``_parts``. It can have a further column ``own``: 1 for the
-    viewer's own bookings, 0 for others. Without this column, no booking counts as own. ``more`` has
-    the values of additional SQL parameters, by name.
+    viewer's own bookings, 0 for others. Without this column, the result has no own bookings.
+    ``more`` contains the values of additional SQL parameters, by name.
     """
     item = parts.subquery("item")
-    has_grouping_sets = session.get_bind().dialect.name == "postgresql"
-    grouped = (_by_sets(item) if has_grouping_sets else _by_steps(item)).subquery("grouped")
+    grouped = (_by_sets(item) if _is_postgresql(session) else _by_steps(item)).subquery("grouped")
     name, class_, of_bucket, *summed = grouped.c
     query = sa.select(name, class_, number(of_bucket), *summed)
     values = {**arithmetic.values(window, resolution), **(more or {})}
@@ -298,8 +326,8 @@ def _by_sets(item: sa.Subquery) -> sa.Select[Any]:
 def _signed(totals: sa.Subquery) -> sa.Select[Any]:
     """Build the query for the sums of each bucket: totals of starts minus totals of ends.
 
-    Each row of ``totals`` has totals either of the bookings that start in the bucket ``begins_in``,
-    or of the bookings that end in the bucket ``ends_in``. The other column is NULL.
+    Each row of ``totals`` contains totals either of the bookings that start in the bucket
+    ``begins_in``, or of the bookings that end in the bucket ``ends_in``. The other column is NULL.
     """
     row = totals.c
     begins = row.begins_in.is_not(None)

@@ -77,12 +77,16 @@ export function name(text) {
 }
 
 const LINGER = 1000; // ms in which a second message is added to the first, not put in its place
+const VISIBLE = 8000; // ms
 let announcing = 0;
 let messages = [];
 let announcedAt = 0;
 
-/** Have screen readers say `text`, in which names are plain, when they are done with what they say now. */
-export function announce(text) {
+/**
+ * Have screen readers say `text`, in which names are plain, when they are done with what they say now.
+ * With `visible`, everybody sees it for some seconds, too: for what nothing else on the page shows.
+ */
+export function announce(text, { visible = false } = {}) {
   const region = document.getElementById("announcer");
   if (!region || !text) return;
   if (Date.now() - announcedAt > LINGER) messages = [];
@@ -92,6 +96,11 @@ export function announce(text) {
   region.textContent = "";
   // The region must change for the same text to be said twice.
   announcing = setTimeout(() => { region.textContent = plain(messages.join(". ").replaceAll("..", ".")); }, 30);
+  if (!visible) return;
+  // An element of its own, as the region may soon say something else, too.
+  const toast = h("div", { class: "toast", "aria-hidden": "true" }, text);
+  document.body.append(toast);
+  setTimeout(() => toast.remove(), VISIBLE);
 }
 
 let serial = 0;

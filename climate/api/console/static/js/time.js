@@ -116,10 +116,19 @@ export function range(start, end) {
   return `${moment(start)} to ${same ? clock(end) : moment(end)}`;
 }
 
-/** "10:00 UTC", with the day if it is another one than in the chosen zone. */
+/**
+ * What stands beside a moment: "10:00 UTC", with the day if it is another one than in the chosen zone. If the
+ * chosen zone is UTC, only "UTC".
+ */
 export function utc(date) {
+  if (chosen === "UTC") return "UTC";
   const other = day(date) !== day(date, "UTC");
   return `${other ? fields(date, "UTC").weekday : ""} ${clock(date, "UTC")} UTC`.trimStart();
+}
+
+/** The same beside a range: "10:00 UTC to Thu 06:00 UTC", or "UTC". */
+export function utcRange(start, end) {
+  return chosen === "UTC" ? "UTC" : `${utc(start)} to ${utc(end)}`;
 }
 
 /** "20 h", "31 h 28 min", "45 s", "30 days": the two largest units. */

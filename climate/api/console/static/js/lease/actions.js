@@ -5,7 +5,7 @@ import {
   announce, button, clearErrors, confirm, debounce, dialog, field, filledIn, h, momentField, name, plain, problemNote,
   replace,
 } from "../dom.js";
-import { duration, iso, moment, range, utc } from "../time.js";
+import { duration, iso, moment, range, utc, utcRange } from "../time.js";
 import { reservationFields } from "./fields.js";
 import { refusal } from "./refusals.js";
 import { differences, note, stackedTime } from "./words.js";
@@ -93,7 +93,7 @@ function shown(text) {
 
 function fitText({ lease }) {
   const [start, end] = [new Date(lease.start), new Date(lease.end)];
-  return `This fits: ${range(start, end)}, ${utc(start)} to ${utc(end)}.`;
+  return `This fits: ${range(start, end)}, ${utcRange(start, end)}.`;
 }
 
 /** Prolong: a new end, with the latest end that the service would admit. */
@@ -191,7 +191,8 @@ export async function remove(view, leave) {
   const headers = { "If-Match": view.etag };
   await attempt(view, async () => {
     const { status } = await api("DELETE", `/v2/leases/${view.lease.id}`, { headers });
-    announce(status === 202 ? "climate ends the lease before it deletes it." : "The lease is deleted.");
+    announce(status === 202 ? "climate ends the lease before it deletes it." : "The lease is deleted.",
+      { visible: true });
     if (status === 204) leave();
   });
 }

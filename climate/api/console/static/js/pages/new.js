@@ -11,7 +11,7 @@ import {
 import { refusal } from "../lease/refusals.js";
 import { counted, note } from "../lease/words.js";
 import { limitMeters } from "../tables/table.js";
-import { duration, iso, range, serverNow, utc } from "../time.js";
+import { duration, iso, range, serverNow, utc, utcRange } from "../time.js";
 
 const REST = 400; // ms after the last key before the form is checked
 let draft = null; // what was filled in when the page was left
@@ -318,7 +318,7 @@ class Checks {
     const lines = capacities.map((item) => h("li", {}, icon("check"), " ", freeText(item)));
     replace(this.verdict, h("div", { class: "stack" },
       h("p", {}, h("b", {}, "This fits. "), range(new Date(lease.start), new Date(lease.end)), ", ",
-        h("span", { class: "quiet" }, `${utc(new Date(lease.start))} to ${utc(new Date(lease.end))}`), "."),
+        h("span", { class: "quiet" }, utcRange(new Date(lease.start), new Date(lease.end))), "."),
       h("ul", {}, lines),
       unchecked?.includes("enforcement") ? quiet("The enforcement service of your cloud decides when you reserve.")
         : null));

@@ -2,10 +2,11 @@
 
 import { alternativeLines, refusalHeading } from "../lease/refusals.js";
 import { counted, grouped, noun } from "../lease/words.js";
-import { fields, serverNow, shortMoment, span, spell, utc } from "../time.js";
+import { fields, serverNow, shortMoment, span, spell, utc, zone } from "../time.js";
 
-/** "Wed 10:00 to Thu 06:00 UTC". */
+/** "Wed 10:00 to Thu 06:00 UTC", or "UTC" if that is the chosen zone. */
 export function utcSpan({ start, end }) {
+  if (zone() === "UTC") return "UTC";
   const [first, last] = [new Date(start), new Date(end)];
   const name = (date) =>
     `${fields(date, "UTC").weekday} ${utc(date).replace(/^[A-Z][a-z]{2} /, "").replace(" UTC", "")}`;
