@@ -281,6 +281,15 @@ class ResourcePlugin(abc.ABC):
         climate may not have called it.
         """
 
+    def needs_start(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+        """Return whether new parameters of a running reservation take effect only by ``start``.
+
+        ``before`` and ``after`` are its parameters. If the reservation gains resources, climate
+        calls ``start`` in any case. By default, return whether ``on_start`` becomes ``create``.
+        Pure.
+        """
+        return bool(after.get("on_start") == CREATE != before.get("on_start"))
+
     def preview_details(self, _reservation_id: str) -> Mapping[str, Any]:
         """Return the details that users see before ``start`` has returned the final ones. Pure.
 

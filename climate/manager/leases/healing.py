@@ -35,7 +35,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import ClimateError, NotFound
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
-from climate.core.lease.model import HANDED_OVER, LEAVING, SHARES, Lease, Reservation
+from climate.core.lease.model import HANDED_OVER, LEAVING, SHARES, UNAPPLIED, Lease, Reservation
 from climate.core.lease.schedule import UPDATE
 from climate.core.matching.packing import first
 from climate.core.matching.query import matches
@@ -196,7 +196,8 @@ def _flag(
             leases.set_reservation(session, r.id, now, **flags)
     short = bool(missing)
     leaving = any(LEAVING in r.details and r.status in _UNFINISHED for r in lease.reservations)
-    behind = running and (leaving or _is_behind(session, live))
+    unapplied = any(UNAPPLIED in reservation.details for reservation in live)
+    behind = running and (leaving or unapplied or _is_behind(session, live))
     waiting = any(event.kind == UPDATE and event.status in OPEN_EVENT for event in lease.events)
     if behind and not waiting:
         add_update_event(session, lease, now)

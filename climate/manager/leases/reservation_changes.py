@@ -25,7 +25,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import Conflict, Forbidden, InvalidInput, LeaseBusy
 from climate.core.lease.change import Change, check_resource_type
 from climate.core.lease.lifecycle import ReservationStatus
-from climate.core.lease.model import LEAVING, PART, Lease, Reservation, StartWhen
+from climate.core.lease.model import LEAVING, PART, UNAPPLIED, Lease, Reservation, StartWhen
 from climate.core.matching.requirement import Requirement
 from climate.db.leases import leases
 from climate.manager.admission.requirements import (
@@ -180,7 +180,7 @@ def change_reservations(
     removed |= {part.id for part in lease.reservations if part.stack_id in removed}
     leaving = _remove(catalog, session, lease, removed, now)
     reservations = tuple(r for r in (*changed, *new) if r.id not in removed)
-    _store(session, lease, reservations, now)
+    _store(catalog, session, lease, reservations, now)
     return reservations, leaving
 
 
@@ -381,12 +381,37 @@ def _remove(
     return bool(ids)
 
 
+def needs_start(catalog: Catalog, lease: Lease, reservations: Sequence[Reservation]) -> set[str]:
+    """Return the ids of those ``reservations`` that a manager must start again. Pure.
+
+    ``lease`` is the lease before the change, ``reservations`` are its reservations after it. The
+    result does not contain reservations that must be started again only to hand over new resources.
+    """
+    present = {reservation.id: reservation.params for reservation in lease.reservations}
+    return {
+        r.id
+        for r in reservations
+        if lease.has_begun
+        and r.id in present
+        and catalog.plugins[r.resource_type].needs_start(present[r.id], r.params)
+    }
+
+
 def _store(
-    session: Session, before: Lease, reservations: Sequence[Reservation], now: datetime
+    catalog: Catalog,
+    session: Session,
+    before: Lease,
+    reservations: Sequence[Reservation],
+    now: datetime,
 ) -> None:
     present = {reservation.id: reservation.params for reservation in before.reservations}
+    unapplied = needs_start(catalog, before, reservations)
     for reservation in reservations:
-        if reservation.params != present.get(reservation.id, reservation.params):
-            leases.set_reservation(session, reservation.id, now, params=dict(reservation.params))
+        id_ = reservation.id
+        if id_ in unapplied:
+            marked = {**reservation.details, UNAPPLIED: True}
+            leases.set_reservation(session, id_, now, details=marked)
+        if reservation.params != present.get(id_, reservation.params):
+            leases.set_reservation(session, id_, now, params=dict(reservation.params))
     new = [reservation for reservation in reservations if reservation.id not in present]
     leases.insert_reservations(session, new, len(before.reservations))

@@ -60,6 +60,7 @@ from climate.manager.leases.reservation_changes import (
     LeaseChange,
     change_reservations,
     complete,
+    needs_start,
     requested,
 )
 from climate.manager.process.runtime import Catalog, Runtime
@@ -363,6 +364,7 @@ def _rebook(
     reschedule(session, lease, changed, now)
     unfinished = lease.degraded and bool(change.reservations)
     unfinished |= any(reservation.planned for reservation in change.reservations)
+    unfinished |= bool(needs_start(runtime.catalog, lease, reservations))
     if (has_gains or unfinished or leaving) and lease.status is LeaseStatus.ACTIVE:
         add_update_event(session, lease, now)
 
