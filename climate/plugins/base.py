@@ -215,6 +215,9 @@ class ResourcePlugin(abc.ABC):
     #: lets users reserve the rest. Otherwise it lets them reserve nothing of a resource that a
     #: lease could not release.
     counts_leftovers: ClassVar[bool] = False
+    #: Whether a running reservation can give back whole resources that ``unused`` returns. The
+    #: manager then calls ``start`` with the others.
+    gives_back: ClassVar[bool] = False
     #: The names of parameters that users cannot change, for instance because ``look_up`` sets them.
     fixed: ClassVar[frozenset[str]] = frozenset()
     #: The names of the properties that the cloud can report for resources of the type.
@@ -322,6 +325,13 @@ class ResourcePlugin(abc.ABC):
         cloud has not finished. After any other exception, the manager stores that the attempt has
         failed, and retries.
         """
+
+    def unused(self, _resources: Sequence[Granted]) -> Iterable[Granted]:
+        """Yield those of a running reservation's resources on which users have no objects.
+
+        For example, yield the hosts without servers. climate reads only as many as it needs.
+        """
+        return ()
 
     @abc.abstractmethod
     def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]) -> None:

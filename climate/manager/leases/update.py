@@ -252,7 +252,7 @@ def _completed(
         return change
     with runtime.database.read() as session:
         lease = leases.get(session, lease_id)
-    reservations = complete(runtime.catalog, lease, change.reservations, owner.requester)
+    reservations = complete(runtime, lease, change, owner.requester)
     return replace(change, reservations=reservations)
 
 

@@ -99,6 +99,7 @@ def update(call: Call, lease_id: str) -> Answer:
         added=reservations.requests(call, data["add_reservations"], "add_reservations"),
         removed=tuple(data["remove_reservations"]),
         start_when=data.get("start_when"),
+        gives_back=True,
     )
     request = call.runtime, lease_id, change, call.owner
     try:
