@@ -18,7 +18,7 @@ from climate.api.console import pages
 from climate.api.errors import rendering
 from climate.api.policy import RULES, Policy
 from climate.api.route import Route
-from climate.api.server import health
+from climate.api.server import compression, health
 from climate.api.server.connections import MAX_BODY_BYTES, REJECTION
 from climate.api.session import middleware
 from climate.api.session import views as session_views
@@ -89,6 +89,7 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     for method, path, view, rule, *_ in served:
         handler = _unguarded(api, view) if rule is None else _guarded(api, rule, view)
         app.add_url_rule(path, f"{method} {path}", handler, methods=[method])
+    compression.install(app)
     app.after_request(_add_headers)
     rendering.register(app)
     return app

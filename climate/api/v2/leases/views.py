@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from flask import request
 
 from climate.api.call import Answer, Call
+from climate.api.server import compression
 from climate.api.v2.http import paging, spans, validation
 from climate.api.v2.http.fields import ASAP, NOW
 from climate.api.v2.http.fields import show as show_time
@@ -173,7 +174,7 @@ def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
         return change(None)
     for _ in range(_ATTEMPTS):
         current = _etag(_body(lease))
-        if not request.if_match.contains(current.strip('"')):
+        if not compression.contains(request.if_match, current.strip('"')):
             raise PreconditionFailed(
                 f"Lease {lease.id} has changed since you read it: read it again, then decide",
                 {"etag": current},
