@@ -246,7 +246,7 @@ def offers(
     for part in _parts(begin, query.within.end - query.length):
         for first, latest in _starts(session, query.requirements, ids, occupied, part):
             start = _ceil(first)
-            _check_time(runtime, query)
+            check_time(runtime, query)
             is_new = first != latest_before and start <= latest
             latest_before = latest
             window = Window(start, start + query.length)
@@ -318,7 +318,8 @@ def _starts(
     return [(moment, moment) for moment in sorted(moments)][:tries]
 
 
-def _check_time(runtime: Runtime, query: WindowSearch) -> None:
+def check_time(runtime: Runtime, query: WindowSearch) -> None:
+    """Raise SearchTooLong if the search has reached its deadline."""
     if runtime.clock.elapsed() > query.deadline:
         seconds = runtime.settings.search_timeout
         raise SearchTooLong(

@@ -12,6 +12,7 @@ from climate.api.v2.leases import reservations
 from climate.core.errors import InvalidInput, InvalidQuery, UnsupportedResourceType
 from climate.core.matching.quoting import check_storable
 from climate.manager.admission import availability
+from climate.manager.admission.allowed_windows import Seeker, search_allowed
 from climate.manager.admission.requirements import ReservationRequest, look_up
 
 # Limits the response: each booking in the window can add a step.
@@ -42,7 +43,14 @@ def show(call: Call) -> Answer:
 def search(call: Call) -> Answer:
     """Find windows in which climate would admit a lease with all the given reservations."""
     data = validation.load(capacity_schemas.WINDOW_SEARCH, validation.body(call))
-    windows = availability.search(
+    owner = call.owner
+    seeker = Seeker(
+        project_id=owner.project_id,
+        user_id=owner.user_id,
+        roles=owner.roles,
+        sees_private=owner.sees_private,
+    )
+    found = search_allowed(
         call.runtime,
         reservations.requests(call, data["reservations"]),
         timedelta(seconds=data["duration"]),
@@ -50,9 +58,9 @@ def search(call: Call) -> Answer:
             reservations.moment(call, data.get("start_after", NOW)), data["end_by"], "end_by"
         ),
         data["limit"],
-        private=call.owner.sees_private,
+        seeker,
     )
-    return capacity_schemas.OFFERS.dump({"windows": windows}), 200
+    return capacity_schemas.OFFERS.dump(found), 200
 
 
 def _request(call: Call, resource_type: str, text: str | None) -> ReservationRequest:

@@ -62,6 +62,16 @@ class Offer(Schema):
     latest_start = Moment()
 
 
+class ForbiddenWindow(Schema):
+    """A window in which the lease would fit now, but that one of your limits forbids."""
+
+    start = Moment(attribute="window.start")
+    end = Moment(attribute="window.end")
+    detail = fields.String(
+        attribute="reason", metadata=described("Which limit forbids it, and by how much.")
+    )
+
+
 class Offers(Schema):
     """Windows in which climate would admit the lease now, the earliest first.
 
@@ -69,6 +79,10 @@ class Offers(Schema):
     """
 
     windows = fields.List(fields.Nested(Offer))
+    forbidden = fields.List(
+        fields.Nested(ForbiddenWindow),
+        metadata=described("Windows that are free, but that your limits forbid."),
+    )
 
 
 # Created once, because creating a schema takes longer than using it.
