@@ -38,6 +38,7 @@ ALLOWED = {
     "networks:delete": {ADMIN},
     "resources:get": ALL_ROLES,
     "resources:post": {ADMIN},
+    "resources:put": {ADMIN},
     "resources:delete": {ADMIN},
     "limits:get": ALL_ROLES,
     "limits:get_all": {ADMIN},
