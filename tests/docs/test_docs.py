@@ -5,6 +5,7 @@ links that the documentation names must exist.
 """
 
 import configparser
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -17,6 +18,7 @@ from climate.core.errors import ClimateError
 from climate.core.lease import schedule
 from climate.core.notifications import event_type
 from tests.docs import error_codes
+from tests.support.service import Story
 
 ROOT = Path(__file__).parents[2]
 README = "README.md"
@@ -158,6 +160,17 @@ def test_every_route_is_documented() -> None:
         if not re.search(rf"{re.escape(route)}(?![\w/<-])", page):
             missing.append(route)
     assert missing == []
+
+
+def test_examples_with_dates_work_before_these_dates(story: Story) -> None:
+    story.clock.step(-3 * 366 * 86400)
+    queries = re.findall(r"`GET (/v2/[^`]*\?[^`]*)`", text(API_2))
+    assert len(queries) > 3
+    for query in queries:
+        if "..." not in query:
+            assert story.call("GET", query).status_code == 200, query
+    [search] = [block for block in code_spans(text(API_2)) if '"start_after"' in block]
+    assert story.ok("POST", "/v2/availability/search", json.loads(search))["windows"]
 
 
 def test_every_kind_of_event_is_documented() -> None:
