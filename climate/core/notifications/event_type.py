@@ -79,8 +79,9 @@ def why_unknown(pattern: str) -> str | None:
             f"This is no event type. After {_OF_EVENT} there are up to 64 lower case letters,"
             " digits, _ and ., the first of them a letter."
         )
-    # Users forget the middle of a type: lease.start_lease.
+    # Users forget parts of a type: lease.start_lease, or lease.start.
     types = {known.replace(_OF_EVENT, "lease."): known for known in KNOWN}
+    types |= {short.removesuffix("_lease"): known for short, known in types.items()}
     close = difflib.get_close_matches(pattern.lower(), [*types, *KNOWN], n=2)
     if close:
         names = dict.fromkeys(types.get(name, name) for name in close)

@@ -17,9 +17,10 @@ def test_accepts_what_can_match(pattern: str) -> None:
     ("pattern", "hint"),
     [
         ("LEASE.CREATE", "Did you mean lease.create"),
-        ("lease.c*e", "Did you mean lease.create"),
+        ("lease.c*e", "Did you mean lease."),
         ("lease.create.*", "Did you mean lease.create"),
         ("lease.end_lease", "Did you mean lease.event.end_lease"),
+        ("lease.strat", "Did you mean lease.event.start_lease"),
         ("foo.bar", "Types are lease.create, "),
         ("", "Types are lease.create, "),
         ("lease.event.", "64 lower case letters"),
