@@ -88,6 +88,7 @@ _TABLE = [
     ("subscriptions:get", _MEMBER, "Read the subscriptions of your project."),
     ("subscriptions:get_all", _ADMIN, "Read the subscriptions of all projects."),
     ("subscriptions:post", _MEMBER, "Create a subscription."),
+    ("subscriptions:post_email", _MEMBER, "Create a subscription by e-mail."),
     ("subscriptions:put", _MEMBER, "Change a subscription."),
     ("subscriptions:delete", _MEMBER, "Delete a subscription."),
     ("feeds:get", _MEMBER, "Read the calendar feeds of your project."),

@@ -1,8 +1,8 @@
-"""All errors that climate reports to callers.
+"""All errors that climate reports to callers, and the base class of those for operators.
 
-Each class has a stable ``code`` for programs, and an HTTP ``status``, by default that of its base
-class. The code that raises an error supplies the message for people. Any other exception is a
-defect in climate: the API answers 500 without details.
+Each class of errors for callers has a stable ``code`` for programs, and an HTTP ``status``, by
+default that of its base class. The code that raises an error supplies the message for people. Any
+other exception is a defect in climate: the API answers 500 without details.
 """
 
 from collections.abc import Mapping
@@ -27,6 +27,13 @@ class ClimateError(Exception):
         super().__init__(message)
         self.message = message
         self.details = dict(details or {})
+
+
+class OperatorError(RuntimeError):
+    """The base class of errors that stop a program, and whose cause the operator can repair.
+
+    The program prints the message, which says what to repair, without a stack trace.
+    """
 
 
 class InvalidInput(ClimateError, code="invalid_input", status=400):
@@ -77,6 +84,10 @@ class SignInFailed(ClimateError, code="sign_in_failed", status=401):
 
 class TooManySignIns(ClimateError, code="too_many_sign_ins", status=429):
     """Too many sign-ins have failed, or are in progress."""
+
+
+class TooManyConfirmations(ClimateError, code="too_many_confirmations", status=429):
+    """climate has sent as many confirmations to an e-mail address, or for a project, as allowed."""
 
 
 class SignInUnavailable(ClimateError, code="sign_in_unavailable", status=503):

@@ -19,6 +19,7 @@ import oslo_messaging
 import requests
 from oslo_config.cfg import ConfigOpts
 
+from climate.core.errors import OperatorError
 from climate.notifications.emit import open_transport
 
 LOG = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ _LONGEST_PAUSE = 30.0
 _PERMANENT = frozenset(range(400, 500)) - {408, 429}
 
 
-class Refused(RuntimeError):
+class Refused(OperatorError):
     """Raised if the service rejects the request for notifications and a retry would not help."""
 
 

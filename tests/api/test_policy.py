@@ -61,6 +61,7 @@ ALLOWED = {
     "subscriptions:get": {MEMBER, ADMIN},
     "subscriptions:get_all": {ADMIN},
     "subscriptions:post": {MEMBER, ADMIN},
+    "subscriptions:post_email": {MEMBER, ADMIN},
     "subscriptions:put": {MEMBER, ADMIN},
     "subscriptions:delete": {MEMBER, ADMIN},
     "preparations:get": {ADMIN},

@@ -259,6 +259,13 @@ CODES: Mapping[str, ErrorCode] = {
         "Too many sign-ins have failed, or are in progress.",
         _WAIT,
     ),
+    "too_many_confirmations": ErrorCode(
+        429,
+        "Too many confirmations",
+        "climate has sent as many confirmations to an e-mail address, or for a project, as it may"
+        " in an hour.",
+        "Look for the mails that were sent before, and wait an hour.",
+    ),
     "sign_in_unavailable": ErrorCode(
         503,
         "Sign-in unavailable",

@@ -11,7 +11,7 @@ notifications are numbered and published.
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import takewhile
 from typing import Any
@@ -248,6 +248,33 @@ def find_after(session: Session, wanted: NotificationFilter, after: int, limit: 
     if len(items) < limit:
         return Matches(notifications=items, after=max(after, last))
     return Matches(notifications=items, after=items[-1].seq if items else after)
+
+
+def matching_seqs(
+    session: Session, wanted: NotificationFilter, after: int, through: int, limit: int
+) -> tuple[int, ...]:
+    """Return the numbers of up to ``limit`` notifications that match the filter, in order.
+
+    The numbers are above ``after``, and at most ``through``.
+    """
+    in_range = (OutboxRow.seq > after, OutboxRow.seq <= through)
+    query = sa.select(OutboxRow.seq).where(*in_range, *_conditions(wanted))
+    seqs = session.scalars(query.order_by(OutboxRow.seq).limit(limit))
+    return tuple(seq for seq in seqs if seq is not None)
+
+
+def find_some(session: Session, seqs: Collection[int]) -> tuple[Notification, ...]:
+    """Return the stored notifications with these numbers, in order."""
+    query = sa.select(*_PUBLIC_COLUMNS).where(OutboxRow.seq.in_(seqs)).order_by(OutboxRow.seq)
+    return tuple(record(Notification, row) for row in session.execute(query))
+
+
+def last_before(session: Session, moment: datetime) -> int:
+    """Return the number of the last notification that was written before ``moment``; 0: none."""
+    # From the end of the log, which has few rows that are younger than a digest's period.
+    query = sa.select(OutboxRow.seq).where(OutboxRow.created_at < moment)
+    numbered = query.where(OutboxRow.seq <= last_seq(session))
+    return session.scalar(numbered.order_by(OutboxRow.seq.desc()).limit(1)) or 0
 
 
 def get(session: Session, seq: int) -> Notification:

@@ -324,6 +324,12 @@ def _usage(session: Session, party: Party, now: datetime, period: timedelta) -> 
     )
 
 
+def is_known(database: Database, party: Party) -> bool:
+    """Return whether climate ever had a lease of a project or user, or has its own limits."""
+    with database.read() as session:
+        return rows.is_known(session, party)
+
+
 def set_own(database: Database, party: Party, values: Mapping[str, int]) -> None:
     """Set some limits of one project or user; they then replace the configured values.
 

@@ -50,7 +50,9 @@ def of_lease(runtime: Runtime, lease: Lease) -> Shown:
     """Return the readiness of the hosts of a lease, and for which hosts its start waits."""
     now = runtime.clock.now()
     with runtime.database.read() as session:
-        shown = pure.shown(preparations.going_on(session, lease_id=lease.id), now)
+        tasks = preparations.going_on(session, lease_id=lease.id)
+        unclaimed = preparations.unclaimed(session, now, [task.id for task in tasks])
+        shown = pure.shown(tasks, now, unclaimed)
         if not lease.waits_for_hosts(now):
             return shown
         missing = starting.unready(runtime.settings, session, lease.id)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from climate.manager.audit.cloud import audit, repair
+from climate.manager.audit.cloud import Repair, audit, repair
 from climate.manager.notifications.lease_messages import resources_of
 from climate.manager.resources import inventory_sync as inventory
 from climate.plugins.networking.simulated import NETWORK
@@ -307,7 +307,8 @@ def test_the_audit_repairs_own_addresses_and_touches_no_other(story: Story) -> N
     cloud(story).occupy(SECOND, "somebody", "a reservation that is gone")
     cloud(story).occupy(THIRD, "somebody")
     cloud(story).occupy("198.51.100.50", "somebody", "a reservation of others")
-    assert [repair(story.runtime, drift) for drift in audit(story.runtime)] == [True, True, False]
+    outcomes = [repair(story.runtime, drift) for drift in audit(story.runtime)]
+    assert outcomes == [Repair.LEFT_TO_MANAGER, Repair.DONE, Repair.IMPOSSIBLE]
     story.run()
     assert owners(story).keys() == {FIRST, THIRD, "198.51.100.50"}
     assert addresses(story, lease) == [FIRST]
