@@ -12,12 +12,13 @@ from oslo_config.cfg import ConfigOpts
 from oslo_policy.policy import DocumentedRuleDefault, Operation, RuleDefault
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from climate.api import auth, discovery, errors
+from climate.api import auth, discovery
 from climate.api.call import ARRIVED_AT, Answer, Api, Call
 from climate.api.console import pages
+from climate.api.errors import rendering
 from climate.api.policy import RULES, Policy
 from climate.api.route import Route
-from climate.api.server import health
+from climate.api.server import compression, health
 from climate.api.server.connections import MAX_BODY_BYTES, REJECTION
 from climate.api.session import middleware
 from climate.api.session import views as session_views
@@ -96,8 +97,9 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     for method, path, view, rule, *_ in served:
         handler = _unguarded(api, view) if rule is None else _guarded(api, rule, view)
         app.add_url_rule(path, f"{method} {path}", handler, methods=[method])
+    compression.install(app)
     app.after_request(_add_headers)
-    errors.register(app)
+    rendering.register(app)
     return app
 
 

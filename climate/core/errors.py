@@ -37,7 +37,13 @@ class OperatorError(RuntimeError):
 
 
 class InvalidInput(ClimateError, code="invalid_input", status=400):
-    """The request is malformed or can never be satisfied."""
+    """The request is malformed or can never be satisfied.
+
+    ``place`` is the path of the invalid value in the data that raised the error, such as
+    ``("resource_properties",)``. It is empty if the whole of the data is invalid.
+    """
+
+    place: tuple[str, ...] = ()
 
 
 class MissingParameter(InvalidInput, code="missing_parameter"):
@@ -131,6 +137,10 @@ class Conflict(ClimateError, code="conflict", status=409):
 
 class NotEnoughResources(Conflict, code="not_enough_resources"):
     """Fewer matching resources are free than the request needs."""
+
+
+class ResourcesInUse(Conflict, code="resources_in_use"):
+    """The change would take resources from a running reservation that it must keep."""
 
 
 class LeaseBusy(Conflict, code="lease_busy"):

@@ -101,11 +101,11 @@ def from_http(
     """
     session = requests.Session()
     session.headers["X-Auth-Token"] = token
-    next_pause = pause
+    log, next_pause = f"{url.rstrip('/')}/v2/notifications", pause
     while True:
-        part = _read(session, f"{url.rstrip('/')}/v2/notifications", after)
-        if part is None:
-            LOG.warning("retrying in %s s", next_pause)
+        part = _read(session, log, after)
+        if isinstance(part, str):
+            LOG.warning("%s does not answer (%s): retrying in %s s", log, part, next_pause)
             time.sleep(next_pause)
             next_pause = min(next_pause * 2, _LONGEST_PAUSE)
             continue
@@ -114,8 +114,8 @@ def from_http(
         after = part["after"]
 
 
-def _read(session: requests.Session, url: str, after: int | None) -> dict[str, Any] | None:
-    """Return the next page of notifications; None after an error that a retry may overcome.
+def _read(session: requests.Session, url: str, after: int | None) -> dict[str, Any] | str:
+    """Return the next page of notifications, or the text of an error that a retry may overcome.
 
     Raises Refused if a retry would not help.
     """
@@ -130,5 +130,12 @@ def _read(session: requests.Session, url: str, after: int | None) -> dict[str, A
     except (ValueError, LookupError, TypeError) as error:  # no URL, or not our JSON
         raise Refused(f"{url} is no log of notifications: {error}") from error
     except requests.RequestException as error:
-        LOG.warning("%s does not answer: %s", url, error)
-        return None
+        # The caller logs the text: here, oslo.log would append the whole chain of exceptions.
+        return str(_root(error)) or type(error).__name__
+
+
+def _root(error: BaseException) -> BaseException:
+    """Return the exception that caused the chain of exceptions which ends with ``error``."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return error

@@ -163,7 +163,12 @@ VALID: dict[tuple[str, str], list[dict[str, Any]]] = {
                 {"type": "backup", "at": "2030-01-16 12:30:00Z"},
             ],
         },
-        {"name": "now", "start": "now", "end": "9999-12-31T23:59:59Z", "reservations": [hosts()]},
+        {
+            "name": "now",
+            "start": "9999-12-31T00:00:00Z",
+            "end": "9999-12-31T23:59:59Z",
+            "reservations": [hosts()],
+        },
     ],
     ("PATCH", "/v2/leases/<lease_id>"): [
         {"name": "renamed"},

@@ -13,13 +13,16 @@ from typing import Any
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.schedule import BEFORE_END, BEFORE_START, END, START
+from climate.core.notifications import event_type
 from climate.core.notifications.message import Notification
 
-_EVENT = "lease.event."
-_STARTS_SOON, _ENDS_SOON = f"{_EVENT}{BEFORE_START}", f"{_EVENT}{BEFORE_END}"
-_STARTED, _ENDED = f"{_EVENT}{START}", f"{_EVENT}{END}"
+_STARTS_SOON, _STARTED, _ENDS_SOON, _ENDED = map(
+    event_type.of_event, (BEFORE_START, START, BEFORE_END, END)
+)
 #: The types of notifications about which a mail has the calendar file of the lease.
-WITH_CALENDAR = frozenset({"lease.create", "lease.update", _STARTS_SOON, _STARTED, _ENDS_SOON})
+WITH_CALENDAR = frozenset(
+    {event_type.LEASE_CREATE, event_type.LEASE_UPDATE, _STARTS_SOON, _STARTED, _ENDS_SOON}
+)
 # Controls, separators of lines and paragraphs, and marks that change the direction of text.
 _UNPRINTABLE = {"Cc", "Zl", "Zp", "Cs"}
 _DIRECTIONS = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -29,28 +32,28 @@ _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"))
 # Not from strftime, whose names depend on the locale of the process.
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
-_TITLES = {
-    "lease.create": "Lease {name} is reserved",
-    "lease.update": "Lease {name} has changed",
-    "lease.delete": "Lease {name} is deleted",
+_TITLES: Mapping[str, str] = {
+    event_type.LEASE_CREATE: "Lease {name} is reserved",
+    event_type.LEASE_UPDATE: "Lease {name} has changed",
+    event_type.LEASE_DELETE: "Lease {name} is deleted",
     _STARTS_SOON: "Lease {name} {starts}",
     _STARTED: "Lease {name} has started",
     _ENDS_SOON: "Lease {name} {ends}",
-    f"{_ENDS_SOON}.stop": "Lease {name} does not end soon any more",
+    event_type.BEFORE_END_STOPPED: "Lease {name} does not end soon any more",
     _ENDED: "Lease {name} has ended",
-    "lease.trust_lost": "climate cannot act for the owner of lease {name} any more",
-    "lease.trust_restored": "climate can act for the owner of lease {name} again",
-    "lease.catch_up": "Events of lease {name} were late",
-    "lease.start_delayed": "Lease {name} waits for its hosts",
-    "lease.not_started": "Lease {name} is over and has never started",
-    "subscription.suspended": "climate has suspended a subscription",
+    event_type.LEASE_TRUST_LOST: "climate cannot act for the owner of lease {name} any more",
+    event_type.LEASE_TRUST_RESTORED: "climate can act for the owner of lease {name} again",
+    event_type.LEASE_CATCH_UP: "Events of lease {name} were late",
+    event_type.LEASE_START_DELAYED: "Lease {name} waits for its hosts",
+    event_type.LEASE_NOT_STARTED: "Lease {name} is over and has never started",
+    event_type.SUBSCRIPTION_SUSPENDED: "climate has suspended a subscription",
 }
 # The same for leases in ERROR.
-_FAILURES = {
+_FAILURES: Mapping[str, str] = {
     _STARTED: "Lease {name} could not be started yet",
     _ENDED: "Lease {name} could not be ended yet",
 }
-_ADVICE = {
+_ADVICE: Mapping[str, Sequence[str]] = {
     _STARTS_SOON: (
         "Keep it: you need not do anything. climate hands over the resources at the start.",
         "Connect: after the start, the page of the lease shows how to use each resource.",
@@ -66,7 +69,7 @@ _ADVICE = {
         "Extend it: on its page, or with 'openstack reservation lease set --prolong-for 1h {id}'.",
         "End it: if you have finished, end it now on its page. Others can use the resources.",
     ),
-    "lease.start_delayed": (
+    event_type.LEASE_START_DELAYED: (
         "You need not do anything: the lease starts as soon as its hosts are ready.",
     ),
 }

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lease import blazar_wire
+from climate.core.notifications.event_type import EventType
 from climate.core.notifications.message import Matches, Notification, NotificationFilter
 from climate.core.window import Window
 from climate.db.tables.bulk import Rows, insert, record
@@ -72,7 +73,7 @@ _PUBLISH = (
 
 def write(
     session: Session,
-    event_type: str,
+    event_type: EventType,
     payload: Mapping[str, Any],
     now: datetime,
     before: Window | None = None,
@@ -90,13 +91,13 @@ def write(
 
 
 def write_all(
-    session: Session, notifications: Iterable[tuple[str, Mapping[str, Any]]], now: datetime
+    session: Session, notifications: Iterable[tuple[EventType, Mapping[str, Any]]], now: datetime
 ) -> None:
     """Add notifications to the outbox, in this order; each has an event type and a payload."""
     insert(session, rows(notifications, now))
 
 
-def rows(notifications: Iterable[tuple[str, Mapping[str, Any]]], now: datetime) -> Rows:
+def rows(notifications: Iterable[tuple[EventType, Mapping[str, Any]]], now: datetime) -> Rows:
     """Return the outbox rows of notifications, to insert them together with rows of other tables.
 
     Each notification has an event type and a payload.
@@ -104,7 +105,7 @@ def rows(notifications: Iterable[tuple[str, Mapping[str, Any]]], now: datetime) 
     return OutboxRow, [_row(event_type, payload, now) for event_type, payload in notifications]
 
 
-def _row(event_type: str, payload: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+def _row(event_type: EventType, payload: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     types = {reservation["resource_type"] for reservation in payload.get("reservations", [])}
     window = blazar_wire.window(payload)
     return {

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from climate.core.notifications import event_type
 from climate.core.notifications.mail import next_period, zone
 from climate.core.notifications.subscription import (
     Confirmation,
@@ -211,7 +212,7 @@ def notify_suspended(
         "user_id": subscription.user_id,
         "reason": reason,
     }
-    outbox.write(session, "subscription.suspended", payload, now)
+    outbox.write(session, event_type.SUBSCRIPTION_SUSPENDED, payload, now)
 
 
 def _dead_letter(

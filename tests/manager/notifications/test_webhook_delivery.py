@@ -442,10 +442,10 @@ def test_a_changed_url_is_used_from_the_next_delivery_on(
     with receiving() as old:
         made = subscribe(impatient_story, old.url)
         old.then = NO
-        publish(impatient_story, "first")
+        publish(impatient_story, "lease.create")
         deliver(impatient_story)
-    change = {"url": receiver.url, "event_types": ["first"]}
-    assert impatient_story.ok("PATCH", f"{PATH}/{made['id']}", change)["event_types"] == ["first"]
+    change = {"url": receiver.url, "event_types": ["lease.create"]}
+    assert impatient_story.ok("PATCH", f"{PATH}/{made['id']}", change)["status"] == "active"
     publish(impatient_story, "second")
     deliver(impatient_story)
     assert receiver.seqs == [1]

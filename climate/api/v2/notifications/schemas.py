@@ -8,7 +8,7 @@ from marshmallow import Schema, ValidationError, fields, validate, validates_sch
 from climate.api.v2.http.fields import Count, Moment, Strict, flag
 from climate.api.v2.http.schemas import PageQuery, described, page_of, wait_seconds
 from climate.core.errors import InvalidInput
-from climate.core.notifications import mail, message
+from climate.core.notifications import event_type, mail, message
 from climate.core.notifications.subscription import (
     LONGEST_URL,
     Format,
@@ -27,7 +27,11 @@ _ONLY = {
     Kind.WEBHOOK: frozenset({"url", "secret", "format"}),
     Kind.EMAIL: frozenset({"address", "frequency"}),
 }
-_BAD_PATTERN = "This is neither an event type nor a prefix of event types with a * at its end."
+
+
+def _check_event_type(pattern: str) -> None:
+    if (reason := event_type.why_unknown(pattern)) is not None:
+        raise ValidationError(reason)
 
 
 def _check_secret(text: str) -> None:
@@ -131,9 +135,12 @@ class _SubscriptionSettings(Strict):
         metadata=described("Zone of the times in mails and chat messages: Europe/Berlin."),
     )
     event_types = fields.List(
-        fields.String(validate=validate.Regexp(message.PATTERN, error=_BAD_PATTERN)),
+        fields.String(validate=_check_event_type),
         validate=validate.Length(max=_MAX_PATTERNS),
-        metadata=described("Event types; * at the end matches any rest. Empty: all types."),
+        metadata={
+            **described("Event types; * at the end matches any rest. Empty: all types."),
+            "examples": [["lease.event.*"], [*event_type.KNOWN]],
+        },
     )
     lease_id = fields.String(allow_none=True, validate=validate.Length(1, 36))
     resource_type = fields.String(allow_none=True, validate=validate.Length(1, 64))
@@ -282,7 +289,7 @@ class FilterQuery(Strict):
         metadata=described("Number of the last notification that you received."),
     )
     event_type = fields.List(
-        fields.String(validate=validate.Regexp(message.PATTERN, error=_BAD_PATTERN)),
+        fields.String(validate=_check_event_type),
         load_default=list,
         validate=validate.Length(max=_MAX_PATTERNS),
         metadata=described("An event type; * at the end matches any rest. Repeatable."),

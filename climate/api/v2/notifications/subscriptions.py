@@ -138,7 +138,8 @@ def _checked_receiver(call: Call, data: Mapping[str, Any]) -> str | None:
     try:
         return _receiver(call, name, data[name])
     except InvalidInput as error:
-        raise validation.placed(InvalidInput(f"{name}: {error.message}"), (name,)) from None
+        errors = [{"pointer": f"#/{name}", "detail": error.message}]
+        raise InvalidInput(f"{name}: {error.message}", {"errors": errors}) from None
 
 
 def _receiver(call: Call, name: str, value: str) -> str:
