@@ -55,19 +55,31 @@ def _section(script: EntryPoint) -> str:
     return _of_parser(_parser_of(script.load()))
 
 
-def _of_parser(parser: argparse.ArgumentParser) -> str:
+def _of_parser(parser: argparse.ArgumentParser, level: int = 2) -> str:
+    """Return the section of a program or a command; its sub-commands have sections below it."""
     listed = parser._actions  # noqa: SLF001 - argparse has no public list of arguments
     actions = [action for action in listed if not set(_SHARED) & set(action.option_strings)]
     parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=90)
     usage = parser.format_usage().removeprefix("usage: ")
     rows = list(map(described, actions))
     return section(
-        2,
+        level,
         code(parser.prog),
         inspect.cleandoc(parser.description or ""),
         f"```text\n{usage}```",
         table(["Argument", "Meaning"], rows) if rows else "",
+        *(_of_parser(command, level + 1) for command in _commands(actions)),
     )
+
+
+def _commands(actions: list[argparse.Action]) -> list[argparse.ArgumentParser]:
+    """Return the parsers of the sub-commands."""
+    return [
+        command
+        for action in actions
+        if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - no public class
+        for command in action.choices.values()
+    ]
 
 
 def described(action: argparse.Action) -> list[str]:
