@@ -13,10 +13,13 @@ PROGRAMS = {
 }
 HEAVY = {
     "alembic",
+    "dateparser",
     "eventlet",
     "flask",
+    "heatclient",
     "keystoneauth1",
     "keystonemiddleware",
+    "openstack",
     "oslo_messaging",
     "requests",
     "sqlalchemy",
