@@ -1,44 +1,13 @@
 """A listener over HTTP retries while the service does not answer."""
 
-import json
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
 
 from climate.notifications.listen import Refused, from_http
-
-
-@contextmanager
-def answering(*answers: tuple[int, Any]) -> Iterator[str]:
-    """Run a service that gives these answers (status and JSON), one per request; yield its URL."""
-    remaining = iter(answers)
-
-    class Conversation(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, body = next(remaining)
-            data = json.dumps(body).encode()
-            self.send_response(status, "as the test says")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_arguments: object) -> None:
-            """Write nothing to standard error."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Conversation) as server:
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+from tests.support.answers import answering
 
 
 def page(seq: int) -> tuple[int, Any]:
@@ -57,8 +26,8 @@ def test_each_failure_is_one_line_and_the_pause_grows_until_an_answer(
         return True
 
     answers = [down, (429, {}), page(1), down, page(2), (410, {})]
-    with caplog.filtering(note_error), answering(*answers) as url:  # type: ignore[arg-type]
-        notifications = from_http(url, "token", pause=0.001)
+    with caplog.filtering(note_error), answering(*answers) as service:  # type: ignore[arg-type]
+        notifications = from_http(service.url, "token", pause=0.001)
         assert [next(notifications)["seq"] for _ in range(2)] == [1, 2]
         with pytest.raises(Refused, match="410"):
             next(notifications)
