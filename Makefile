@@ -2,9 +2,11 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# What `make run` listens on and keeps its data in (empty: the default of climate-standalone).
-PORT ?= 1234
+# What `make run` listens on, keeps its data in, and is configured by (empty: the default of
+# climate-standalone). The port and the database of CONFIG apply if PORT and DATABASE are not given.
+PORT ?= $(if $(CONFIG),,1234)
 DATABASE ?=
+CONFIG ?=
 # Number of processes that run tests (0: pytest's own process).
 JOBS ?= 2
 # What the testbed keeps, what is added to its ports, where its catalog says that leases are to be
@@ -41,8 +43,8 @@ PACKAGES := --constraint constraints.txt --editable
 .PHONY: help install install-dev run test test-db test-system test-openstack test-faults \
 	test-faults-short test-clusters test-browser test-nightly test-nightly-local test-nightly-faults \
 	test-nightly-clusters test-nightly-openstack clusters-up clusters-down \
-	coverage lint format type check config openstack-up openstack-down openstack-wipe bench screenshots \
-	constraints clean
+	coverage lint format type check config man openstack-up openstack-down openstack-wipe bench screenshots \
+	constraints release-notes dist clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) \
@@ -52,8 +54,9 @@ install: $(INSTALLED) ## Install what `make run` needs into .venv
 
 install-dev: $(INSTALLED_DEV) ## Install the test tools, the linters and the type checker too
 
-run: $(INSTALLED) ## Run the service on this machine (PORT=1234 DATABASE=sqlite:///FILE)
-	@exec $(BIN)/climate-standalone --port $(PORT) $(if $(DATABASE),--database '$(DATABASE)')
+run: $(INSTALLED) ## Run the service on this machine (PORT=1234 DATABASE=sqlite:///FILE CONFIG=FILE)
+	@exec $(BIN)/climate-standalone $(if $(PORT),--port $(PORT)) \
+		$(if $(DATABASE),--database '$(DATABASE)') $(if $(CONFIG),--config-file '$(CONFIG)')
 
 test: $(INSTALLED_TEST) ## Run the tests that need only Python (ARGS='-k lease')
 	CLIMATE_TEST_DATABASES=sqlite $(BIN)/pytest $(PARALLEL) $(ARGS)
@@ -128,6 +131,8 @@ coverage: $(INSTALLED_DEV) ## Run the tests and show the lines that none of them
 lint: $(INSTALLED_DEV) ## Check style and layout
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/reno --quiet lint
+	@if test -x $(BIN)/hadolint; then set -x; $(BIN)/hadolint deploy/Containerfile; fi
 
 format: $(INSTALLED_DEV) ## Lay the code out and mend what can be mended by machine
 	$(BIN)/ruff check --fix-only .
@@ -141,6 +146,9 @@ check: lint type test ## Run lint, type and test
 config: $(INSTALLED) ## Write etc/climate/climate.conf.sample from the options in the code
 	PYTHONWARNINGS=ignore $(BIN)/oslo-config-generator \
 		--config-file etc/climate/config-generator.conf
+
+man: $(INSTALLED_TEST) ## Write docs/man/climate.1, the manual page of the command, from its parsers
+	$(BIN)/python -m tests.docs.manual
 
 bench: $(INSTALLED_TEST) ## Run the benchmarks (ARGS="admission --clients 1,4": one, with its options)
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -158,6 +166,14 @@ constraints: ## Write constraints.txt anew from the ranges in setup.cfg (Python 
 			"$$scratch/venv/bin/python" -m pip freeze --exclude-editable; } >"$$scratch/new"; \
 		cp "$$scratch/new" constraints.txt
 	@echo "constraints.txt is new; run make check before you commit it"
+
+dist: $(INSTALLED_TEST) ## Build a wheel and a source distribution into dist/, with the version of the git tag
+	@rm -rf build dist
+	@$(BIN)/python -m build --outdir dist . >$(VENV)/dist.log 2>&1 || { cat $(VENV)/dist.log >&2; exit 1; }
+	@ls dist/*
+
+release-notes: $(INSTALLED_DEV) ## Print what changed, from the notes in releasenotes/notes
+	@$(BIN)/reno --quiet report --no-show-source
 
 clean: ## Remove all that make has made, but no database and no OpenStack
 	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* htmlcov \

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from climate.cmd import bootstrap
+from climate.cmd import launch
 
 _FORKSERVER = multiprocessing.get_context("forkserver")
 _FORKSERVER.set_forkserver_preload(["__main__", "climate.cmd.bootstrap", "benchmarks.tasks"])
@@ -79,7 +79,7 @@ def run(task: Task, clients: int, limit: Limit, *arguments: Any) -> Outcome:
 def _live(pipe: Any, together: Any, limit: Limit, task: Task, *arguments: Any) -> None:  # noqa: ANN401
     steps = task(*arguments)
     outcome = next(steps)
-    bootstrap.settle()
+    launch.settle()
     together.wait(_PATIENCE)
     cpu = time.process_time()
     begin = before = time.perf_counter()

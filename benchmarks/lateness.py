@@ -41,7 +41,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from benchmarks import stopwatch
-from climate.cmd import bootstrap
+from climate.cmd import launch
 from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
 from climate.core.lease.schedule import START
 from climate.db.engine import schema
@@ -161,7 +161,7 @@ class Bench:
 def _as_shipped(url: str, folder: Path, options: dict[str, Any]) -> None:
     """Run a manager until this process is killed."""
     runtime = stopwatch.make_runtime(url, folder, **options)
-    bootstrap.settle()
+    launch.settle()
     stopwatch.make_manager(runtime).start()
     _say_ready(folder)
     while True:

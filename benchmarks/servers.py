@@ -16,7 +16,7 @@ from flask import Flask, jsonify, request
 from marshmallow import Schema, fields, validate
 
 from benchmarks.tasks import ROWS, make_conf
-from climate.cmd import bootstrap
+from climate.cmd import bootstrap, launch
 from climate.db.engine.database import Database
 
 _SPAWN = multiprocessing.get_context("spawn")
@@ -87,6 +87,6 @@ def _serve(pipe: Any, make: Any, url: str) -> None:  # noqa: ANN401
     # The benchmark fills waitress's queue on purpose, so its warnings are noise.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     server: Any = waitress.create_server(make(url), host="127.0.0.1", port=0, threads=8)
-    bootstrap.settle()
+    launch.settle()
     pipe.send(server.effective_port)
     server.run()

@@ -12,12 +12,13 @@ from oslo_config.cfg import ConfigOpts
 from oslo_policy.policy import DocumentedRuleDefault, Operation, RuleDefault
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from climate.api import auth, discovery, errors
+from climate.api import auth, discovery
 from climate.api.call import ARRIVED_AT, Answer, Api, Call
 from climate.api.console import pages
+from climate.api.errors import rendering
 from climate.api.policy import RULES, Policy
 from climate.api.route import Route
-from climate.api.server import health
+from climate.api.server import compression, health
 from climate.api.server.connections import MAX_BODY_BYTES, REJECTION
 from climate.api.session import middleware
 from climate.api.session import views as session_views
@@ -25,6 +26,7 @@ from climate.api.v1 import microversion
 from climate.api.v1 import routes as v1
 from climate.api.v2 import routes as v2
 from climate.api.v2.feeds import views as feeds
+from climate.api.v2.notifications import email_pages
 from climate.clock import Clock
 from climate.core.errors import InvalidInput, NotFound
 from climate.core.matching.quoting import is_storable
@@ -53,7 +55,14 @@ _SERVICE = [
     Route("GET", "/metrics", health.metrics),
     Route("GET", "/feeds/<secret>.ics", feeds.read),
 ]
-_ALL = [*_SERVICE, *session_views.ROUTES, *pages.ROUTES, *v1.ROUTES, *v2.ROUTES]
+_ALL = [
+    *_SERVICE,
+    *email_pages.ROUTES,
+    *session_views.ROUTES,
+    *pages.ROUTES,
+    *v1.ROUTES,
+    *v2.ROUTES,
+]
 # Routes without a token.
 OPEN = [route for route in _ALL if route.rule is None]
 # Routes for identified callers. The rule is checked first, for the caller's own project.
@@ -88,8 +97,9 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     for method, path, view, rule, *_ in served:
         handler = _unguarded(api, view) if rule is None else _guarded(api, rule, view)
         app.add_url_rule(path, f"{method} {path}", handler, methods=[method])
+    compression.install(app)
     app.after_request(_add_headers)
-    errors.register(app)
+    rendering.register(app)
     return app
 
 
@@ -228,7 +238,7 @@ def _measure(runtime: Runtime, response: Response) -> Response:
     seconds = time.monotonic() - request.environ[_STARTED]
     runtime.metrics.request(request.method, route, response.status_code, seconds)
     level = logging.DEBUG if request.method in _READ_METHODS else logging.INFO
-    # The address of a feed is a secret.
+    # The addresses of feeds, and the links in mails, are secret.
     path = route if "secret" in (request.view_args or {}) else request.path
     LOG.log(level, "%s %s: %s", request.method, path, response.status_code)
     return response

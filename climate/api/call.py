@@ -12,7 +12,7 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.api.auth import Caller, Identify
 from climate.api.policy import Policy
-from climate.core.errors import InvalidInput, NotFound
+from climate.core.errors import Forbidden, InvalidInput, NotFound
 from climate.core.matching.quoting import is_storable
 from climate.manager.events.dispatcher import Dispatcher
 from climate.manager.leases.create import Owner
@@ -81,7 +81,11 @@ class Call:
         ``project_id`` is the project that owns the objects on which the caller acts. It defaults
         to the caller's own project.
         """
-        self.api.policy.require(self.caller, rule, project_id or self.caller.project_id)
+        if self.may(rule, project_id):
+            return
+        if request.path.startswith("/v1"):
+            raise Forbidden(f"Policy doesn't allow {rule} to be performed.")  # as in Blazar
+        raise Forbidden(self.api.policy.explanation(rule))
 
     def may(self, rule: str, project_id: str | None = None) -> bool:
         """Return whether the policy ``rule`` allows the caller's action in a project.

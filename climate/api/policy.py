@@ -10,7 +10,6 @@ from oslo_policy import policy
 
 from climate.api.auth import Caller
 from climate.config.registry import Misconfigured
-from climate.core.errors import Forbidden
 
 _READER = "rule:project_reader_or_admin"
 _MEMBER = "rule:project_member_or_admin"
@@ -40,6 +39,14 @@ _ROLES = [
         "Callers in their project, with any role or none.",
     ),
 ]
+# Who satisfies a role rule, for messages.
+_WHO = {
+    "admin": "the role admin",
+    "provisioner": "the role admin",
+    "project_member_or_admin": "the role member in the project, or the role admin",
+    "project_reader_or_admin": "the role reader or member in the project, or the role admin",
+    "project_user_or_admin": "a role in the project, or the role admin",
+}
 # rule, default, what it allows
 _TABLE = [
     ("me:get", _SELF, "Read who you are, and what you may do."),
@@ -66,6 +73,7 @@ _TABLE = [
     ("resources:get_private", _ADMIN, "Read private properties of resources."),
     ("resources:get_bookings", _ADMIN, "Read who holds a resource, and when."),
     ("resources:post", _ADMIN, "Make a resource reservable."),
+    ("resources:put", _ADMIN, "Change the properties of a resource."),
     ("resources:delete", _ADMIN, "Remove a resource."),
     ("availability:get", _READER, "Read and search the free capacity."),
     ("managers:get", _ADMIN, "Read which managers run, and how late they are."),
@@ -80,6 +88,7 @@ _TABLE = [
     ("subscriptions:get", _MEMBER, "Read the subscriptions of your project."),
     ("subscriptions:get_all", _ADMIN, "Read the subscriptions of all projects."),
     ("subscriptions:post", _MEMBER, "Create a subscription."),
+    ("subscriptions:post_email", _MEMBER, "Create a subscription by e-mail."),
     ("subscriptions:put", _MEMBER, "Change a subscription."),
     ("subscriptions:delete", _MEMBER, "Delete a subscription."),
     ("feeds:get", _MEMBER, "Read the calendar feeds of your project."),
@@ -123,10 +132,21 @@ class Policy:
         target: Mapping[str, str] = {"project_id": project_id}
         return bool(self._enforcer.authorize(f"climate:{rule}", target, caller.credentials()))
 
-    def require(self, caller: Caller, rule: str, project_id: str) -> None:
-        """Raise Forbidden if ``rule`` does not allow ``caller`` to act on objects of a project.
+    def explanation(self, rule: str) -> str:
+        """Return why a caller may not do what ``rule`` allows: what it is, and who may do it."""
+        [description] = (text for name, _, text in _TABLE if name == rule)
+        what = f"{description[:1].lower()}{description[1:].rstrip('.')}"
+        return f"You may not {what}: the policy rule climate:{rule} requires {self._who(rule)}"
 
-        ``project_id`` is the id of the project that owns the objects.
+    def _who(self, rule: str) -> str:
+        """Return who satisfies ``rule`` now.
+
+        If the operator has changed the meaning of the roles, the result is the expression of the
+        rule, such as ``role:operator``.
         """
-        if not self.allows(caller, rule, project_id):
-            raise Forbidden(f"Policy doesn't allow {rule} to be performed.")
+        check = str(self._enforcer.rules[f"climate:{rule}"])
+        changed = {
+            row.name for row in _ROLES if str(self._enforcer.rules[row.name]) != str(row.check)
+        }
+        role = check.removeprefix("rule:")
+        return check if changed & {role, "admin"} else _WHO.get(role, check)

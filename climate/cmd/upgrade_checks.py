@@ -1,8 +1,7 @@
 """The checks of ``climate-status``. They read the installation and change nothing."""
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import kombu
 import sqlalchemy as sa
@@ -13,7 +12,7 @@ from oslo_upgradecheck.upgradecheck import Code, Result
 from climate.api.auth import is_loopback
 from climate.api.server import http_server
 from climate.clock import SystemClock
-from climate.cmd import bootstrap
+from climate.cmd.database import database_url, open_database
 from climate.config import registry as config_registry
 from climate.config.registry import Misconfigured
 from climate.db import managers
@@ -23,8 +22,6 @@ from climate.db.engine.clock import present
 from climate.db.engine.database import Database
 from climate.plugins.loader import BrokenPlugin, load_plugins, load_selection
 
-# The sections that contain only options of climate, none of libraries.
-_OWN_SECTIONS = set(config_registry.GROUPS) - {"DEFAULT", "nova", config_registry.SERVICE_USER}
 # Seconds of skew from which the check warns. From claim_timeout on, managers reclaim each other's
 # events.
 _MAX_SKEW = 1.0
@@ -38,7 +35,7 @@ def check_database(conf: ConfigOpts) -> Result:
 
     An earlier schema causes a warning.
     """
-    with bootstrap.open_database(conf) as database:
+    with open_database(conf) as database:
         try:
             revision = schema.current(database)
             schema.check(database)
@@ -59,7 +56,7 @@ def check_clock(conf: ConfigOpts) -> Result:
     the query makes the difference uncertain by this time.
     """
     try:
-        with bootstrap.open_database(conf) as database:
+        with open_database(conf) as database:
             skew, took = _skew(database)
     except sa.exc.SQLAlchemyError as error:
         return Result(Code.FAILURE, f"the time of the database cannot be read: {error}")
@@ -95,7 +92,7 @@ _TIME = {
 def check_managers(conf: ConfigOpts) -> Result:
     """List the managers that are alive. Never fails, because an upgrade needs no manager."""
     try:
-        with bootstrap.open_database(conf) as database, database.read() as session:
+        with open_database(conf) as database, database.read() as session:
             alive = managers.alive(session, present(database))
     except sa.exc.SQLAlchemyError:  # the check of the database explains it
         return Result(Code.SUCCESS, "unknown")
@@ -105,7 +102,7 @@ def check_managers(conf: ConfigOpts) -> Result:
 def check_plugins(conf: ConfigOpts) -> Result:
     """Check that plug-ins, filters and weighers can be loaded; send no request to a cloud."""
     try:
-        with bootstrap.open_database(conf) as database:
+        with open_database(conf) as database:
             load_plugins(conf, conf.manager.plugins, AdvisoryLocks(database).hold, SystemClock())
         load_selection(conf)
     except BrokenPlugin as error:
@@ -139,11 +136,11 @@ def check_broker(conf: ConfigOpts) -> Result:
 def check_configuration(conf: ConfigOpts) -> Result:
     """Check the options: unknown options and dangerous settings cause warnings.
 
-    An address on which the API would refuse to listen is a failure. Raises cfg.Error or
+    An address on which the API would refuse to listen is a failure. Raises
     Misconfigured for an invalid value, which ``_run`` reports as a failure.
     """
     config_registry.check_values(conf)
-    code, texts = Code.SUCCESS, [*_unknown(conf), *_dangerous(conf)]
+    code, texts = Code.SUCCESS, [*config_registry.unknown_options(conf), *_dangerous(conf)]
     if texts:
         code = Code.WARNING
     try:
@@ -153,25 +150,9 @@ def check_configuration(conf: ConfigOpts) -> Result:
     return Result(code, "; ".join(texts) or None)
 
 
-def _unknown(conf: ConfigOpts) -> Iterator[str]:
-    """Yield a warning for each unknown option in the configuration files.
-
-    An option is unknown if its name is misspelt, or if a release has moved or removed the option.
-    """
-    for path in conf.config_file or []:
-        sections: dict[str, Any] = {}
-        cfg.ConfigParser(path, sections).parse()
-        options = [
-            (group, name) for group in _OWN_SECTIONS & set(sections) for name in sections[group]
-        ]
-        for group, name in options:
-            if name.replace("-", "_") not in conf[group]:
-                yield f"{path} sets [{group}] {name}, which is not an option (any more)"
-
-
 def _dangerous(conf: ConfigOpts) -> list[str]:
     manager, api = conf.manager, conf.api
-    is_server = bootstrap.database_url(conf).get_backend_name() != "sqlite"
+    is_server = database_url(conf).get_backend_name() != "sqlite"
     simulated = conf["physical:host"].cloud == "simulated"
     cases = [
         (

@@ -5,10 +5,10 @@ default, and from environment variables. Each worker process must import this mo
 ``--preload``), because database connections do not survive a fork.
 """
 
-from climate.cmd import bootstrap
+from climate.cmd import bootstrap, launch
 from climate.config import registry as config_registry
 
 conf = config_registry.new()
 config_registry.load(conf, "climate-api", [])
 application = bootstrap.make_api(conf, bootstrap.make_checked_runtime(conf))
-bootstrap.settle()
+launch.settle()

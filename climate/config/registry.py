@@ -10,15 +10,21 @@ from keystonemiddleware import auth_token
 from oslo_config import cfg
 from oslo_log import log
 
-from climate.config import log_lines
+from climate.config import checks, log_lines
 from climate.config.clouds import FLOATINGIP, HOST, NETWORK, NOVA, SIMULATED, STACK, TRUSTS, VOLUME
 from climate.config.console import CONSOLE
 from climate.config.limits import ENFORCEMENT, LIMITS, rules
+from climate.config.mail import EMAIL, email_rules
 from climate.config.manager import MANAGER
 from climate.config.notifications import NOTIFICATIONS, retention, webhook_rules
 from climate.config.provisioning import PROVISIONER, PROVISIONING, provisioning
 from climate.config.services import service_options
-from climate.core.settings import Settings
+from climate.core.errors import OperatorError
+from climate.core.notifications.mail import EmailRules
+from climate.core.notifications.subscription import WebhookRules
+from climate.core.settings import Provisioning, Settings
+
+LOG = logging.getLogger(__name__)
 
 DEFAULT = [
     cfg.HostAddressOpt("host", default="127.0.0.1", help="Address on which the API listens."),
@@ -41,6 +47,12 @@ DATABASE = [
     cfg.IntOpt("pool_size", default=10, min=1, help="Open connections per process."),
 ]
 API = [
+    cfg.StrOpt(
+        "public_url",
+        help="Address of the service for users, such as https://climate.example.org. Links in mails"
+        " and chat messages begin with it. Unset: chat messages have no links, and e-mail is not"
+        " possible.",
+    ),
     cfg.StrOpt(
         "auth_strategy",
         default="noauth",
@@ -117,6 +129,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "console": CONSOLE,
     "manager": MANAGER,
     "notifications": NOTIFICATIONS,
+    "email": EMAIL,
     "limits": LIMITS,
     "enforcement": ENFORCEMENT,
     "provisioning": PROVISIONING,
@@ -133,11 +146,12 @@ GROUPS: dict[str, list[cfg.Opt]] = {
 }
 
 
-class Misconfigured(RuntimeError):
-    """Raised if the configuration is impossible or unsafe.
+# Sections to which libraries may add options later.
+_SHARED_SECTIONS = {"DEFAULT", "nova", SERVICE_USER}
 
-    The program prints the message and exits.
-    """
+
+class Misconfigured(OperatorError):
+    """Raised if the configuration is impossible or unsafe."""
 
 
 def library_options() -> list[tuple[str, list[cfg.Opt]]]:
@@ -165,7 +179,12 @@ def set_library_defaults() -> None:
 
     oslo-config-generator also calls this function, so that sample files show climate's defaults.
     """
-    quiet = [*log.get_default_log_levels(), "apscheduler=ERROR", "alembic=WARNING"]
+    quiet = [
+        *log.get_default_log_levels(),
+        "apscheduler=ERROR",
+        "alembic=WARNING",
+        "oslo_service=WARNING",
+    ]
     log.set_defaults(default_log_levels=quiet)
     for _, options in auth_token.AUTH_TOKEN_OPTS:
         cfg.set_defaults(options, service_type="reservation", **_TOKEN_CHECKS)
@@ -191,8 +210,9 @@ def register(conf: cfg.ConfigOpts) -> None:
 def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None) -> None:
     """Read the command line and configuration files into ``conf``, and configure logging.
 
-    Without ``--config-file``, oslo.config reads ``climate.conf`` in its default folders. Raises
-    cfg.Error for an invalid value, and Misconfigured if the log cannot be opened.
+    Without ``--config-file``, oslo.config reads ``climate.conf`` in its default folders. Names that
+    are no options are logged as warnings. Raises Misconfigured if options have invalid values or
+    the log cannot be opened, and cfg.Error if a file cannot be read.
     """
     conf(args=sys.argv[1:] if arguments is None else arguments, project="climate", prog=prog)
     check_values(conf)
@@ -205,13 +225,24 @@ def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None
         raise Misconfigured(f"cannot log as configured: {error}") from error
     log_lines.escape_control_characters(conf)
     logging.captureWarnings(capture=True)
+    for warning in unknown_options(conf):
+        LOG.warning("%s", warning)
 
 
 def check_values(conf: cfg.ConfigOpts) -> None:
-    """Raise cfg.Error if an option has an invalid value, even if no program reads the option."""
-    for group, options in (*GROUPS.items(), *library_options()):
-        for option in options:
-            getattr(conf if group == "DEFAULT" else conf[group], option.dest)
+    """Raise Misconfigured if options have invalid values, even if no program reads the options."""
+    if invalid := list(checks.invalid_values(conf, (*GROUPS.items(), *library_options()))):
+        raise Misconfigured("; ".join(invalid))
+
+
+def unknown_options(conf: cfg.ConfigOpts) -> list[str]:
+    """Return a warning for each name in the configuration files that is no option of climate."""
+    return list(checks.unknown_options(conf, GROUPS.keys() - _SHARED_SECTIONS, {"DEFAULT"}))
+
+
+def http_url(host: str, port: int) -> str:
+    """Return the http URL of a host and port, with brackets around an IPv6 address."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def settings(conf: cfg.ConfigOpts) -> Settings:
@@ -219,10 +250,7 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
 
     Raises Misconfigured if an option is invalid.
     """
-    try:
-        webhooks, provisioned = webhook_rules(conf), provisioning(conf)
-    except ValueError as error:
-        raise Misconfigured(str(error)) from None
+    webhooks, email, provisioned = _checked(conf)
     manager = conf.manager
     minutes = manager.minutes_before_end_lease
     healing = conf["physical:host"].healing_interval
@@ -251,6 +279,17 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         ended_leases_kept=timedelta(days=manager.ended_leases_days) or None,
         history_kept=timedelta(days=manager.history_days) or None,
         webhooks=webhooks,
+        email=email,
         feeds_per_project=conf.notifications.feeds_per_project,
         provisioning=provisioned,
     )
+
+
+def _checked(
+    conf: cfg.ConfigOpts,
+) -> tuple[WebhookRules, EmailRules | None, Provisioning | None]:
+    """Return the settings whose options must fit together; raises Misconfigured."""
+    try:
+        return webhook_rules(conf), email_rules(conf), provisioning(conf)
+    except ValueError as error:
+        raise Misconfigured(str(error)) from None

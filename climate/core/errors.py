@@ -1,8 +1,8 @@
-"""All errors that climate reports to callers.
+"""All errors that climate reports to callers, and the base class of those for operators.
 
-Each class has a stable ``code`` for programs, and an HTTP ``status``, by default that of its base
-class. The code that raises an error supplies the message for people. Any other exception is a
-defect in climate: the API answers 500 without details.
+Each class of errors for callers has a stable ``code`` for programs, and an HTTP ``status``, by
+default that of its base class. The code that raises an error supplies the message for people. Any
+other exception is a defect in climate: the API answers 500 without details.
 """
 
 from collections.abc import Mapping
@@ -29,8 +29,21 @@ class ClimateError(Exception):
         self.details = dict(details or {})
 
 
+class OperatorError(RuntimeError):
+    """The base class of errors that stop a program, and whose cause the operator can repair.
+
+    The program prints the message, which says what to repair, without a stack trace.
+    """
+
+
 class InvalidInput(ClimateError, code="invalid_input", status=400):
-    """The request is malformed or can never be satisfied."""
+    """The request is malformed or can never be satisfied.
+
+    ``place`` is the path of the invalid value in the data that raised the error, such as
+    ``("resource_properties",)``. It is empty if the whole of the data is invalid.
+    """
+
+    place: tuple[str, ...] = ()
 
 
 class MissingParameter(InvalidInput, code="missing_parameter"):
@@ -71,6 +84,10 @@ class SignInFailed(ClimateError, code="sign_in_failed", status=401):
 
 class TooManySignIns(ClimateError, code="too_many_sign_ins", status=429):
     """Too many sign-ins have failed, or are in progress."""
+
+
+class TooManyConfirmations(ClimateError, code="too_many_confirmations", status=429):
+    """climate has sent as many confirmations to an e-mail address, or for a project, as allowed."""
 
 
 class SignInUnavailable(ClimateError, code="sign_in_unavailable", status=503):
@@ -120,6 +137,10 @@ class Conflict(ClimateError, code="conflict", status=409):
 
 class NotEnoughResources(Conflict, code="not_enough_resources"):
     """Fewer matching resources are free than the request needs."""
+
+
+class ResourcesInUse(Conflict, code="resources_in_use"):
+    """The change would take resources from a running reservation that it must keep."""
 
 
 class LeaseBusy(Conflict, code="lease_busy"):

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from climate.core.limits import NO_RULES, Rules
 from climate.core.matching.query import Everything, Query
+from climate.core.notifications.mail import EmailRules
 from climate.core.notifications.subscription import NO_WEBHOOK_RULES, WebhookRules
 from climate.core.provisioning import lead_time
 from climate.core.provisioning.energy import Policy
@@ -45,6 +46,7 @@ class Settings:
     - ``stack_patience``: how long a Heat stack that cannot be deleted keeps its capacity booked.
     - ``notifications_kept``, ``ended_leases_kept`` and ``history_kept``: the age at which
       notifications, ended leases and the history of removed leases are removed (None: never).
+    - ``email``: the rules for e-mail; None if climate sends no e-mail.
     - ``feeds_per_project``: the maximum number of calendar feeds of a project.
     - ``provisioning``: None if climate prepares no hosts.
     """
@@ -73,5 +75,6 @@ class Settings:
     ended_leases_kept: timedelta | None = None
     history_kept: timedelta | None = None
     webhooks: WebhookRules = NO_WEBHOOK_RULES
+    email: EmailRules | None = None
     feeds_per_project: int = 50
     provisioning: Provisioning | None = None

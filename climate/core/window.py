@@ -12,6 +12,8 @@ from climate.core.errors import InvalidDate
 from climate.core.record import record
 
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
+# The longest lease that v2 accepts, and the longest span of a query.
+MAX_SPAN = timedelta(days=366)
 
 
 @record(frozen=True, slots=True)
@@ -67,6 +69,19 @@ def merged(windows: Iterable[Window], most: int) -> list[Window]:
         else:
             result.append(window)
     return result
+
+
+def in_words(window: Window) -> str:
+    """Return the window for a message, such as ``from 2030-01-15 13:00 to 2030-01-15 14:00:30``.
+
+    The times are in UTC. Seconds are left out where they are 0.
+    """
+    return f"from {_in_words(window.start)} to {_in_words(window.end)}"
+
+
+def _in_words(moment: datetime) -> str:
+    utc = moment.astimezone(UTC)
+    return f"{utc:%Y-%m-%d %H:%M:%S}" if utc.second else f"{utc:%Y-%m-%d %H:%M}"
 
 
 def minute_of(moment: datetime) -> datetime:

@@ -25,6 +25,7 @@ from climate.db.tables.leases import (
     AllocationRow,
     LeaseRow,
     LimitRow,
+    PastLeaseRow,
     PastUseRow,
     ReservationRow,
     ResourceProperty,
@@ -107,6 +108,13 @@ def _overrides(session: Session, which: sa.ColumnElement[bool]) -> Overrides:
     query = sa.select(LimitRow).where(which).order_by(LimitRow.scope, LimitRow.owner_id)
     rows = session.scalars(query)
     return {Party(Scope(row.scope), row.owner_id): dict(row.overrides) for row in rows}
+
+
+def is_known(session: Session, party: Party) -> bool:
+    """Return whether a project or user has or had a lease, or has overridden limits."""
+    owners = [_belongs_to(party, table) for table in (LeaseRow, PastLeaseRow, PastUseRow)]
+    known = [sa.exists().where(condition) for condition in (*owners, _is(party))]
+    return bool(session.scalar(sa.select(sa.or_(*known))))
 
 
 def lock(session: Session, parties: Collection[Party]) -> Overrides:
@@ -219,7 +227,9 @@ def use_of(
     return Use(start=start, end=end, hosts=len(whole), vcpus=vcpus)
 
 
-def _belongs_to(party: Party, table: type[LeaseRow | PastUseRow]) -> sa.ColumnElement[bool]:
+def _belongs_to(
+    party: Party, table: type[LeaseRow | PastLeaseRow | PastUseRow]
+) -> sa.ColumnElement[bool]:
     column = table.project_id if party.scope is Scope.PROJECT else table.user_id
     return column == party.owner_id
 

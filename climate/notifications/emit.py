@@ -9,6 +9,7 @@ import oslo_messaging
 from oslo_config import cfg
 from oslo_config.cfg import ConfigOpts
 
+from climate.core.errors import OperatorError
 from climate.core.notifications.message import Notification
 from climate.observability import log_context
 
@@ -34,7 +35,7 @@ def _escaped(char: str) -> str:
     return "".join(f"_{byte:02x}" for byte in char.encode())
 
 
-class BrokenTransport(RuntimeError):
+class BrokenTransport(OperatorError):
     """Raised if the URL of the broker cannot be used."""
 
 

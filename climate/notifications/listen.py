@@ -19,6 +19,7 @@ import requests
 from oslo_config.cfg import ConfigOpts
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
+from climate.core.errors import OperatorError
 from climate.notifications.emit import open_transport
 
 LOG = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ _LONGEST_PAUSE = 30.0
 _PERMANENT = frozenset(range(400, 500)) - {408, 429}
 
 
-class Refused(RuntimeError):
+class Refused(OperatorError):
     """Raised if the service rejects the request for notifications and a retry would not help."""
 
 
@@ -112,10 +113,12 @@ def from_http(
 
 
 def _log_failure(state: RetryCallState) -> None:
-    # Within ``except``, oslo.log would append the error to the line a second time.
-    error = state.outcome and state.outcome.exception()
+    # Within ``except``, oslo.log would append the whole chain of exceptions to the line.
+    error = state.outcome.exception() if state.outcome else None
+    assert error is not None  # noqa: S101 - tenacity calls this only after an exception
+    reason = str(_root(error)) or type(error).__name__
     LOG.warning(
-        "retrying in %g s: %s does not answer: %s", state.upcoming_sleep, state.args[1], error
+        "%s does not answer (%s): retrying in %g s", state.args[1], reason, state.upcoming_sleep
     )
 
 
@@ -134,3 +137,10 @@ def _read(session: requests.Session, url: str, after: int | None) -> dict[str, A
         return {"notifications": list(page["notifications"]), "after": int(page["after"])}
     except (ValueError, LookupError, TypeError) as error:  # no URL, or not our JSON
         raise Refused(f"{url} is no log of notifications: {error}") from error
+
+
+def _root(error: BaseException) -> BaseException:
+    """Return the exception that caused the chain of exceptions which ends with ``error``."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return error

@@ -1,4 +1,4 @@
-"""Webhook sender: posts a notification as a signed CloudEvent to an allowed address.
+"""Webhook sender: posts a notification, as a signed CloudEvent or chat message, by HTTP.
 
 The sender resolves the receiver's host name, checks each address, and connects to an address that
 has passed the check. So a later change of the name in DNS (DNS rebinding) has no effect. The sender
@@ -14,10 +14,9 @@ import json
 import re
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,6 +27,7 @@ from climate.core.errors import InvalidInput
 from climate.core.notifications.message import Notification
 from climate.core.notifications.subscription import (
     Delivery,
+    Format,
     Outcome,
     WebhookRules,
     check_address,
@@ -35,6 +35,9 @@ from climate.core.notifications.subscription import (
     key_of,
     where,
 )
+from climate.notifications import chat_message
+from climate.notifications.deadline import cut_after
+from climate.notifications.rendering import Site, site
 from climate.notifications.secret_encryption import UnreadableSecret, decrypt
 
 # A delivery whose response takes longer (seconds) is slow: see ``Outcome``.
@@ -46,24 +49,30 @@ _ESSENCE = ("seq", "message_id", "lease_id", "project_id", "name", "status", "st
 class WebhookPoster:
     """Sends notifications to the receivers of webhook subscriptions. Thread-safe."""
 
-    def __init__(self, rules: WebhookRules, source: str, cafile: str | None = None) -> None:
+    def __init__(
+        self, rules: WebhookRules, source: str, cafile: str | None = None, links: Site | None = None
+    ) -> None:
         """Prepare a sender.
 
         ``source`` is the value of the attribute ``source`` in the CloudEvents that it sends.
         ``cafile`` is the path of a file with the certificate authorities that the sender trusts
-        (None: those that the system trusts). Raises OSError if the file is unusable.
+        (None: those that the system trusts). Chat messages link to ``links`` (None: they have no
+        links). Raises OSError if the file is unusable.
         """
         self._rules = rules
-        self._source = source
+        self._source, self._site = source, links or Site()
         self._tls = ssl.create_default_context(cafile=cafile)
 
     def post(self, delivery: Delivery, payload: Mapping[str, Any]) -> Outcome:
         """Send the notification of ``delivery`` with this ``payload``; return the outcome."""
-        body = event_body(delivery.notification, payload, self._source, self._rules.largest)
-        headers = {
-            "Content-Type": "application/cloudevents+json; charset=UTF-8",
-            "User-Agent": "climate",
-        }
+        form = delivery.subscription.format
+        if form is Format.CLOUDEVENTS:
+            body = event_body(delivery.notification, payload, self._source, self._rules.largest)
+            media_type = "application/cloudevents+json; charset=UTF-8"
+        else:
+            body = chat_message.body(form, delivery, payload, self._site)
+            media_type = "application/json; charset=UTF-8"
+        headers = {"Content-Type": media_type, "User-Agent": "climate"}
         began = time.monotonic()
         try:
             secret = decrypt(delivery.secret, self._rules.secret_keys)
@@ -114,14 +123,10 @@ class WebhookPoster:
             connected = plain
             if secure:
                 connected = self._tls.wrap_socket(plain, server_hostname=host)
-            # A socket's own time-out restarts with each byte.
-            watch = threading.Timer(max(0.0, deadline - time.monotonic()), _cut, [connected])
-            watch.daemon = True
-            watch.start()
             try:
-                yield connected
+                with cut_after(deadline - time.monotonic(), lambda: connected):
+                    yield connected
             finally:
-                watch.cancel()
                 connected.close()
                 # A response that was cut may look complete.
                 if time.monotonic() >= deadline:
@@ -212,7 +217,7 @@ def for_config(conf: ConfigOpts, rules: WebhookRules) -> WebhookPoster:
     """
     options = conf.notifications
     try:
-        return WebhookPoster(rules, options.publisher_id, options.webhook_cafile)
+        return WebhookPoster(rules, options.publisher_id, options.webhook_cafile, site(conf))
     except (OSError, ssl.SSLError) as error:
         raise Misconfigured(f"[notifications] webhook_cafile: {error}") from error
 
@@ -227,9 +232,3 @@ def _seconds(retry_after: str) -> float:
     Returns 0 for a date or an invalid value.
     """
     return float(retry_after) if re.fullmatch(r"\d{1,9}", retry_after, re.ASCII) else 0.0
-
-
-def _cut(connected: socket.socket) -> None:
-    """Shut down a connection, even while another thread reads from it."""
-    with suppress(OSError):
-        socket.socket.shutdown(connected, socket.SHUT_RDWR)

@@ -215,6 +215,9 @@ class ResourcePlugin(abc.ABC):
     #: lets users reserve the rest. Otherwise it lets them reserve nothing of a resource that a
     #: lease could not release.
     counts_leftovers: ClassVar[bool] = False
+    #: Whether a running reservation can give back whole resources that ``unused`` returns. The
+    #: manager then calls ``start`` with the others.
+    gives_back: ClassVar[bool] = False
     #: The names of parameters that users cannot change, for instance because ``look_up`` sets them.
     fixed: ClassVar[frozenset[str]] = frozenset()
     #: The names of the properties that the cloud can report for resources of the type.
@@ -281,6 +284,15 @@ class ResourcePlugin(abc.ABC):
         climate may not have called it.
         """
 
+    def needs_start(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+        """Return whether new parameters of a running reservation take effect only by ``start``.
+
+        ``before`` and ``after`` are its parameters. If the reservation gains resources, climate
+        calls ``start`` in any case. By default, return whether ``on_start`` becomes ``create``.
+        Pure.
+        """
+        return bool(after.get("on_start") == CREATE != before.get("on_start"))
+
     def preview_details(self, _reservation_id: str) -> Mapping[str, Any]:
         """Return the details that users see before ``start`` has returned the final ones. Pure.
 
@@ -313,6 +325,13 @@ class ResourcePlugin(abc.ABC):
         cloud has not finished. After any other exception, the manager stores that the attempt has
         failed, and retries.
         """
+
+    def unused(self, _resources: Sequence[Granted]) -> Iterable[Granted]:
+        """Yield those of a running reservation's resources on which users have no objects.
+
+        For example, yield the hosts without servers. climate reads only as many as it needs.
+        """
+        return ()
 
     @abc.abstractmethod
     def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]) -> None:
@@ -367,8 +386,8 @@ class ResourcePlugin(abc.ABC):
 
         ``external_number`` is the hypervisor id that a request of API v1 may contain. Plug-ins for
         hosts ignore ``name`` if this id is set. Raises NotFound if there is no such resource.
-        Raises Conflict if several resources have the name, if the resource is in use, or if it can
-        never be reserved.
+        Can raise InvalidInput if the name is malformed. Raises Conflict if several resources have
+        the name, if the resource is in use, or if it can never be reserved.
         """
 
     def declared(

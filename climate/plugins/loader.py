@@ -15,6 +15,7 @@ from stevedore import DriverManager, NamedExtensionManager
 
 from climate.clock import Clock
 from climate.config.registry import Misconfigured
+from climate.core.errors import OperatorError
 from climate.core.matching.selection import Selection
 from climate.plugins.base import ResourcePlugin, Turn
 
@@ -45,7 +46,7 @@ _RENAMED = {
 }
 
 
-class BrokenPlugin(RuntimeError):
+class BrokenPlugin(OperatorError):
     """Raised if a plug-in or driver that the configuration names is missing or broken."""
 
 
@@ -96,6 +97,15 @@ def load_cloud(resource_type: str, conf: ConfigOpts, **offered: object) -> Any: 
     except RuntimeError as error:
         raise BrokenPlugin(f"{noun} cloud {name!r}: {error}") from error
     return _made(name, manager.driver, conf, **offered)
+
+
+def simulated_types(conf: ConfigOpts, resource_types: Iterable[str]) -> list[str]:
+    """Return those of the resource types whose cloud is simulated, as ``conf`` says."""
+    return [
+        name
+        for name in resource_types
+        if name in _CLOUDS and conf[_CLOUDS[name][1]].cloud == "simulated"
+    ]
 
 
 def _checked(name: str, plugin: Any) -> ResourcePlugin:  # noqa: ANN401

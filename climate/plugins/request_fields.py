@@ -56,7 +56,9 @@ class Expression(fields.Field[str]):
             _check_length(text)
             read(value)
         except InvalidQuery as error:
-            raise InvalidQuery(f"{error.message} (in {self.name})") from None
+            located = InvalidQuery(f"{error.message} (in {self.name})")
+            located.place = (str(self.name),)
+            raise located from None
         return text
 
 

@@ -59,6 +59,8 @@ class Provisioner:
         self._stopping = threading.Event()
         self.wake = threading.Event()
         self._read_at = -1.0
+        # The nodes of tasks that are not in the nodes file, each logged once.
+        self._foreign: set[str] = set()
         #: The nodes of the file by name.
         self.nodes = self._read()
 
@@ -109,9 +111,26 @@ class Provisioner:
             is_idle = False
             if len(self._running) >= self._workers or self._stopping.is_set():
                 break
-            if task.node in self.nodes and task.id not in self._running:
+            if task.node not in self.nodes:
+                self._note_foreign(task)
+            elif task.id not in self._running:
                 self._start(task)
         return not is_idle
+
+    def _note_foreign(self, task: NodeTask) -> None:
+        """Log a task of a node that is not in the nodes file, once for each node.
+
+        Another provisioner may have the node, so this is no error.
+        """
+        if task.node not in self._foreign:
+            self._foreign.add(task.node)
+            LOG.info(
+                "%s is in the %s that climate wants, but %s has no such node:"
+                " another provisioner must have it",
+                task.node,
+                task.noun,
+                self._file,
+            )
 
     def _wait(self, seconds: float) -> None:
         """Wait up to ``seconds``, or until ``wake`` or ``_stopping`` is set."""
@@ -161,4 +180,5 @@ class Provisioner:
                 f" use one of {', '.join(sorted(self._tools.drivers))}"
             )
         self._read_at = read_at
+        self._foreign.clear()
         return read_nodes

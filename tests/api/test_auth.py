@@ -16,7 +16,7 @@ from tests.conftest import MakeStory
 from tests.support.clock import ManualClock
 from tests.support.keystone import SERVICE_TOKEN, Keystone
 from tests.support.process import write_config
-from tests.support.service import Story
+from tests.support.service import Story, hosts
 
 LEASES = "/v1/leases"
 EXPIRED = {"expires_at": "2020-01-01T00:00:00.000000Z"}
@@ -35,9 +35,11 @@ FORGED = {
     "OpenStack-System-Scope": "all",
 }
 STATUSES = {"/": 300, "/versions": 300, "/metrics": 404, "/v2/docs/<name>": 404}
+STATUSES["/v2/errors/<code>"] = 404
 STATUSES["/feeds/<secret>.ics"] = 404
 STATUSES |= {"/console/session": 200}
-STATUSES |= {path: 404 for _, path, *_ in app.OPEN if path.startswith("/console/static/")}
+ABSENT = ("/console/static/", "/email/")
+STATUSES |= {path: 404 for _, path, *_ in app.OPEN if path.startswith(ABSENT)}
 
 
 class TestWithoutAuthentication:
@@ -162,11 +164,11 @@ class TestTokens:
         story.ok("POST", "/v1/os-hosts", {"name": "sim-1"}, token="the-boss")
         story.clock.advance(59)
         monkeypatch.setattr(Keystone, "_response", answer_slowly)
-        body = {**story.lease_body(), "start_date": "now"}
+        body = {**story.lease_body(reservations=[]), "start_date": "now"}
         lease = story.ok("POST", LEASES, body, token="alices")["lease"]
         assert lease["start_date"] == "2030-01-15T12:00:00.000000"
         story.clock.advance(59 - story.clock.now().second)
-        request = {"name": "at once", "start": "now", "duration": 60, "reservations": []}
+        request = {"name": "at once", "start": "now", "duration": 60, "reservations": [hosts()]}
         lease = story.ok("POST", "/v2/leases", request, token="alices")
         assert lease["start"] == "2030-01-15T12:01:59Z"
         assert story.clock.now().minute == 2

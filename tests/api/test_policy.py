@@ -38,6 +38,7 @@ ALLOWED = {
     "networks:delete": {ADMIN},
     "resources:get": ALL_ROLES,
     "resources:post": {ADMIN},
+    "resources:put": {ADMIN},
     "resources:delete": {ADMIN},
     "limits:get": ALL_ROLES,
     "limits:get_all": {ADMIN},
@@ -60,6 +61,7 @@ ALLOWED = {
     "subscriptions:get": {MEMBER, ADMIN},
     "subscriptions:get_all": {ADMIN},
     "subscriptions:post": {MEMBER, ADMIN},
+    "subscriptions:post_email": {MEMBER, ADMIN},
     "subscriptions:put": {MEMBER, ADMIN},
     "subscriptions:delete": {MEMBER, ADMIN},
     "preparations:get": {ADMIN},
@@ -101,6 +103,20 @@ def test_a_policy_file_overrides_a_rule(tmp_path: Path) -> None:
     rules = policy(tmp_path, '"climate:oshosts:get": "rule:project_member_or_admin"')
     assert rules.allows(MEMBER, "oshosts:get", "lab")
     assert not rules.allows(READER, "oshosts:get", "lab")
+
+
+def test_explains_who_may_do_what(tmp_path: Path) -> None:
+    def reason(text: str = "") -> str:
+        return policy(tmp_path, text).explanation("leases:get_all")
+
+    assert reason() == (
+        "You may not read the leases of all projects: the policy rule climate:leases:get_all"
+        " requires the role admin"
+    )
+    assert reason('"climate:leases:get_all": "role:support"').endswith("requires role:support")
+    # The words for a role are those of its default.
+    assert reason('"admin": "role:root"').endswith("requires rule:admin")
+    assert all(policy(tmp_path).explanation(rule) for rule in ALLOWED)
 
 
 def test_a_rule_may_require_the_role_of_a_forwarding_service(tmp_path: Path) -> None:

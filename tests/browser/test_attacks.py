@@ -55,25 +55,32 @@ def _leases(service: Service) -> list[str]:
     return [lease["name"] for lease in service.ok("GET", "/v2/leases?all_projects=true")["leases"]]
 
 
-_FORM = """
+def _of_a_lease(script: str) -> str:
+    """Return the script with valid reservations: without protection, the service would accept."""
+    host = '[{"resource_type": "physical:host", "params": {"min": 1, "max": 1}}]'
+    return script.replace("RESERVATIONS", host)
+
+
+_FORM = _of_a_lease("""
 const form = document.createElement("form");
 form.method = "POST";
 form.action = arguments[0];
 form.enctype = "text/plain";
 const field = document.createElement("input");
-field.name = '{"name": "attack", "start": "now", "duration": 60, "reservations": [], "x": "';
+field.name = '{"name": "attack", "start": "now", "duration": 60, "reservations": '
+  + 'RESERVATIONS, "x": "';
 field.value = '"}';
 form.append(field);
 document.body.append(form);
 form.submit();
-"""
-_SCRIPT = """
+""")
+_SCRIPT = _of_a_lease("""
 const [url, method, headers, done] = arguments;
 const body = method === "GET" ? undefined
-  : JSON.stringify({ name: "attack", start: "now", duration: 60, reservations: [] });
+  : JSON.stringify({ name: "attack", start: "now", duration: 60, reservations: RESERVATIONS });
 fetch(url, { method, headers, body, credentials: "include" })
   .then((response) => response.text()).then(done, (error) => done(`failed: ${error}`));
-"""
+""")
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])

@@ -1,5 +1,6 @@
 """``climate-manage limits`` sets, shows and removes limits."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,11 @@ from tests.support.process import write_config
 from tests.support.service import Story
 
 Command = Callable[..., int]
+
+
+def rows(table: str) -> list[str]:
+    """Return the rows of a table with one space between two cells."""
+    return [" ".join(line.split()) for line in table.splitlines()]
 
 
 @pytest.fixture
@@ -32,20 +38,21 @@ def test_limits_are_set_shown_and_unset(
     assert capsys.readouterr() == ("", "")
     assert command("set", "--project", "lab", "--limit", "hosts=4", "--limit", "vcpus=-1") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:3] == [
-        "project lab leases 7 0 default",
-        "project lab hosts 4 0 own",
-        "project lab vcpus -1 0 own",
+    assert lines[:4] == [
+        "SCOPE    ID   LIMIT             MAXIMUM  USED  SOURCE",
+        "project  lab  leases            7        0     default",
+        "project  lab  hosts             4        0     own",
+        "project  lab  vcpus             -1       0     own",
     ]
-    assert "project lab duration -1 - default" in lines
+    assert "project  lab  duration          -1       -     default" in lines
     assert command("set", "--user", "eve", "--limit", "leases=0") == 0
     capsys.readouterr()
     assert command("show") == 0
-    shown = capsys.readouterr().out
+    shown = rows(capsys.readouterr().out)
     assert "project lab hosts 4 0 own" in shown
     assert "user eve leases 0 0 own" in shown
     assert command("unset", "--project", "lab", "--limit", "hosts") == 0
-    assert "project lab hosts -1 0 default" in capsys.readouterr().out
+    assert "project lab hosts -1 0 default" in rows(capsys.readouterr().out)
     assert command("unset", "--project", "lab", "--user", "eve") == 0
     assert command("show") == 0
     assert " own" not in capsys.readouterr().out.splitlines()[-1]
@@ -54,14 +61,36 @@ def test_limits_are_set_shown_and_unset(
 def test_usage_is_shown(command: Command, story: Story, capsys: pytest.CaptureFixture[str]) -> None:
     story.ok("POST", "/v1/leases", story.lease_body(60, 150), token="alice:lab")
     assert command("show", "--project", "lab") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "project lab leases 7 1 default"
+    lines = rows(capsys.readouterr().out)
+    assert lines[1] == "project lab leases 7 1 default"
     assert "project lab host_hours -1 1.5 default" in lines
+    assert command("--project", "lab", "--json") == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    assert (shown["scope"], shown["id"], shown["own"]) == ("project", "lab", [])
+    assert (shown["limits"]["leases"], shown["limits"]["hosts"]) == (7, None)
+    assert shown["used"].pop("vcpus") in (16.0, 64.0), "hosts of two sizes match"
+    assert shown["used"] == {"leases": 1, "hosts": 1, "host_hours": 1.5}
+
+
+def test_a_warning_names_a_project_that_never_had_a_lease(
+    command: Command, story: Story, capsys: pytest.CaptureFixture[str]
+) -> None:
+    story.ok("POST", "/v1/leases", story.lease_body(60, 150), token="alice:lab")
+    limit = ("--limit", "hosts=4")
+    for arguments, unknown in (
+        (("--project", "lab", "--user", "alice"), ""),
+        (("--project", "lba"), "project lba is unknown"),
+        (("--project", "lba"), ""),  # whose limits are known now
+        (("--user", "alcie"), "user alcie is unknown"),
+    ):
+        assert command("set", *arguments, *limit) == 0
+        warning = capsys.readouterr().err
+        assert unknown in warning
+        assert bool(warning) == bool(unknown)
 
 
 INVALID = [
     (["set", "--limit", "hosts=1"], "needs --project or --user"),
-    (["set", "--project", "lab"], "needs --limit NAME=NUMBER"),
     (["set", "--project", "lab", "--limit", "hosts"], "give it as NAME=NUMBER"),
     (["set", "--project", "lab", "--limit", "hots=1"], "There is no limit hots"),
     (["set", "--project", "lab", "--limit", "hosts=-2"], "must be -1 (unlimited) or from 0"),

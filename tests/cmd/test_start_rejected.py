@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from climate.cmd import main
+from climate.cmd import main, status
 from tests.support import servers
 from tests.support.process import free_port, write_config
 
@@ -30,7 +30,10 @@ def rejection(capsys: pytest.CaptureFixture[str]) -> Rejection:
 @pytest.fixture
 def empty_url(backend: str, tmp_path: Path) -> str:
     """Return the URL of a database without tables."""
-    return f"sqlite:///{tmp_path}/empty.sqlite" if backend == "sqlite" else servers.create(backend)
+    if backend != "sqlite":
+        return servers.create(backend)
+    (tmp_path / "empty.sqlite").touch()
+    return f"sqlite:///{tmp_path}/empty.sqlite"
 
 
 @pytest.fixture
@@ -64,6 +67,25 @@ def test_the_schema_must_be_upgraded_before_a_program_starts(
     assert revision == manage("upgrade") == manage("current") == manage("check") != "empty"
     assert manage("downgrade", "base") == "empty"
     assert manage("upgrade", "--debug") == revision  # log lines do not go to standard output
+
+
+def test_no_program_but_an_upgrade_creates_a_database(tmp_path: Path, rejection: Rejection) -> None:
+    path = tmp_path / "absent.sqlite"
+    conf = write_config(tmp_path / "climate.conf", database__connection=f"sqlite:///{path}")
+    commands: list[tuple[Program, list[str]]] = [
+        (main.api, []),
+        (main.manager, []),
+        (main.manage, ["audit"]),
+        (main.manage, ["limits"]),
+        (main.db_manage, ["current"]),
+        (main.db_manage, ["check"]),
+        (main.db_manage, ["downgrade", "base"]),
+    ]
+    for program, arguments in commands:
+        message = rejection(program, *arguments, "--config-file", conf)
+        assert f"there is no database {path}: run 'climate-db-manage upgrade'" in message
+    assert status.main([f"--config-file={conf}", "upgrade", "check"]) == 2
+    assert list(tmp_path.iterdir()) == [conf]
 
 
 def test_names_unknown_schema_revisions(
@@ -128,7 +150,10 @@ def test_names_an_unusable_database_without_its_password(
         ("oracle://127.0.0.1/climate", "oracle"),
         (f"postgresql+psycopg://u:secret@127.0.0.1:{port}/c", "cannot use the database"),
         (f"mysql+pymysql://u:secret@127.0.0.1:{port}/c", "cannot use the database"),
-        (f"sqlite:///{tmp_path}/no/such/folder/c.sqlite", "unable to open database file"),
+        (
+            f"sqlite:///{tmp_path}/no/such/folder/c.sqlite",
+            "there is no database" if program is main.manager else "unable to open database file",
+        ),
         (f"sqlite:///{tmp_path}", "unable to open database file"),
         ("sqlite://", "memory"),
     ]:
@@ -142,6 +167,11 @@ def test_names_an_unusable_database_without_its_password(
 
 def test_names_an_invalid_option(configured: Callable[..., Path], rejection: Rejection) -> None:
     keystone = {"api__auth_strategy": "keystone"}
+    mail = {
+        "api__public_url": "https://climate.example.org",
+        "email__server": "mail.example.org",
+        "email__sender": "climate@example.org",
+    }
     for options, reason in [
         ({"manager__workers": "0"}, "workers"),
         ({"manager__before_start_leads": "60,soon"}, "before_start_leads"),
@@ -155,6 +185,15 @@ def test_names_an_invalid_option(configured: Callable[..., Path], rejection: Rej
         ({"notifications__transport_url": "nonsense"}, "transport_url"),
         ({"notifications__transport_url": "rabbit://u:secret@127.0.0.1:p/"}, "transport_url"),
         ({"notifications__webhook_secret_keys": "the-secret-key"}, "webhook_secret_keys"),
+        ({"email__server": "mail.example.org"}, "[api] public_url is not"),
+        ({"api__public_url": "climate.example.org"}, "[api] public_url must be a URL"),
+        ({**mail, "email__sender": "nobody"}, "[email] sender must be an address"),
+        ({**mail, "email__user": "climate"}, "user and password must be set together"),
+        (
+            {**mail, "email__user": "u", "email__password": "p", "email__security": "none"},
+            "would send the password in clear",
+        ),
+        ({**mail, "email__cafile": "/no/such/file"}, "[email] cafile"),
         ({"DEFAULT__log_file": "/no/such/folder/climate.log"}, "/no/such/folder"),
         ({"DEFAULT__log_config_append": "/no/such/file"}, "/no/such/file"),
     ]:

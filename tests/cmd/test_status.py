@@ -64,7 +64,7 @@ def test_unreachable_servers_fail_and_no_password_is_shown(check: Any, sqlite_ur
 
 RISKS = [
     ("DEFAULT__host", "0.0.0.0", 2, "not listening on 0.0.0.0"),  # noqa: S104
-    ("manager__pol_interval", 3, 1, "[manager] pol_interval, which is not an option"),
+    ("manager__pol_interval", 3, 1, "[manager] pol_interval is not an option"),
     ("manager__claim_timeout", 1, 1, "poll_interval is not below claim_timeout"),
     ("manager__self_audit_interval", 0, 1, "no manager checks the invariants"),
 ]

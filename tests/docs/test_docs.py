@@ -5,20 +5,26 @@ links that the documentation names must exist.
 """
 
 import configparser
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from climate.api import app
+from climate.api.errors.catalogue import CODES
 from climate.config.registry import GROUPS
 from climate.core.errors import ClimateError
 from climate.core.lease import schedule
+from climate.core.notifications import event_type
+from tests.docs import error_codes
+from tests.support.service import Story
 
 ROOT = Path(__file__).parents[2]
 README = "README.md"
 API = "docs/api.md"
 API_2 = "docs/api-v2.md"
+ERRORS = "docs/errors.md"
 CONFIGURATION = "docs/configuration.md"
 THREATS = "docs/threat-model.md"
 # The first folder of a path in the repository, or of one below climate/.
@@ -141,9 +147,10 @@ def test_every_documented_option_exists() -> None:
     assert {group: names for group, names in unknown.items() if names} == {}
 
 
-def test_the_documented_error_codes_are_those_of_the_code() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (\d{3}) \|", section(text(API), "Errors"), re.MULTILINE)
-    assert set(rows) == {(error.code, str(error.status)) for error in (ClimateError, *errors())}
+def test_every_error_code_has_an_entry_and_a_section() -> None:
+    listed = {(code, entry.status) for code, entry in CODES.items()}
+    assert listed == {(error.code, error.status) for error in (ClimateError, *errors())}
+    assert text(ERRORS) == error_codes.document(), "write it: python -m tests.docs.error_codes"
 
 
 def test_every_route_is_documented() -> None:
@@ -155,8 +162,25 @@ def test_every_route_is_documented() -> None:
     assert missing == []
 
 
+def test_examples_with_dates_work_before_these_dates(story: Story) -> None:
+    story.clock.step(-3 * 366 * 86400)
+    queries = re.findall(r"`GET (/v2/[^`]*\?[^`]*)`", text(API_2))
+    assert len(queries) > 3
+    for query in queries:
+        if "..." not in query:
+            assert story.call("GET", query).status_code == 200, query
+    [search] = [block for block in code_spans(text(API_2)) if '"start_after"' in block]
+    assert story.ok("POST", "/v2/availability/search", json.loads(search))["windows"]
+
+
 def test_every_kind_of_event_is_documented() -> None:
     assert [kind for kind in event_kinds() if not mentions(docs(), kind)] == []
+
+
+def test_every_type_of_notification_is_documented() -> None:
+    kinds = {event_type.of_event(kind) for kind in event_kinds()}  # as lease.event.<event_type>
+    types = set(event_type.KNOWN) - kinds
+    assert [name for name in sorted(types) if not mentions(docs(), name)] == []
 
 
 def test_every_threat_has_a_defence_and_a_test() -> None:

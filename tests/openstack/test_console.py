@@ -71,7 +71,8 @@ def test_a_user_signs_in_reserves_and_signs_out(page: Page, site: Service, lab: 
     assert session["project"] == {"id": lab.id, "name": lab.name}
     assert "member" in session["me"]["roles"]
     assert page.session()["me"]["user"] == session["user"]
-    body = {"name": "console", "start": "now", "duration": 60, "reservations": []}
+    host = {"resource_type": "physical:host", "params": {"min": 1, "max": 1}}
+    body = {"name": "console", "start": "now", "duration": 60, "reservations": [host]}
     created = page.send("POST", "/v2/leases", body)
     assert created.status_code == 201, created.text
     assert created.json()["user_id"] == lab.member.user_id

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 from sqlalchemy.orm import Session
 
-from climate.core.errors import ClimateError, NotEnoughResources
+from climate.core.errors import ClimateError, NotEnoughResources, ResourcesInUse
 from climate.core.lease.change import Change, changed_window, check_changeable, has_started
 from climate.core.lease.model import Lease
 from climate.core.matching.requirement import Layout
@@ -292,7 +292,7 @@ class Engine(RuleBasedStateMachine):
             ]
             state = self.keeping(asks, state)
         if state is None:
-            assert isinstance(error, NotEnoughResources)
+            assert isinstance(error, NotEnoughResources | ResourcesInUse)
             self.unchanged()
             self.seen["would lose what is in use"] += 1
             return

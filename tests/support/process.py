@@ -17,7 +17,12 @@ from typing import Any, Self, TypeVar
 
 import requests
 
-from climate.cmd import main, programs  # noqa: F401 - programs is imported before the fork
+from climate.cmd import (
+    listen,  # noqa: F401 - programs are imported before the fork
+    main,
+    programs,  # noqa: F401
+    provisioner,  # noqa: F401
+)
 from tests.support.service import FORMAT, host_reservation
 from tests.support.will import Will
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from http import HTTPStatus
 from typing import Any
 
 from flask.testing import FlaskClient
 from oslo_config.cfg import ConfigOpts
 from werkzeug.test import TestResponse
 
+from climate.api.errors.catalogue import CODES
 from climate.cmd import bootstrap
 from climate.core.lease.model import HOST
 from climate.manager.events.dispatcher import Dispatcher
@@ -169,8 +169,8 @@ def problem(response: TestResponse, status: int) -> dict[str, Any]:
     assert response.status_code == status, response.get_data(as_text=True)
     assert response.mimetype == "application/problem+json"
     found: dict[str, Any] = response.get_json()
-    assert found["type"] == "about:blank"
-    assert found["title"] == HTTPStatus(status).phrase
+    assert found["type"].endswith(f"/v2/errors/{found['code']}")
+    assert found["title"] == CODES[found["code"]].title
     assert found["status"] == status
     assert found["detail"]
     assert found["code"] == response.headers["Climate-Error-Code"]

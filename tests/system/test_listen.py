@@ -138,6 +138,9 @@ def test_a_listener_can_be_stopped(service: Service, tmp_path: Path, number: int
 def test_a_listener_can_be_stopped_while_the_service_is_down(tmp_path: Path, number: int) -> None:
     with following(tmp_path, f"http://127.0.0.1:{free_port()}") as program:
         program.says("retrying in 2")
+        tries = [line for line in program.errors.splitlines() if "retrying in" in line]
+        assert all(line.count("Connection refused") == 1 for line in tries)
+        assert max(map(len, tries)) < 250  # a short line
         check_stops(program, number)
 
 

@@ -15,7 +15,7 @@ from waitress.task import ThreadedTaskDispatcher
 
 from climate.api.auth import is_loopback
 from climate.api.server.connections import MAX_BODY_BYTES, Server
-from climate.config.registry import Misconfigured
+from climate.config.registry import Misconfigured, http_url
 
 LOG = logging.getLogger(__name__)
 
@@ -29,11 +29,6 @@ _CLEANUP_INTERVAL = 5
 _OTHER_FILES = 256
 # A connection has its socket, and a temporary file for a large request or response.
 _FILES_PER_CONNECTION = 2
-
-
-def url(host: str, port: int) -> str:
-    """Return the http URL of a host and port, with brackets around an IPv6 address."""
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def check_address(conf: ConfigOpts) -> None:
@@ -128,7 +123,7 @@ def serve(
     that wait for notifications return.
     """
     threading.Thread(target=_run, args=(server, stopping), name="http", daemon=True).start()
-    sys.stdout.write(f"climate is ready at {url(conf.host, server.port)}\n")
+    sys.stdout.write(f"climate is ready at {http_url(conf.host, server.port)}\n")
     sys.stdout.flush()
     stopping.wait()
     stop_waiting()

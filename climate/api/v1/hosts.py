@@ -58,7 +58,8 @@ def update(call: Call, host_id: str) -> tuple[Any, int]:
         names = ", ".join(sorted(_OWN_KEYS & data.keys()))
         raise InvalidInput(f"{names}: not an extra capability, cannot be changed here")
     extra = capabilities(data)
-    return {"host": _body(hosts.set_properties(call.runtime, number("host", host_id), extra))}, 200
+    changed = resources.set_properties(call.runtime, HOST, number("host", host_id), extra)
+    return {"host": _body(changed)}, 200
 
 
 def delete(call: Call, host_id: str) -> tuple[Any, int]:

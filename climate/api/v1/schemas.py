@@ -1,6 +1,5 @@
 """Schemas of v1 requests. They ignore unknown keys, because v1 clients rely on that."""
 
-import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,6 +7,7 @@ from marshmallow import EXCLUDE, Schema, ValidationError, fields, post_load, val
 
 from climate.core.errors import InvalidDate, InvalidInput, NotFound
 from climate.core.lease.schedule import BEFORE_END, END, RELEASE, REVOKE, START, TELL_END, UPDATE
+from climate.core.notifications.event_type import CUSTOM_KIND
 from climate.manager.leases.reservation_changes import MAX_RESERVATIONS
 
 FORMAT = "%Y-%m-%d %H:%M"
@@ -15,7 +15,6 @@ NOW = "now"
 _MAX_CAPABILITIES = 1_000
 _MAX_KEY = 64
 _MAX_VALUE = 10_000
-_KIND = re.compile(r"[a-z][a-z0-9_.]{0,63}", re.ASCII)
 _EMPTY = (None, "")
 # Limits the number of reservations, or of custom events, in a request.
 LIST_LENGTH = validate.Length(max=MAX_RESERVATIONS)
@@ -68,7 +67,7 @@ def check_event_kind(kind: str) -> None:
     An allowed type has up to 64 characters, such as ``backup.start``. Types of events that climate
     itself creates, such as ``start_lease``, are not allowed.
     """
-    if not _KIND.fullmatch(kind):
+    if not CUSTOM_KIND.fullmatch(kind):
         raise ValidationError(
             "1 to 64 lower case letters, digits, _ and . only, the first of them a letter"
         )

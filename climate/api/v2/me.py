@@ -68,6 +68,7 @@ def body(call: Call) -> dict[str, Any]:
             "power_saving": settings.provisioning is not None
             and settings.provisioning.energy is not None,
             "subscriptions": settings.webhooks.per_project > 0,
+            "email": settings.email is not None and settings.email.per_project > 0,
             "feeds": settings.feeds_per_project > 0,
         },
         "authentication": "none" if conf.api.auth_strategy == "noauth" else "keystone",

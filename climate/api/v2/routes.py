@@ -9,6 +9,7 @@ from marshmallow import Schema
 
 from climate.api import discovery
 from climate.api.call import Answer, Api
+from climate.api.errors import pages as error_pages
 from climate.api.route import Route
 from climate.api.v2 import me
 from climate.api.v2.capacity import availability, calendar, calendar_schemas, utilisation
@@ -38,6 +39,7 @@ from climate.core.errors import (
     NotificationsRemoved,
     PreconditionFailed,
     RequestUnderWay,
+    TooManyConfirmations,
     TooManyFollowers,
 )
 
@@ -69,6 +71,9 @@ ROUTES = [
     Route("GET", "/v2/openapi.json", document, answers={200: "application/json"}),
     Route("GET", "/v2/docs", page.page, answers={200: "text/html"}),
     Route("GET", "/v2/docs/<name>", page.file, answers={200: "*/*", 304: None}),
+
+    Route("GET", "/v2/errors/<code>", error_pages.show,
+          answers={200: error_pages.ErrorPage}),
 
     Route("GET", "/v2/me", me.show, "me:get", answers={200: me.Me}),
 
@@ -110,6 +115,9 @@ ROUTES = [
           response_headers=("Location",), own_errors=(NotFound, Conflict)),
     Route("GET", "/v2/resources/<resource_id>", resource_views.show, "resources:get",
           answers={200: resource_schemas.Resource}),
+    Route("PATCH", "/v2/resources/<resource_id>", resource_views.update, "resources:put",
+          body=resource_schemas.ResourceChange, answers={200: resource_schemas.Resource},
+          own_errors=(Conflict,)),
     Route("GET", "/v2/resources/<resource_id>/bookings", resource_views.bookings,
           "resources:get_bookings", query=resource_schemas.BookingQuery,
           answers={200: resource_schemas.BookingPage}),
@@ -151,12 +159,14 @@ ROUTES = [
     Route("POST", "/v2/subscriptions", subscriptions.create, "subscriptions:post",
           body=notification_schemas.SubscriptionRequest,
           answers={201: notification_schemas.Subscription},
-          response_headers=("Location",), own_errors=(NotificationsRemoved,)),
+          response_headers=("Location",),
+          own_errors=(NotificationsRemoved, TooManyConfirmations)),
     Route("GET", _SUBSCRIPTION, subscriptions.show, "subscriptions:get",
           answers={200: notification_schemas.Subscription}),
     Route("PATCH", _SUBSCRIPTION, subscriptions.update, "subscriptions:put",
           body=notification_schemas.SubscriptionChange,
-          answers={200: notification_schemas.Subscription}, own_errors=(NotificationsRemoved,)),
+          answers={200: notification_schemas.Subscription},
+          own_errors=(NotificationsRemoved, TooManyConfirmations)),
     Route("DELETE", _SUBSCRIPTION, subscriptions.delete, "subscriptions:delete",
           answers={204: None}),
     Route("GET", _SUBSCRIPTION + "/dead-letters", subscriptions.dead_letters, "subscriptions:get",

@@ -11,7 +11,7 @@ from climate.core.errors import Conflict, InvalidDate, LeaseBusy
 from climate.core.lease.lifecycle import STABLE_LEASE, EventStatus, LeaseStatus
 from climate.core.lease.model import Lease, Start, StartWhen
 from climate.core.lease.schedule import BEFORE_END, END, Notice, before_end_notice
-from climate.core.window import Window, later, minute_of
+from climate.core.window import MAX_SPAN, Window, later, minute_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +88,26 @@ def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
     if end <= max(start, now):
         raise InvalidDate("End date must be later than current and start date")
     return Window(start, end)
+
+
+def earliest_span(
+    lease: Lease, change: Change, end_by: datetime | None, now: datetime
+) -> tuple[Window, timedelta]:
+    """Return the span in which climate searches for a new start, and the duration of the lease.
+
+    ``end_by`` is the latest end. If it is None, the lease starts no later than before the change.
+    Raises InvalidDate if the lease has started, or does not fit into the span.
+    """
+    if has_started(lease, now):
+        raise InvalidDate(f"Lease {lease.id} has started: its start cannot change any more")
+    start = (change.asked_at or now).replace(microsecond=0)
+    length = change.duration or lease.window.end - lease.window.start
+    latest = end_by or later(lease.window.start, length)
+    if end_by is None:
+        latest = min(latest, later(start, MAX_SPAN))
+    if start + length > latest:
+        raise InvalidDate("The lease does not fit between now and end_by")
+    return Window(start, latest), length
 
 
 def _changed_end(lease: Lease, change: Change, start: datetime) -> datetime:

@@ -52,8 +52,11 @@ HANDED_OVER = "handed_over"
 # Key of a reservation's details: the amounts by resource class of each shared resource, by its id
 # as text. Resources that were handed over whole are not in it.
 SHARES = "handed_over_shares"
+# Key of a reservation's details: its parameters changed while it ran, and the manager has not
+# called ``start`` for the new ones yet.
+UNAPPLIED = "unapplied"
 # Details that no answer and no notification contains.
-NOT_SHOWN = frozenset({HANDED_OVER, SHARES})
+NOT_SHOWN = frozenset({HANDED_OVER, SHARES, UNAPPLIED})
 # Parameters that answers contain, but notifications do not: they may be secret.
 NOT_NOTIFIED = frozenset({"server"})
 # Key of a reservation's details: the lease no longer has the reservation, but the manager has not

@@ -6,6 +6,7 @@ error names the position of the mistake, such as ``[2][1]``.
 """
 
 import json
+import re
 from collections.abc import Mapping
 
 from climate.core.errors import InvalidQuery
@@ -33,6 +34,11 @@ MAX_CONDITIONS = 200
 _EXAMPLE = '["==", "$vcpus", "4"]'
 _OPS: Mapping[str, Op] = {"=": "==", **{op: op for op in COMPARE}}
 _WORDS = ("and", "or", "not", "in")
+# A comparison as in most languages, such as ``vcpus >= 16``.
+_INFIX = re.compile(
+    r"""\s*\$?(?P<name>[\w.:-]+)\s*(?P<op>[=!<>]=|[=<>])\s*(?P<quote>['"]?)"""
+    r"""(?P<value>[\w.:-]+)(?P=quote)\s*"""
+)
 _Path = tuple[int, ...]
 
 
@@ -66,8 +72,19 @@ def _decode(source: object) -> object:
         raise Malformed(f"nested more than {MAX_DEPTH} levels deep") from None
     except ValueError as error:
         # Python's message has advice for programmers after a semicolon.
-        raise Malformed(f"not JSON: {str(error).partition(';')[0]}") from None
+        reason = str(error).partition(";")[0]
+        raise Malformed(f"not JSON: {reason}; write it as {_as_list(source)}") from None
     return value
+
+
+def _as_list(text: str) -> str:
+    """Return the expression that ``text`` probably means, or an example of an expression.
+
+    For example, for ``vcpus > 3`` the result is ``[">", "$vcpus", "3"]``.
+    """
+    if infix := _INFIX.fullmatch(text):
+        return json.dumps([_OPS[infix["op"]], f"${infix['name']}", infix["value"]])
+    return _EXAMPLE
 
 
 def _query(value: object, path: _Path) -> Query:

@@ -1,15 +1,12 @@
 """Notifications and filters of notifications. Most notifications are about a lease."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from climate.core.lease.schedule import BEFORE_START
-
-#: An event type, or a prefix of event types with ``*`` at its end.
-PATTERN = re.compile(r"(?:[\w.:-]{1,128}\*?|\*)\Z", re.ASCII)
+from climate.core.notifications import event_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +60,7 @@ def payload_when_sent(notification: Notification, now: datetime) -> dict[str, An
         "seq": notification.seq,
         "message_id": notification.message_id,
     }
-    if notification.event_type == f"lease.event.{BEFORE_START}":
+    if notification.event_type == event_type.of_event(BEFORE_START):
         start = datetime.fromisoformat(payload["start_date"]).replace(tzinfo=now.tzinfo)
         payload["starts_in"] = (start - now).total_seconds()
     return payload

@@ -1,4 +1,4 @@
-"""Webhook subscriptions: which URLs are allowed, and what happens if a delivery fails.
+"""Subscriptions by webhook and e-mail: allowed URLs, and what happens if a delivery fails.
 
 climate delivers the notifications of a subscription one at a time, so its receiver gets them in
 order. It retries a failed delivery with growing pauses. When all attempts have failed, the
@@ -13,7 +13,7 @@ import ipaddress
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
+from enum import Enum, StrEnum
 from urllib.parse import urlsplit
 
 from climate.core.errors import InvalidInput
@@ -30,6 +30,8 @@ _KEY_BYTES = range(24, 65)
 _LONGEST_PAUSE = 300.0
 _LONGEST_RETRY_AFTER = 3600.0
 _LONGEST_REASON = 500
+# Seconds until the next attempt if the mail server of climate fails.
+_PAUSE_WITHOUT_SERVER = 30.0
 # All global unicast addresses assigned so far (RFC 4291).
 _UNICAST = ipaddress.IPv6Network("2000::/3")
 # More networks that are not public: which of them ``is_global`` rejects depends on the patch
@@ -55,6 +57,30 @@ class SubscriptionStatus(Enum):
 
     ACTIVE = "active"
     SUSPENDED = "suspended"
+
+
+class Kind(StrEnum):
+    """How climate delivers notifications: by HTTP POST (WEBHOOK) or by e-mail (EMAIL)."""
+
+    WEBHOOK = "webhook"
+    EMAIL = "email"
+
+
+class Format(StrEnum):
+    """The form of a webhook's body: a CloudEvent, or a message that a chat service accepts."""
+
+    CLOUDEVENTS = "cloudevents"
+    SLACK = "slack"
+    MATRIX = "matrix"
+    TEAMS = "teams"
+
+
+class Frequency(StrEnum):
+    """How often climate sends e-mail: for each notification, or at most once an hour or a day."""
+
+    IMMEDIATE = "immediate"
+    HOURLY = "hourly"
+    DAILY = "daily"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +120,12 @@ class Subscription:
     deliver the next notification. ``given_up`` is the number of dead letters in a row. ``reason``
     is why the subscription is suspended. ``slow`` means that the last delivery was slow or failed.
     With ``all_projects``, the subscription gets notifications of all projects.
+
+    ``time_zone`` is the zone of the times in mails and chat messages. The other fields are for
+    e-mail, whose ``url`` is a ``mailto:`` URL. climate sends notifications only after the owner of
+    the address has confirmed it (``confirmed_at``). ``confirm_requested_at`` and
+    ``confirm_sent_at`` are the times of the last request for a confirmation, and of its mail. The
+    digest that climate is about to send ends at the number ``digest_through``.
     """
 
     id: str
@@ -111,6 +143,24 @@ class Subscription:
     delivered_at: datetime | None = None
     created_at: datetime
     updated_at: datetime | None = None
+    kind: Kind = Kind.WEBHOOK
+    format: Format = Format.CLOUDEVENTS
+    frequency: Frequency = Frequency.IMMEDIATE
+    time_zone: str = "UTC"
+    confirmed_at: datetime | None = None
+    confirm_requested_at: datetime | None = None
+    confirm_sent_at: datetime | None = None
+    digest_through: int | None = None
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether climate may send notifications to the receiver."""
+        return self.kind is not Kind.EMAIL or self.confirmed_at is not None
+
+    @property
+    def is_digest(self) -> bool:
+        """Whether climate combines notifications in one mail."""
+        return self.frequency is not Frequency.IMMEDIATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,11 +180,20 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Digest:
+    """The notifications that one mail reports: all numbers in order, and those that it lists."""
+
+    seqs: tuple[int, ...]
+    listed: tuple[Notification, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """An attempt, at the time ``at``, to deliver a notification to a subscription.
 
     ``letter`` is the dead letter that is delivered again. It is None if the notification is not a
-    dead letter. ``secret`` is as the database stores it, perhaps encrypted.
+    dead letter. ``secret`` is as the database stores it, perhaps encrypted. With ``digest``, the
+    delivery is a mail about several notifications, the first of which is ``notification``.
     """
 
     subscription: Subscription
@@ -142,18 +201,40 @@ class Delivery:
     notification: Notification
     letter: DeadLetter | None
     at: datetime
+    digest: Digest | None = None
+
+    @property
+    def seqs(self) -> tuple[int, ...]:
+        """The numbers of all notifications that are delivered, in order."""
+        return self.digest.seqs if self.digest else (self.notification.seq,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """An attempt, at the time ``at``, to send the mail by which an address is confirmed.
+
+    ``secret`` is as the database stores it, perhaps encrypted.
+    """
+
+    subscription: Subscription
+    secret: str = field(repr=False)
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The result of an attempt to deliver a notification. It succeeded if ``reason`` is None.
 
-    ``gone`` means that the receiver answered 410. ``retry_after`` is the pause in seconds that the
-    receiver requested. ``slow`` means that the receiver answered slowly or gave no answer.
+    ``gone`` means that the receiver answered 410. ``permanent`` means that the receiver rejected
+    the notification for good. ``is_ours`` means that the mail server of climate failed, which is
+    not the fault of the receiver. ``retry_after`` is the pause in seconds that the receiver
+    requested. ``slow`` means that the receiver answered slowly or gave no answer.
     """
 
     reason: str | None = None
     gone: bool = False
+    permanent: bool = False
+    is_ours: bool = False
     retry_after: float = 0.0
     slow: bool = False
 
@@ -164,10 +245,12 @@ class Verdict:
 
     It retries after ``pause`` seconds. If ``give_up`` is set, it makes the notification a dead
     letter instead. ``suspend`` is the reason to suspend the subscription (None: do not suspend it).
+    ``counts`` states whether the attempt counts towards the maximum.
     """
 
     pause: float
     give_up: bool = False
+    counts: bool = True
     suspend: str | None = None
 
 
@@ -180,9 +263,12 @@ def judge(failed: Subscription, outcome: Outcome, rules: WebhookRules, jitter: f
     reason = (outcome.reason or "")[:_LONGEST_REASON]
     if outcome.gone:
         return Verdict(pause=0.0, suspend=reason)
+    vary = 0.75 + jitter / 2
+    if outcome.is_ours:
+        return Verdict(pause=_PAUSE_WITHOUT_SERVER * vary, counts=False)
     requested = min(outcome.retry_after, _LONGEST_RETRY_AFTER)
-    pause = max(min(2.0**failed.attempts, _LONGEST_PAUSE) * (0.75 + jitter / 2), requested)
-    if failed.attempts + 1 < rules.attempts:
+    pause = max(min(2.0 ** min(failed.attempts, 30), _LONGEST_PAUSE) * vary, requested)
+    if failed.attempts + 1 < rules.attempts and not outcome.permanent:
         return Verdict(pause=pause)
     if failed.given_up + 1 < rules.given_up:
         return Verdict(pause=pause, give_up=True)

@@ -1,6 +1,6 @@
 """Whether the hosts of a lease are ready, and how often hosts were ready in time. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -39,6 +39,8 @@ class Outcome(StrEnum):
     NEVER = "never"
 
 
+# Starts of leases that are made for now are rounded down to the second (v2) or the minute (v1).
+_ROUNDING = timedelta(minutes=1)
 # A preparation that had less than this share of its lead time counts as short notice.
 _SHORT_NOTICE = 0.9
 
@@ -50,7 +52,8 @@ class Shown:
     ``state`` is None if there is no preparation yet. ``hosts`` and ``ready`` are numbers of hosts.
     ``early`` is how much earlier than needed a host was ready, in seconds (negative: late). If
     there are several hosts, ``early`` is the smallest of their values. ``reasons`` says why
-    preparations failed. ``waiting_for`` names the hosts for which the start of the lease waits.
+    preparations failed, or that no provisioner has claimed them. ``waiting_for`` names the hosts
+    for which the start of the lease waits.
     """
 
     state: Readiness | None
@@ -128,10 +131,13 @@ class Share:
         return sum(self.early) / len(self.early) if self.early else None
 
 
-def shown(tasks: Sequence[Preparation], now: datetime) -> Shown:
+def shown(
+    tasks: Sequence[Preparation], now: datetime, unclaimed: Collection[str] = frozenset()
+) -> Shown:
     """Return the readiness of some hosts at ``now``.
 
-    ``tasks`` are the preparations of these hosts that are not over.
+    ``tasks`` are the preparations of these hosts that are not over. ``unclaimed`` contains the ids
+    of those that no provisioner claims.
     """
     done = [task.ready_at for task in tasks if task.ready_at is not None]
     all_ready = len(done) == len(tasks)
@@ -142,8 +148,19 @@ def shown(tasks: Sequence[Preparation], now: datetime) -> Shown:
         ready=len(done),
         ready_at=max(done) if done and all_ready else None,
         early=min(earlies) if earlies and all_ready else None,
-        reasons=tuple(f"{task.node}: {task.reason}" for task in tasks if task.reason),
+        reasons=tuple(_reasons(tasks, unclaimed)),
     )
+
+
+def _reasons(tasks: Sequence[Preparation], unclaimed: Collection[str]) -> Iterator[str]:
+    for task in tasks:
+        if task.reason:
+            yield f"{task.node}: {task.reason}"
+        if task.id in unclaimed:
+            yield (
+                f"{task.node}: no provisioner has claimed its preparation; a provisioner with"
+                f" {task.node} in its nodes file must run"
+            )
 
 
 def _state(tasks: Sequence[Preparation], now: datetime) -> Readiness | None:
@@ -188,8 +205,9 @@ def outcomes(preparations: Iterable[Preparation], start: datetime) -> dict[str, 
 def _outcome(hosts: Sequence[Preparation], start: datetime) -> Outcome:
     if all(task.ready_at is not None and task.ready_at <= start for task in hosts):
         return Outcome.READY
-    # A replacement after the start is not the cause of the delay.
-    due = [task for task in hosts if task.needed_at <= start]
+    # A replacement after the start is not the cause of the delay. If a lease is made for now, its
+    # start is rounded down, but its hosts are needed from now on.
+    due = [task for task in hosts if task.needed_at < start + _ROUNDING]
     return Outcome.SHORT_NOTICE if any(map(_is_short_notice, due)) else Outcome.LATE
 
 

@@ -4,6 +4,7 @@ Rows that are created together are often due together. Ids in time order keep th
 indexes and tables, so the database reads and writes fewer pages.
 """
 
+import random
 import secrets
 import time
 import uuid
@@ -20,3 +21,13 @@ def new_id() -> str:
     fraction = (remainder << 12) // _MILLISECOND
     bits = milliseconds << 80 | 7 << 76 | fraction << 64 | 2 << 62 | secrets.randbits(62)
     return str(uuid.UUID(int=bits))
+
+
+def repeatable(rng: random.Random) -> str:
+    """Return a new random id, taken from ``rng``.
+
+    If an external enforcement service decides about a change, climate makes the change twice: the
+    first time, it shows the result to the service and rolls back. Both times, ``rng`` begins with
+    the same seed, so the ids are the same.
+    """
+    return str(uuid.UUID(int=rng.getrandbits(128), version=4))

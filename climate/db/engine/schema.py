@@ -15,11 +15,12 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 
+from climate.core.errors import OperatorError
 from climate.db.engine import galera
 from climate.db.engine.database import Database
 
 
-class SchemaMismatch(RuntimeError):
+class SchemaMismatch(OperatorError):
     """Raised if the database does not have the schema revision that this release requires."""
 
 

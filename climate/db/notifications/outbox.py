@@ -11,7 +11,7 @@ notifications are numbered and published.
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import takewhile
 from typing import Any
@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lease import blazar_wire
+from climate.core.notifications.event_type import EventType
 from climate.core.notifications.message import Matches, Notification, NotificationFilter
 from climate.core.window import Window
 from climate.db.tables.bulk import Rows, insert, record
@@ -72,7 +73,7 @@ _PUBLISH = (
 
 def write(
     session: Session,
-    event_type: str,
+    event_type: EventType,
     payload: Mapping[str, Any],
     now: datetime,
     before: Window | None = None,
@@ -90,13 +91,13 @@ def write(
 
 
 def write_all(
-    session: Session, notifications: Iterable[tuple[str, Mapping[str, Any]]], now: datetime
+    session: Session, notifications: Iterable[tuple[EventType, Mapping[str, Any]]], now: datetime
 ) -> None:
     """Add notifications to the outbox, in this order; each has an event type and a payload."""
     insert(session, rows(notifications, now))
 
 
-def rows(notifications: Iterable[tuple[str, Mapping[str, Any]]], now: datetime) -> Rows:
+def rows(notifications: Iterable[tuple[EventType, Mapping[str, Any]]], now: datetime) -> Rows:
     """Return the outbox rows of notifications, to insert them together with rows of other tables.
 
     Each notification has an event type and a payload.
@@ -104,7 +105,7 @@ def rows(notifications: Iterable[tuple[str, Mapping[str, Any]]], now: datetime) 
     return OutboxRow, [_row(event_type, payload, now) for event_type, payload in notifications]
 
 
-def _row(event_type: str, payload: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+def _row(event_type: EventType, payload: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     types = {reservation["resource_type"] for reservation in payload.get("reservations", [])}
     window = blazar_wire.window(payload)
     return {
@@ -247,6 +248,33 @@ def find_after(session: Session, wanted: NotificationFilter, after: int, limit: 
     if len(items) < limit:
         return Matches(notifications=items, after=max(after, last))
     return Matches(notifications=items, after=items[-1].seq if items else after)
+
+
+def matching_seqs(
+    session: Session, wanted: NotificationFilter, after: int, through: int, limit: int
+) -> tuple[int, ...]:
+    """Return the numbers of up to ``limit`` notifications that match the filter, in order.
+
+    The numbers are above ``after``, and at most ``through``.
+    """
+    in_range = (OutboxRow.seq > after, OutboxRow.seq <= through)
+    query = sa.select(OutboxRow.seq).where(*in_range, *_conditions(wanted))
+    seqs = session.scalars(query.order_by(OutboxRow.seq).limit(limit))
+    return tuple(seq for seq in seqs if seq is not None)
+
+
+def find_some(session: Session, seqs: Collection[int]) -> tuple[Notification, ...]:
+    """Return the stored notifications with these numbers, in order."""
+    query = sa.select(*_PUBLIC_COLUMNS).where(OutboxRow.seq.in_(seqs)).order_by(OutboxRow.seq)
+    return tuple(record(Notification, row) for row in session.execute(query))
+
+
+def last_before(session: Session, moment: datetime) -> int:
+    """Return the number of the last notification that was written before ``moment``; 0: none."""
+    # From the end of the log, which has few rows that are younger than a digest's period.
+    query = sa.select(OutboxRow.seq).where(OutboxRow.created_at < moment)
+    numbered = query.where(OutboxRow.seq <= last_seq(session))
+    return session.scalar(numbered.order_by(OutboxRow.seq.desc()).limit(1)) or 0
 
 
 def get(session: Session, seq: int) -> Notification:

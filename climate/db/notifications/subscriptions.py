@@ -1,11 +1,12 @@
-"""Webhook subscriptions, and their dead letters.
+"""Subscriptions by webhook and e-mail, and their dead letters.
 
-For a subscription, climate sends notifications to the URL of a receiver. A dead letter is a
-notification that climate gave up delivering to the receiver.
+For a subscription, climate sends notifications to a receiver. A dead letter is a notification that
+climate gave up delivering to the receiver.
 
-Each subscription has a number ``place`` that is unique in its project. The place of a new
-subscription is less than the limit of subscriptions per project. So the unique key enforces this
-limit, even if two requests run at the same time.
+Each subscription has a number ``place`` that is unique in its project. A new subscription gets one
+of as many places as the limit of subscriptions per project allows. So the unique key enforces this
+limit, even if two requests run at the same time. Webhooks and e-mail have limits of their own:
+places of webhooks are 0 and above, those of e-mail -1 and below.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,7 +19,14 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
 from climate.core.notifications.message import NotificationFilter
-from climate.core.notifications.subscription import DeadLetter, Subscription, SubscriptionStatus
+from climate.core.notifications.subscription import (
+    DeadLetter,
+    Format,
+    Frequency,
+    Kind,
+    Subscription,
+    SubscriptionStatus,
+)
 from climate.core.page import Page, Part
 from climate.db.resources.pages import cut
 from climate.db.tables.bulk import certify, record, values
@@ -28,19 +36,24 @@ ACTIVE = SubscriptionStatus.ACTIVE.value
 
 
 def insert(session: Session, subscription: Subscription, secret: str, most: int) -> bool:
-    """Store a new subscription; return False if its project already has ``most`` subscriptions.
+    """Store a new subscription; return False if its project has ``most`` of the same kind already.
 
-    ``secret`` is the key for signatures, in the form in which it is stored.
+    ``secret`` is the key for signatures or links, in the form in which it is stored.
     """
     of_project = SubscriptionRow.project_id == subscription.project_id
-    used = session.scalars(sa.select(SubscriptionRow.place).where(of_project))
-    free = set(range(most)).difference(used)
-    if not free:
+    used = set(session.scalars(sa.select(SubscriptionRow.place).where(of_project)))
+    is_email = subscription.kind is Kind.EMAIL
+    places = (-1 - number if is_email else number for number in range(most))
+    place = next((place for place in places if place not in used), None)
+    if place is None:
         return False
     row = {
         **values(subscription, "id project_id user_id url all_projects done_seq created_at"),
-        **values(subscription, "attempts given_up slow"),
-        "place": min(free),
+        **values(subscription, "attempts given_up slow time_zone confirm_requested_at"),
+        "kind": subscription.kind.value,
+        "format": subscription.format.value,
+        "frequency": subscription.frequency.value,
+        "place": place,
         "secret": secret,
         "filters": filters(subscription.wanted),
         "status": subscription.status.value,
@@ -68,6 +81,12 @@ def get(session: Session, subscription_id: str, *, lock: bool = False) -> Subscr
     if row is None:
         raise NotFound(f"There is no subscription {subscription_id}")
     return of(row)
+
+
+def secret_of(session: Session, subscription_id: str) -> str:
+    """Return the secret of an existing subscription, in the form in which it is stored."""
+    query = sa.select(SubscriptionRow.secret).where(SubscriptionRow.id == subscription_id)
+    return session.execute(query).scalar_one()
 
 
 def find_all(
@@ -206,10 +225,21 @@ def next_dead_letter(session: Session, subscription_id: str) -> DeadLetter | Non
     return None if row is None else record(DeadLetter, row)
 
 
-def remove_dead_letter(session: Session, subscription_id: str, seq: int) -> None:
-    """Delete a dead letter, because the receiver has accepted its notification now."""
+def wanted_seqs(session: Session, subscription_id: str, limit: int) -> tuple[int, ...]:
+    """Return the numbers of up to ``limit`` dead letters that climate must deliver again, sorted.
+
+    See ``want_dead_letters``.
+    """
+    query = sa.select(DeadLetterRow.seq).where(
+        DeadLetterRow.subscription_id == subscription_id, DeadLetterRow.wanted.is_(True)
+    )
+    return tuple(session.scalars(query.order_by(DeadLetterRow.seq).limit(limit)))
+
+
+def remove_dead_letters(session: Session, subscription_id: str, seqs: Collection[int]) -> None:
+    """Delete dead letters, because the receiver has accepted their notifications now."""
     of_subscription = DeadLetterRow.subscription_id == subscription_id
-    session.execute(sa.delete(DeadLetterRow).where(of_subscription, DeadLetterRow.seq == seq))
+    session.execute(sa.delete(DeadLetterRow).where(of_subscription, DeadLetterRow.seq.in_(seqs)))
 
 
 def of(row: SubscriptionRow) -> Subscription:
@@ -217,4 +247,12 @@ def of(row: SubscriptionRow) -> Subscription:
     fields = {**row.filters, "event_types": tuple(row.filters["event_types"])}
     project_id = None if row.all_projects else row.project_id
     wanted = NotificationFilter(project_id=project_id, **fields)
-    return record(Subscription, row, wanted=wanted, status=SubscriptionStatus(row.status))
+    return record(
+        Subscription,
+        row,
+        wanted=wanted,
+        status=SubscriptionStatus(row.status),
+        kind=Kind(row.kind),
+        format=Format(row.format),
+        frequency=Frequency(row.frequency),
+    )

@@ -13,7 +13,7 @@ A preparation is over when ``over_at`` is set: its lease no longer needs the hos
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -44,6 +44,8 @@ _IS_FOR_BOOKING = (
 )
 _IS_OFF = is_shut_down(AllocationRow.resource_id)
 _IS_QUARANTINED = is_quarantined(PreparationRow.resource_id).correlate(PreparationRow)
+# A provisioner claims a preparation within seconds, unless none has the node in its nodes file.
+_UNCLAIMED_AFTER = timedelta(seconds=30)
 _TASKS = TaskTable(PreparationRow, Preparation, PreparationState, PreparationRow.needed_at)
 
 get, store, forget = _TASKS.get, _TASKS.store, _TASKS.forget
@@ -279,6 +281,36 @@ def counts(session: Session, most: int) -> dict[str, int]:
     rows = sa.select(PreparationRow.progress).where(_IS_NOT_OVER).limit(most).subquery()
     query = sa.select(rows.c.progress, sa.func.count()).group_by(rows.c.progress)
     return dict(iter(session.execute(query)))
+
+
+def unclaimed(session: Session, now: datetime, ids: Collection[str]) -> set[str]:
+    """Return which of these preparations no provisioner has claimed for 30 seconds.
+
+    Most likely, no running provisioner has the node in its nodes file.
+    """
+    query = sa.select(PreparationRow.id).where(*_is_unclaimed(now), PreparationRow.id.in_(ids))
+    return set(session.scalars(query)) if ids else set()
+
+
+def count_unclaimed(session: Session, now: datetime, most: int) -> int:
+    """Return how many preparations no provisioner has claimed for 30 seconds, up to ``most``."""
+    rows = sa.select(PreparationRow.id).where(*_is_unclaimed(now)).limit(most).subquery()
+    return session.scalars(sa.select(sa.func.count()).select_from(rows)).one()
+
+
+def _is_unclaimed(now: datetime) -> tuple[sa.ColumnElement[bool], ...]:
+    """Return the SQL conditions that no provisioner has claimed a preparation for 30 seconds.
+
+    Preparations that cannot be claimed are left out: their host has a shutdown that is not over.
+    """
+    expiry, before = PreparationRow.claimed_until, now - _UNCLAIMED_AFTER
+    return (
+        _IS_NOT_OVER,
+        PreparationRow.progress.in_(_OPEN),
+        PreparationRow.wanted_at <= before,
+        sa.or_(expiry.is_(None), expiry <= before),
+        ~is_shut_down(PreparationRow.resource_id),
+    )
 
 
 def next_expiry(session: Session, now: datetime) -> datetime | None:

@@ -250,6 +250,16 @@ def give_up(session: Session, reservation_id: str, resource_ids: Collection[int]
     _delete(session, of_reservation, AllocationRow.resource_id.in_(resource_ids))
 
 
+def hand_on(
+    session: Session, reservation_id: str, new_id: str, resource_ids: Collection[int]
+) -> None:
+    """Move the allocations of a reservation on these resources to the reservation ``new_id``."""
+    of_reservation = AllocationRow.reservation_id == reservation_id
+    on_resources = AllocationRow.resource_id.in_(resource_ids)
+    moved = sa.update(AllocationRow).where(of_reservation, on_resources)
+    session.execute(moved.values(reservation_id=new_id))
+
+
 def _delete(session: Session, *conditions: sa.ColumnElement[bool]) -> None:
     session.execute(sa.delete(AllocationRow).where(*conditions))
 

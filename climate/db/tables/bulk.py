@@ -33,7 +33,7 @@ R = TypeVar("R", bound="DataclassInstance")
 Rows = tuple[type[Base], Sequence[Mapping[str, Any]]]
 
 
-def record(kind: type[R], row: Any, **replaced: object) -> R:  # noqa: ANN401 - mapped or plain row
+def record(kind: type[R], row: Any, /, **replaced: object) -> R:  # noqa: ANN401 - mapped or plain row
     """Convert a row to an object of the dataclass ``kind``.
 
     Each field is read from the row's attribute of the same name. Fields in ``replaced`` get the

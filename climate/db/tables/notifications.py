@@ -1,4 +1,4 @@
-"""The tables of notifications: outbox, relay, subscriptions, dead letters and calendar feeds."""
+"""The tables of notifications: outbox, relay, subscriptions, confirmations, calendar feeds."""
 
 from datetime import datetime
 from typing import Any
@@ -67,7 +67,7 @@ class RelayRow(Base):
 
 
 class SubscriptionRow(Certified, Base):
-    """The table of webhook subscriptions and their progress.
+    """The table of subscriptions by webhook and e-mail, and their progress.
 
     Every notification up to ``done_seq`` was delivered, became a dead letter (climate gave up
     delivering it), or does not match the subscription. ``owner`` and ``claimed_until`` are the
@@ -75,7 +75,12 @@ class SubscriptionRow(Certified, Base):
     means that the receiver was slow or failed last time.
 
     ``place`` is a number that is unique in a project. A new subscription gets a place less than the
-    limit of subscriptions per project, so the unique key enforces the limit.
+    limit of subscriptions per project, so the unique key enforces the limit. Places of webhooks are
+    0 and above, those of e-mail -1 and below.
+
+    ``confirmed_at`` is when the owner of an e-mail address confirmed it. The confirmation was
+    requested at ``confirm_requested_at``, and its mail was sent at ``confirm_sent_at``. The next
+    digest ends at the number ``digest_through`` (NULL: it is not composed yet).
     """
 
     __tablename__ = "subscriptions"
@@ -105,6 +110,29 @@ class SubscriptionRow(Certified, Base):
     delivered_at: Mapped[datetime | None]
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime | None]
+    kind: Mapped[str] = mapped_column(sa.String(16), server_default="webhook")
+    format: Mapped[str] = mapped_column(sa.String(16), server_default="cloudevents")
+    frequency: Mapped[str] = mapped_column(sa.String(16), server_default="immediate")
+    time_zone: Mapped[str] = mapped_column(sa.String(64), server_default="UTC")
+    confirmed_at: Mapped[datetime | None]
+    confirm_requested_at: Mapped[datetime | None]
+    confirm_sent_at: Mapped[datetime | None]
+    digest_through: Mapped[int | None] = mapped_column(sa.BigInteger)
+
+
+class ConfirmationRow(Base):
+    """The table of recent requests for confirmations of e-mail addresses, which are limited.
+
+    ``bucket`` is a hash of the address or of the project. ``place`` is a number less than the limit
+    per hour, so the primary key enforces the limit. A place is free an hour after its request.
+    """
+
+    __tablename__ = "confirmations"
+    __table_args__ = (Index(None, "requested_at"), MARIADB)
+
+    bucket: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    place: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
+    requested_at: Mapped[datetime]
 
 
 class DeadLetterRow(Base):

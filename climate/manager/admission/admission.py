@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import NotEnoughResources
 from climate.core.matching.packing import Units
 from climate.core.matching.selection import Preference
-from climate.core.window import Window
+from climate.core.window import Window, in_words
 from climate.db.engine.database import LostRace, is_patient
 from climate.db.resources import allocations
 from climate.manager.admission.candidates import (
@@ -190,8 +190,8 @@ def _insufficient(session: Session, candidates: CandidateSet) -> InsufficientRes
                 f"Not enough {noun if requirement.is_whole else 'units'} available:"
                 f" at least {requirement.minimum} asked for,"
                 f" {matching} {'match' if requirement.is_whole else f'{noun} match'}"
-                f" the requirements, {free} of them free from {occupied.start:%Y-%m-%d %H:%M}"
-                f" to {occupied.end:%Y-%m-%d %H:%M} UTC (cleaning time included)",
+                f" the requirements, {free} of them free {in_words(occupied)} UTC (cleaning time"
+                " included)",
                 candidates.demands,
                 index,
                 {"asked": requirement.minimum, "matching": matching, "free": free},

@@ -21,7 +21,7 @@ from climate.core.matching import occupancy as occupancy_rules
 from climate.core.matching.calendar import Starts, Step
 from climate.core.matching.requirement import Layout, Requirement
 from climate.core.matching.selection import Candidate, Preference, rank
-from climate.core.window import Window, later
+from climate.core.window import MAX_SPAN, Window, later
 from climate.db.resources import allocations, capacity, resources
 from climate.db.resources import calendar as bookings
 from climate.db.resources.occupancy import availability as occupancy
@@ -35,14 +35,14 @@ from climate.manager.admission.requirements import (
 )
 from climate.manager.process.runtime import Runtime
 
-# The longest span of a query.
-MAX_SPAN = timedelta(days=366)
 # The number of buckets of a query: a month of 20 minutes, a week of 5.
 MAX_BUCKETS = 2_200
 # The number of resources of a type that a search for windows examines.
 SAMPLE = 2_000
 # The number of requirements in a search, parts of stacks included: each costs as much as a search.
 MAX_REQUIREMENTS = 20
+# If another request books a window that was found, climate searches again, at most this often.
+ATTEMPTS = 5
 # The number of start times to try in each part of the span: this, divided by the number of
 # requirements.
 _TRIES = 200
@@ -195,20 +195,31 @@ def search(
 
     Raises InvalidDate, InvalidInput, InvalidQuery, SearchTooLong, UnsupportedResourceType.
     """
-    deadline = runtime.clock.elapsed() + runtime.settings.search_timeout
+    requirements = needs_of(runtime.catalog, requests)
+    query = window_search(runtime, requirements, length, within)
+    with runtime.database.read() as session:
+        check_queries(session, runtime.catalog, requirements, private=private)
+        return list(islice(offers(runtime, session, query), limit))
+
+
+def window_search(
+    runtime: Runtime, requirements: Sequence[Requirement], length: timedelta, within: Window
+) -> WindowSearch:
+    """Return a search for windows that must end within ``[api] search_timeout``.
+
+    Raises InvalidDate if the windows do not fit into ``within``, or if this span is too long.
+    Raises InvalidInput if there are too many requirements.
+    """
     check_span(within)
     if not timedelta(0) < length <= within.end - within.start:
         raise InvalidDate("The duration must be more than nothing and fit between start and end")
-    requirements = needs_of(runtime.catalog, requests)
     if len(requirements) > MAX_REQUIREMENTS:
         raise InvalidInput(
             f"A search has at most {MAX_REQUIREMENTS} reservations (parts of stacks count), not"
             f" {len(requirements)}: search for fewer, or create the lease with a fixed start"
         )
-    with runtime.database.read() as session:
-        check_queries(session, runtime.catalog, requirements, private=private)
-        query = WindowSearch(requirements, length, within, deadline)
-        return list(islice(offers(runtime, session, query), limit))
+    deadline = runtime.clock.elapsed() + runtime.settings.search_timeout
+    return WindowSearch(requirements, length, within, deadline)
 
 
 def offers(
@@ -235,7 +246,7 @@ def offers(
     for part in _parts(begin, query.within.end - query.length):
         for first, latest in _starts(session, query.requirements, ids, occupied, part):
             start = _ceil(first)
-            _check_time(runtime, query)
+            check_time(runtime, query)
             is_new = first != latest_before and start <= latest
             latest_before = latest
             window = Window(start, start + query.length)
@@ -307,7 +318,8 @@ def _starts(
     return [(moment, moment) for moment in sorted(moments)][:tries]
 
 
-def _check_time(runtime: Runtime, query: WindowSearch) -> None:
+def check_time(runtime: Runtime, query: WindowSearch) -> None:
+    """Raise SearchTooLong if the search has reached its deadline."""
     if runtime.clock.elapsed() > query.deadline:
         seconds = runtime.settings.search_timeout
         raise SearchTooLong(
@@ -319,7 +331,10 @@ def _check_time(runtime: Runtime, query: WindowSearch) -> None:
 def check_span(span: Window) -> None:
     """Raise InvalidDate if a span is longer than a query may cover (``MAX_SPAN``, 366 days)."""
     if span.end - span.start > MAX_SPAN:
-        raise InvalidDate(f"A query can cover at most {MAX_SPAN.days} days")
+        latest = f"{later(span.start, MAX_SPAN):%Y-%m-%dT%H:%M:%SZ}"
+        raise InvalidDate(
+            f"A query can cover at most {MAX_SPAN.days} days: here, it can end by {latest}"
+        )
 
 
 def _parts(begin: datetime, last: datetime) -> Iterator[Starts]:

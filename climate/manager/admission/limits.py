@@ -25,7 +25,7 @@ from climate.core.limits import NAMES, Excess, Limits, Rules, Scope, Use
 from climate.core.window import Window
 from climate.db import limits as rows
 from climate.db.engine.database import Database
-from climate.db.limits import Overrides, Party
+from climate.db.limits import Overrides, Party, UseOf
 from climate.manager.admission.gates import Gate, Taken
 from climate.manager.process.runtime import Store
 
@@ -86,14 +86,15 @@ class Guard:
             excess = rules.excess_of_dates(limits, before, window, now, started=started)
             self._check(party, excess)
 
-    def check_count(self, session: Session, lease: Lease, now: datetime) -> None:
+    def check_count(self, session: Session, lease_id: str | None, now: datetime) -> None:
         """Raise LimitExceeded if the project or user may not have one more lease.
 
-        ``lease`` is the new lease. The function counts the leases that are not over.
+        ``lease_id`` is the id of the new lease; None if it is not stored. The function counts the
+        other leases that are not over.
         """
         for party, limits in self.limits.items():
             if limits.leases is not None:
-                others = rows.count_leases(session, party, now, excluding=lease.id)
+                others = rows.count_leases(session, party, now, excluding=lease_id)
                 self._check(party, rules.excess_of_leases(limits, others))
 
     def uses_of(self, session: Session, lease: Lease) -> list[Use]:
@@ -106,12 +107,14 @@ class Guard:
     def check_use(
         self,
         session: Session,
-        lease: Lease,
+        lease_id: str | None,
+        window: Window,
         before: Sequence[Use],
         after: Sequence[Use] | None = None,
     ) -> None:
         """Raise LimitExceeded if a lease would book more resources than a limit allows.
 
+        ``window`` is the start and end of the lease. ``lease_id`` is None if it is not stored.
         ``before`` contains the hosts and vCPUs that the lease has booked before the request (empty
         for a new lease). ``after`` contains the hosts and vCPUs after the request (None: read them
         from the database). The function adds the use of all other leases of the same project or
@@ -123,12 +126,12 @@ class Guard:
         hours = any(limits.host_hours is not None for limits in self._counted.values())
         # All windows of the period's length that overlap the lease.
         period = self.period if hours else timedelta(0)
-        start, end = lease.window.start - period, lease.window.busy(period).end
+        start, end = window.start - period, window.busy(period).end
         uses = rows.uses(session, list(self._counted), start, end, past_too=hours)
         if after is None:
-            after = [entry.use for entry in uses if entry.lease_id == lease.id]
+            after = [entry.use for entry in uses if entry.lease_id == lease_id]
         for party, limits in self._counted.items():
-            others = [e.use for e in uses if e.lease_id != lease.id and e.is_of(party)]
+            others = [e.use for e in uses if not _is_of(e, lease_id) and e.is_of(party)]
             excess = rules.excess_of_use(limits, self.period, others, before, after)
             self._check(party, excess)
 
@@ -171,8 +174,8 @@ class LimitGate(Gate):
         The transaction has stored the lease and the bookings, but is not committed yet.
         """
         if self._present is None:
-            self._limit.check_count(session, lease, now)
-        self._limit.check_use(session, lease, self._used)
+            self._limit.check_count(session, lease.id, now)
+        self._limit.check_use(session, lease.id, lease.window, self._used)
 
     def allows(self, session: Session, lease: Lease, taken: Taken, now: datetime) -> bool:
         """Return whether the limits allow a lease that climate may suggest after a rejection.
@@ -187,8 +190,8 @@ class LimitGate(Gate):
         try:
             self._limit.check_dates(self._present, lease.window, now)
             if self._present is None:
-                self._limit.check_count(session, lease, now)
-            self._limit.check_use(session, lease, self._used, after)
+                self._limit.check_count(session, lease.id, now)
+            self._limit.check_use(session, lease.id, lease.window, self._used, after)
         except LimitExceeded:
             return False
         return True
@@ -239,6 +242,24 @@ def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str
         others = {party: limits for party, limits in limited.items() if not limits.counts}
         limited = others | _limited(settings, counted, rows.lock(session, counted))
     return Guard(period=settings.period, limits=limited)
+
+
+def guard_without_lock(
+    session: Session, settings: Rules, project_id: str, user_id: str, roles: Collection[str]
+) -> Guard:
+    """Return a Guard for a search: parallel requests may change the use before a lease is created.
+
+    The Guard contains no limits if limits are disabled, or if the requester is exempt.
+    """
+    if not (settings.enabled and settings.apply_to(project_id, user_id, roles)):
+        return Guard()
+    parties = parties_of(project_id, user_id)
+    limited = _limited(settings, parties, rows.overrides(session, parties))
+    return Guard(period=settings.period, limits=limited)
+
+
+def _is_of(entry: UseOf, lease_id: str | None) -> bool:
+    return lease_id is not None and entry.lease_id == lease_id
 
 
 def parties_of(project_id: str, user_id: str) -> list[Party]:
@@ -301,6 +322,12 @@ def _usage(session: Session, party: Party, now: datetime, period: timedelta) -> 
         vcpus=rules.peak([], [], future, "vcpus")[0],
         host_hours=rules.most_hours(uses, now, period),
     )
+
+
+def is_known(database: Database, party: Party) -> bool:
+    """Return whether climate ever had a lease of a project or user, or has its own limits."""
+    with database.read() as session:
+        return rows.is_known(session, party)
 
 
 def set_own(database: Database, party: Party, values: Mapping[str, int]) -> None:

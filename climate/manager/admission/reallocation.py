@@ -13,6 +13,7 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
+from climate.core.errors import ResourcesInUse
 from climate.core.lease.change import has_started
 from climate.core.lease.model import Lease, Reservation
 from climate.core.matching.packing import Units, first, laid_out, room
@@ -180,6 +181,8 @@ def _demands(
             kept = _kept(part, keepable, free)
             parts.append(Demand(reservation_id=id_, requirement=part, kept=kept))
         kept_all = sum(sum(demand.kept.values()) for demand in parts)
+        if started:
+            _check_maximum(id_, requirements[id_], sum(held.values()))
         if started and kept_all < sum(held.values()):
             demands_over = partial(_demands, session, requirements, units, growing, started=True)
             in_use = InUse(held, demands_over)
@@ -214,6 +217,17 @@ def _no_more(demand: Demand) -> Demand:
     """
     maximum = max(demand.requirement.minimum, sum(demand.kept.values()))
     return replace(demand, requirement=replace(demand.requirement, maximum=maximum))
+
+
+def _check_maximum(id_: str, parts: Sequence[Requirement], held: int) -> None:
+    """Raise ResourcesInUse if a started reservation has more units than its new maximum."""
+    maximum = sum(part.maximum for part in parts)
+    noun = parts[-1].noun if parts[-1].is_whole else "units"
+    if held > maximum:
+        raise ResourcesInUse(
+            f"Reservation {id_} is in use with {held} {noun}, and the change would leave it only"
+            f" {maximum}: it keeps all until the lease ends or the reservation is removed"
+        )
 
 
 def _still_in_use(

@@ -8,7 +8,7 @@ other projects, the explanation states only the times.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ from climate.core.matching import calendar
 from climate.core.matching.packing import Units
 from climate.core.matching.query import Everything
 from climate.core.matching.requirement import Requirement
-from climate.core.window import Window, merged, minute_of
+from climate.core.window import Window, in_words, merged, minute_of
 from climate.db.resources import calendar as bookings
 from climate.db.resources.calendar import Blocker
 from climate.manager.admission.admission import InsufficientResources, dry_run
@@ -67,13 +67,50 @@ class Alternative:
 
     def sentence(self) -> str:
         """Return the alternative as a phrase for the error message, for example "fewer, 3"."""
-        window = _span(self.window)
+        window = in_words(self.window)
         return {
             "later": f"later, {window}",
             "shorter": f"shorter, {window}",
             "fewer": f"fewer, {self.units}",
             "other": "with other properties",
         }[self.differs]
+
+
+class Refusal(NotEnoughResources):
+    """The error for the API if resources are missing, with reasons and alternatives.
+
+    ``reasons`` are sentences about what is missing and who has it. ``details`` are further members
+    of the answer.
+    """
+
+    def __init__(
+        self,
+        reasons: Sequence[str],
+        alternatives: Sequence[Alternative],
+        details: Mapping[str, Any],
+    ) -> None:
+        sentences = [*reasons]
+        if alternatives:
+            variants = "; ".join(alternative.sentence() for alternative in alternatives)
+            sentences.append(f"What would fit now: {variants}")
+        offered = [alternative.as_json() for alternative in alternatives]
+        super().__init__(". ".join(sentences), {**details, "alternatives": offered})
+        self._reasons, self._alternatives = reasons, alternatives
+
+    def in_no_window(self, within: Window, length: timedelta) -> "Refusal":
+        """Return the error for a lease of the duration ``length`` that fits nowhere in ``within``.
+
+        ``self`` is the error for a lease that begins at the start of ``within``. The result repeats
+        it, but offers only alternatives that end by the end of ``within``.
+        """
+        what = (
+            f"The lease fits nowhere for {length.total_seconds():.0f} seconds {in_words(within)}"
+            " UTC (cleaning time included)"
+        )
+        first, *others = self._reasons
+        possible = [each for each in self._alternatives if each.window.end <= within.end]
+        reasons = [what, f"At the first moment: {first}", *others]
+        return Refusal(reasons, possible, self.details)
 
 
 def explain(
@@ -83,7 +120,7 @@ def explain(
     lease: Lease,
     gates: Collection[Gate],
     present: Lease | None = None,
-) -> NotEnoughResources:
+) -> Refusal:
     """Return the error for the API, with numbers, blocking leases and alternatives.
 
     ``shortage`` is the error of the admission. ``lease`` is the requested lease, ``present`` the
@@ -98,20 +135,16 @@ def explain(
     number, message = _located(lease, shortage)
     sentences = [message]
     if own:
-        named = (f"lease {b.lease_name} ({b.lease_id}) {_span(b.window)}" for b in own)
+        named = (f"lease {b.lease_name} ({b.lease_id}) {in_words(b.window)}" for b in own)
         sentences.append(f"Taken by your own {', '.join(named)}")
     if others:
-        sentences.append(f"Taken by others {', '.join(map(_span, others))}")
-    if alternatives:
-        variants = "; ".join(alternative.sentence() for alternative in alternatives)
-        sentences.append(f"What would fit now: {variants}")
+        sentences.append(f"Taken by others {', '.join(map(in_words, others))}")
     details = {
         **shortage.details,
         "reservation": number,
         "blocked_by": [*map(_blocker, own), *map(_times, others)],
-        "alternatives": [alternative.as_json() for alternative in alternatives],
     }
-    return NotEnoughResources(". ".join(sentences), details)
+    return Refusal(sentences, alternatives, details)
 
 
 def _located(lease: Lease, shortage: InsufficientResources) -> tuple[int | None, str]:
@@ -301,10 +334,6 @@ def _can_search_ahead(window: Window, ahead: timedelta) -> bool:
 def _blocker(blocker: Blocker) -> dict[str, Any]:
     names = {"lease_id": blocker.lease_id, "lease_name": blocker.lease_name}
     return {**names, **_times(blocker.window)}
-
-
-def _span(window: Window) -> str:
-    return f"from {window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M}"
 
 
 def _times(window: Window) -> dict[str, Any]:

@@ -1,18 +1,20 @@
 """Backlog metrics: due events, unpublished notifications, hosts to prepare, and managers alive.
 
 climate queries the database for these values whenever Prometheus reads the metrics. Each time, it
-executes six SQL statements (seven with provisioning) on a bounded number of rows. ``collect``
+executes six SQL statements (eight with provisioning) on a bounded number of rows. ``collect``
 raises no database error, because one of the metrics states whether the database is available.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from prometheus_client.core import GaugeMetricFamily as Gauge
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from climate.core.provisioning.preparation import PreparationState
 from climate.db import managers
@@ -41,8 +43,7 @@ class Backlog(Collector):
             with self.runtime.database.read() as session:
                 due = event_queue.count_due(session, now, _MOST)
                 rows, oldest = outbox.lag(session, _MOST)
-                is_provisioning = self.runtime.settings.provisioning is not None
-                prepared = preparations.counts(session, _MOST) if is_provisioning else None
+                prepared = list(self._preparations(session, now))
                 alive, beat = len(managers.alive(session, now)), managers.last_beat(session)
         except SQLAlchemyError:
             yield Gauge(*_DATABASE_UP, 0)
@@ -58,8 +59,15 @@ class Backlog(Collector):
             age = max(0.0, (now - beat).total_seconds())
             text = "Age of the latest heartbeat of all managers."
             yield Gauge("climate_manager_heartbeat_age_seconds", text, age)
-        if prepared is not None:
-            yield _by_state(prepared)
+        yield from prepared
+
+    def _preparations(self, session: Session, now: datetime) -> Iterator[Metric]:
+        if self.runtime.settings.provisioning is None:
+            return
+        yield _by_state(preparations.counts(session, _MOST))
+        unclaimed = preparations.count_unclaimed(session, now, _MOST)
+        text = "Preparations that no provisioner has claimed for 30 s."
+        yield Gauge("climate_preparations_unclaimed", text, unclaimed)
 
 
 def _by_kind(due: dict[str, int]) -> Metric:

@@ -4,6 +4,7 @@ Drift is a difference between the state that the leases require and the state of
 """
 
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from functools import partial
 
 from sqlalchemy.orm import Session
@@ -44,20 +45,27 @@ def audit(runtime: Runtime) -> list[Drift]:
     return list({drift.description: drift for drift in drifts}.values())
 
 
-def repair(runtime: Runtime, drift: Drift) -> bool:
+class Repair(Enum):
+    """What came of the repair of a drift."""
+
+    DONE = "repaired"
+    LEFT_TO_MANAGER = "scheduled"
+    IMPOSSIBLE = "found"
+
+
+def repair(runtime: Runtime, drift: Drift) -> Repair:
     """Repair a drift (a difference between leases and the cloud), or let a manager repair it.
 
-    Returns True if the drift is repaired, or if a manager will repair it. Returns False if there is
-    no safe repair. Raises the errors of the plug-in.
+    Returns IMPOSSIBLE if there is no safe repair. Raises the errors of the plug-in.
     """
     if drift.lease_id is not None:
         _retry(runtime.store, drift.lease_id)
         runtime.wakeup.hint()
-        return True
+        return Repair.LEFT_TO_MANAGER
     if drift.repair is None or _is_alive(runtime.database, drift.reservation_id):
-        return False
+        return Repair.IMPOSSIBLE
     drift.repair()
-    return True
+    return Repair.DONE
 
 
 def _expected(database: Database, resource_type: str) -> ExpectedState:

@@ -18,6 +18,7 @@ from itertools import islice
 from sqlalchemy.orm import Session
 
 from climate.core.invariants import Verdict
+from climate.core.notifications.event_type import INVARIANT_BROKEN, INVARIANT_HOLDS, EventType
 from climate.db import invariants
 from climate.db.invariants import LOOKS, Turn
 from climate.db.notifications import outbox
@@ -26,7 +27,6 @@ from climate.manager.process.runtime import Runtime, Store
 
 LOG = logging.getLogger(__name__)
 
-BROKEN, HOLDS = "audit.invariant_broken", "audit.invariant_holds"
 # Slices per turn, so that a turn takes seconds; and findings per turn that are stored and notified.
 _SLICES = 20
 _FINDINGS = 20
@@ -87,7 +87,7 @@ def _check(store: Store, turn: Turn) -> None:
     verdict = turn.verdict.after(findings, now, is_round_over=position is None)
     work = partial(_store, turn, position or "", verdict, findings, now)
     if event_type := store.database.write(work):
-        level = logging.ERROR if event_type == BROKEN else logging.WARNING
+        level = logging.ERROR if event_type == INVARIANT_BROKEN else logging.WARNING
         details = (LOOKS[turn.name][0], turn.name, "; ".join(findings))
         LOG.log(level, "%s %s (%s): %s", event_type, *details)
 
@@ -99,7 +99,7 @@ def _store(
     findings: list[str],
     now: datetime,
     session: Session,
-) -> str | None:
+) -> EventType | None:
     """Store the verdict on an invariant; notify if the invariant became broken or holds again.
 
     ``turn`` is the right of this manager to check the invariant. If another manager has taken over
@@ -111,7 +111,7 @@ def _store(
     is_stored = invariants.store(session, turn, position, verdict)
     if not is_stored or (before is None) == (since is None):
         return None
-    event_type = HOLDS if since is None else BROKEN
+    event_type = INVARIANT_HOLDS if since is None else INVARIANT_BROKEN
     payload = {
         "lease_id": None,
         "project_id": "",

@@ -27,6 +27,7 @@ from climate.core.lease.schedule import (
     START,
     UPDATE,
 )
+from climate.core.notifications import event_type
 from climate.db.engine.database import on_commit
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
@@ -254,7 +255,7 @@ def _notify_if_late(
         leases.catch_up(session, late, now)
         payloads = (
             (
-                "lease.catch_up",
+                event_type.LEASE_CATCH_UP,
                 blazar_wire.payload(lease, {"late": [item.body() for item in overdue]}),
             )
             for lease, overdue in late.values()

@@ -35,7 +35,7 @@ from climate.manager.events.outcomes import discard
 from climate.manager.events.queue import PAGE, BatchSizeEstimator, FairShare, QueueView
 from climate.manager.leases import finalizers
 from climate.manager.leases.delete import remove_ended
-from climate.manager.notifications import feeds, log
+from climate.manager.notifications import email_links, feeds, log
 from climate.manager.process.periodic_task import PeriodicTask, Progress, logged
 from climate.manager.process.runtime import Runtime
 from climate.manager.process.timer import Timer
@@ -354,8 +354,9 @@ class Upkeep:
         """Remove allocations whose cleaning time is over, and other rows that have become old.
 
         The other rows are idempotency keys, notifications, leases that ended long ago, records of
-        deleted leases, records of past use that are too old for the limits, and calendar feeds
-        whose lease or resource is gone. Options set how long to keep most of these rows.
+        deleted leases, records of past use and of confirmations that are too old for the limits,
+        and calendar feeds whose lease or resource is gone. Options set how long to keep most of
+        these rows.
         """
         now = self._runtime.clock.now()
         write = self._runtime.database.write
@@ -367,3 +368,4 @@ class Upkeep:
             write(lambda session: forget_past_use(session, now - rules.period))
         remove_ended(self._runtime.store, self._runtime.settings)
         feeds.remove_stale(self._runtime.store)
+        email_links.remove_old_confirmations(self._runtime.store)

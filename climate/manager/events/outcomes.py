@@ -29,7 +29,15 @@ from climate.core.lease.lifecycle import (
     ReservationStatus,
     step,
 )
-from climate.core.lease.model import HANDED_OVER, LEAVING, SHARES, Event, Lease, Reservation
+from climate.core.lease.model import (
+    HANDED_OVER,
+    LEAVING,
+    SHARES,
+    UNAPPLIED,
+    Event,
+    Lease,
+    Reservation,
+)
 from climate.core.lease.schedule import END, OWN_KINDS, RELENTLESS, START, UPDATE
 from climate.core.settings import Settings
 from climate.db.engine.database import on_commit
@@ -216,7 +224,10 @@ def _handed_over(
     """
     if work.event.kind not in {START, UPDATE} or work.is_leaving(reservation.id):
         return {"details": dict(details)}
+    begun = next(each for each in work.lease.reservations if each.id == reservation.id)
     marks: dict[str, Any] = {LEAVING: True} if LEAVING in reservation.details else {}
+    if UNAPPLIED in reservation.details and begun.params != reservation.params:
+        marks[UNAPPLIED] = True  # the parameters changed while the action ran
     before = set(reservation.details.get(HANDED_OVER, ()))
     granted = work.resources[reservation.id]
     present = [item.id for item in granted if item.reservable or item.id in before]

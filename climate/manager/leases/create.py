@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
-from climate.core.errors import Contention, InvalidDate, NotEnoughResources
+from climate.core.errors import Contention, InvalidDate
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Event, Lease, Start, StartWhen
@@ -28,6 +28,7 @@ from climate.core.lease.schedule import (
     before_end_notice,
     plan,
 )
+from climate.core.notifications import event_type
 from climate.core.settings import Settings
 from climate.core.window import Window, minute_of
 from climate.db.engine import ids
@@ -41,7 +42,7 @@ from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.limits import Account, LimitGate, OpenLeasesGate
 from climate.manager.admission.preview import Preview, free_capacity, use_after
-from climate.manager.admission.refusal import explain
+from climate.manager.admission.refusal import Refusal, explain
 from climate.manager.admission.requirements import (
     ReservationRequest,
     any_acts_as_user,
@@ -61,9 +62,6 @@ from climate.observability.metrics import counted
 from climate.plugins.base import Requester
 
 T = TypeVar("T")
-
-# Searches for a window: if another request books the window first, climate searches again.
-_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +251,7 @@ def _admit(
     chosen = admit(session, demands, occupied, runtime.preference())
     tables: list[Rows] = [*leases.rows(lease), (AllocationRow, rows(demands, chosen, occupied))]
     if lease.status is not LeaseStatus.CREATING:  # the confirmation of a held lease notifies
-        tables.append(outbox.rows([("lease.create", blazar_wire.payload(lease))], now))
+        tables.append(outbox.rows([(event_type.LEASE_CREATE, blazar_wire.payload(lease))], now))
     insert(session, *tables)
 
 
@@ -360,38 +358,17 @@ def _in_earliest_window(
     idempotent: IdempotentRequest | None,
     create: Callable[[LeaseRequest], T],
 ) -> T:
-    if not request.reservations:
-        start = request.start
-        if length > request.end - start:
-            replay(runtime.database, idempotent)  # the first request may have been in time
-            raise InvalidDate("The duration must fit between start and end")
-        return create(replace(request, end=start + length))
     within = Window(request.start, request.end)
-    for _ in range(_ATTEMPTS):
+    for _ in range(availability.ATTEMPTS):
         offers = availability.search(
             runtime, request.reservations, length, within, 1, private=owner.sees_private
         )
         window = offers[0].window if offers else Window(request.start, request.start + length)
         try:
             return create(replace(request, start=window.start, end=window.end))
-        except NotEnoughResources as error:
+        except Refusal as error:
             if not offers:
                 # The first request with the key may hold the resources.
                 replay(runtime.database, idempotent)
-                raise _no_window(request, length, error) from None
+                raise error.in_no_window(within, length) from None
     raise Contention("What becomes free is taken by others at once: try again shortly")
-
-
-def _no_window(
-    request: LeaseRequest, length: timedelta, immediate: NotEnoughResources
-) -> NotEnoughResources:
-    """Return the error for a lease that fits at no time between the requested start and end.
-
-    ``immediate`` is the error for a lease that begins at the requested start. The returned error
-    repeats the message and the details of ``immediate``.
-    """
-    return NotEnoughResources(
-        f"Not enough resources for {length} in a row between {request.start:%Y-%m-%d %H:%M:%S} and"
-        f" {request.end:%Y-%m-%d %H:%M:%S} UTC (cleaning time included). Now: {immediate.message}",
-        immediate.details,
-    )

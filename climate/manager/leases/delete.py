@@ -15,7 +15,7 @@ from climate.core.lease.history import past
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import END
-from climate.core.notifications import feed
+from climate.core.notifications import event_type, feed
 from climate.core.settings import Settings
 from climate.db.engine.database import Database
 from climate.db.events import queue as event_queue
@@ -88,7 +88,7 @@ def remove(session: Session, lease: Lease, now: datetime, settings: Settings) ->
         allocations.detach(session, ids, now + settings.cleaning_time)
     deleted = replace(lease, status=LeaseStatus.DELETING, updated_at=now)
     leases.delete(session, lease.id)
-    outbox.write(session, "lease.delete", blazar_wire.payload(deleted), now)
+    outbox.write(session, event_type.LEASE_DELETE, blazar_wire.payload(deleted), now)
 
 
 def remove_ended(store: Store, settings: Settings) -> None:

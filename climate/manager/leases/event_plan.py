@@ -13,6 +13,7 @@ from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus
 from climate.core.lease.model import Event, Lease
 from climate.core.lease.schedule import BEFORE_END, BEFORE_START, END, START, UPDATE, Planned, plan
+from climate.core.notifications import event_type
 from climate.db.engine import ids
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
@@ -80,4 +81,4 @@ def _move(
         # It is completed or abandoned: insert a new event, which has all its attempts left.
         event_queue.remove(session, [present.id])
         _insert(session, lease, [planned], now)
-        outbox.write(session, "lease.event.before_end_lease.stop", blazar_wire.payload(lease), now)
+        outbox.write(session, event_type.BEFORE_END_STOPPED, blazar_wire.payload(lease), now)

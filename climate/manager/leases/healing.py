@@ -35,11 +35,12 @@ from sqlalchemy.orm import Session
 from climate.core.errors import ClimateError, NotFound
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
-from climate.core.lease.model import HANDED_OVER, LEAVING, SHARES, Lease, Reservation
+from climate.core.lease.model import HANDED_OVER, LEAVING, SHARES, UNAPPLIED, Lease, Reservation
 from climate.core.lease.schedule import UPDATE
 from climate.core.matching.packing import first
 from climate.core.matching.query import matches
 from climate.core.matching.requirement import Requirement
+from climate.core.notifications import event_type
 from climate.core.window import Window
 from climate.db.leases import leases
 from climate.db.notifications import outbox
@@ -195,7 +196,8 @@ def _flag(
             leases.set_reservation(session, r.id, now, **flags)
     short = bool(missing)
     leaving = any(LEAVING in r.details and r.status in _UNFINISHED for r in lease.reservations)
-    behind = running and (leaving or _is_behind(session, live))
+    unapplied = any(UNAPPLIED in reservation.details for reservation in live)
+    behind = running and (leaving or unapplied or _is_behind(session, live))
     waiting = any(event.kind == UPDATE and event.status in OPEN_EVENT for event in lease.events)
     if behind and not waiting:
         add_update_event(session, lease, now)
@@ -203,9 +205,8 @@ def _flag(
     if any(gained.values()) or degraded != lease.degraded:
         leases.update(session, replace(lease, degraded=degraded, updated_at=now))
         LOG.warning("healed lease %s: %s replaced, still short: %s", lease.id, dict(gained), short)
-        outbox.write(
-            session, "lease.update", blazar_wire.payload(leases.get(session, lease.id)), now
-        )
+        payload = blazar_wire.payload(leases.get(session, lease.id))
+        outbox.write(session, event_type.LEASE_UPDATE, payload, now)
 
 
 def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:

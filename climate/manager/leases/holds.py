@@ -30,6 +30,7 @@ from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.model import Event, Lease
 from climate.core.lease.schedule import RELEASE, Planned
+from climate.core.notifications import event_type
 from climate.db.engine import ids
 from climate.db.events import queue as event_queue
 from climate.db.leases import idempotency, leases
@@ -191,7 +192,7 @@ def _confirm(session: Session, lease: Lease, now: datetime) -> bool:
         if after.details != before.details:
             leases.set_reservation(session, after.id, now, details=dict(after.details))
     leases.insert_events(session, lease.events)
-    outbox.write(session, "lease.create", blazar_wire.payload(lease), now)
+    outbox.write(session, event_type.LEASE_CREATE, blazar_wire.payload(lease), now)
     return True
 
 

@@ -20,6 +20,8 @@ from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import HOST, Lease, Resource, StartWhen
 from climate.core.lease.schedule import START
 from climate.core.matching import query
+from climate.core.notifications import event_type
+from climate.core.notifications.event_type import EventType
 from climate.core.provisioning import readiness
 from climate.core.provisioning.readiness import Outcome
 from climate.core.settings import Settings
@@ -97,7 +99,7 @@ def if_ready(settings: Settings, session: Session, seen: Seen, now: datetime) ->
         requeue(session, claim, run_at=min(now + _NEXT_CHECK, lease.window.end))
         if lease.start.delayed_at is None:
             leases.delay_start(session, lease.id, now)
-            _notify(session, "lease.start_delayed", lease, unready_hosts, now)
+            _notify(session, event_type.LEASE_START_DELAYED, lease, unready_hosts, now)
         return None
     if lease.start.delayed_at is None or lease.start.ready_at is not None:
         return seen
@@ -142,18 +144,18 @@ def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) ->
     if lease.status is not LeaseStatus.PENDING or lease.start.delayed_at is None:
         return
     unready_hosts = unready(runtime.settings, session, lease.id)
-    _notify(session, "lease.not_started", lease, unready_hosts, now)
+    _notify(session, event_type.LEASE_NOT_STARTED, lease, unready_hosts, now)
     ongoing = preparations.going_on(session, lease_id=lease.id)
     outcomes = {preparation.hardware: Outcome.NEVER for preparation in ongoing}
     _count(runtime.metrics, session, outcomes)
 
 
 def _notify(
-    session: Session, event_type: str, lease: Lease, hosts: Sequence[Resource], now: datetime
+    session: Session, type_: EventType, lease: Lease, hosts: Sequence[Resource], now: datetime
 ) -> None:
     names = [host.external_id for host in hosts]
     extra = {"reason": f"hosts that are not ready: {len(names)}", "waiting_for": names}
-    outbox.write(session, event_type, blazar_wire.payload(lease, extra), now)
+    outbox.write(session, type_, blazar_wire.payload(lease, extra), now)
 
 
 def _count(metrics: Metrics, session: Session, outcomes: Mapping[str, Outcome]) -> None:

@@ -11,8 +11,6 @@ removes its parts. Before the transaction, the plug-in reads the stack's parts f
 the requester's token. The transaction fails if the stack's reservation has changed since then.
 """
 
-import random
-import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -25,9 +23,11 @@ from sqlalchemy.orm import Session
 from climate.core.errors import Conflict, Forbidden, InvalidInput, LeaseBusy
 from climate.core.lease.change import Change, check_resource_type
 from climate.core.lease.lifecycle import ReservationStatus
-from climate.core.lease.model import LEAVING, PART, Lease, Reservation, StartWhen
+from climate.core.lease.model import LEAVING, PART, UNAPPLIED, Lease, Reservation, StartWhen
 from climate.core.matching.requirement import Requirement
+from climate.db.engine import ids
 from climate.db.leases import leases
+from climate.manager.admission import give_back
 from climate.manager.admission.requirements import (
     ReservationRequest,
     any_prepares,
@@ -49,33 +49,50 @@ class ReservationChange:
     """A change of one reservation of a lease: the new values of some of its parameters.
 
     ``planned`` is what the plug-in read from the cloud for this change; None if it read nothing.
+    ``unused`` is the result of ``give_back.find_unused``.
     """
 
     id: str
     resource_type: str | None
     params: Mapping[str, Any]
     planned: "LookedUp | None" = None
+    unused: frozenset[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EarliestStart:
+    """The request to move a lease to the earliest free window.
+
+    ``end_by`` is the latest end. None: the lease starts no later than before the change.
+    """
+
+    end_by: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseChange:
     """A change of a lease. Fields that are None or empty stay as they are.
 
+    ``earliest`` means that climate searches for the start; ``dates`` then has no start and no end.
     ``reservations`` are changes of reservations, ``added`` are new ones, and ``removed`` are the
-    ids of reservations to remove.
+    ids of reservations to remove. ``gives_back`` allows a running reservation to give back unused
+    resources.
     """
 
     name: str | None = None
     dates: Change = field(default_factory=Change)
+    earliest: EarliestStart | None = None
     reservations: tuple[ReservationChange, ...] = ()
     added: tuple[ReservationRequest, ...] = ()
     removed: tuple[str, ...] = ()
     start_when: StartWhen | None = None
+    gives_back: bool = field(default=False, compare=False)
 
     @property
     def keeps_bookings(self) -> bool:
         """Whether the change concerns neither the dates nor the reservations."""
-        return self.dates == Change() and not self.changes_reservations
+        is_moved = self.dates != Change() or self.earliest is not None
+        return not is_moved and not self.changes_reservations
 
     @property
     def changes_reservations(self) -> bool:
@@ -97,22 +114,28 @@ class LookedUp:
 
 
 def complete(
-    catalog: Catalog, lease: Lease, changes: Sequence[ReservationChange], requester: Requester
+    runtime: Runtime, lease: Lease, change: LeaseChange, requester: Requester
 ) -> tuple[ReservationChange, ...]:
-    """Return ``changes``, with the data that plug-ins read from the cloud added.
+    """Return the changed reservations, with the data that plug-ins read from the cloud added.
 
-    The function puts the data into the field ``planned``. Only some plug-ins need such data. No
-    transaction may be open. Raises InvalidInput, Conflict, Forbidden, BackendUnavailable, and
-    ValidationError of marshmallow.
+    The function puts the data into the fields ``planned`` and ``unused``. Only some changes need
+    such data. No transaction may be open. Raises InvalidInput, Conflict, Forbidden,
+    BackendUnavailable, and ValidationError of marshmallow.
     """
     present = {r.id: r for r in lease.reservations if r.stays}
-    return tuple(
-        replace(change, planned=_looked_up(catalog, lease, before, change, requester))
-        if (before := present.get(change.id))
-        and catalog.plugins[before.resource_type].looks_up_changes
-        else change
-        for change in changes
-    )
+    completed = []
+    for each in change.reservations:
+        before, found = present.get(each.id), each
+        if before and runtime.catalog.plugins[before.resource_type].looks_up_changes:
+            planned = _looked_up(runtime.catalog, lease, before, each, requester)
+            found = replace(each, planned=planned)
+        if before and change.gives_back:
+            plugin = runtime.catalog.plugins[before.resource_type]
+            params = _new_params(plugin, before, found)
+            unused = give_back.find_unused(runtime, lease, before, params)
+            found = replace(found, unused=unused)
+        completed.append(found)
+    return tuple(completed)
 
 
 def _looked_up(
@@ -167,7 +190,11 @@ def change_reservations(
     removed |= {part.id for part in lease.reservations if part.stack_id in removed}
     leaving = _remove(catalog, session, lease, removed, now)
     reservations = tuple(r for r in (*changed, *new) if r.id not in removed)
-    _store(session, lease, reservations, now)
+    _store(catalog, session, lease, reservations, now)
+    unused = {each.id: each.unused for each in change.reservations if each.unused is not None}
+    shrunk = [(each, unused[each.id]) for each in reservations if each.id in unused]
+    position = len(lease.reservations) + len(new)
+    leaving |= give_back.store(runtime, session, shrunk, position, now)
     return reservations, leaving
 
 
@@ -276,7 +303,9 @@ def _adapt_parts(
                 params[before.id] = _part_params(runtime.catalog, lease, before, child.params)
             else:
                 new.append(
-                    new_reservation(runtime.catalog, lease.id, child, _new_id(runtime.rng), now)
+                    new_reservation(
+                        runtime.catalog, lease.id, child, ids.repeatable(runtime.rng), now
+                    )
                 )
         superfluous += [part.id for name, part in present.items() if name not in needed]
     changed = tuple(replace(r, params=params.get(r.id, r.params)) for r in reservations)
@@ -315,30 +344,20 @@ def _new_reservations(
             f"A lease has at most {MAX_RESERVATIONS} reservations, those that are over included"
         )
     return tuple(
-        new_reservation(runtime.catalog, lease.id, request, _new_id(runtime.rng), now)
+        new_reservation(runtime.catalog, lease.id, request, ids.repeatable(runtime.rng), now)
         for request in requests
     )
 
 
-def _new_id(rng: random.Random) -> str:
-    """Return a new random id, taken from ``rng``.
-
-    If the enforcement service decides about a change, climate makes the change twice. The first
-    time, it shows the result to the service and rolls back. Both times, ``rng`` begins with the
-    same seed, so the ids are the same.
-    """
-    return str(uuid.UUID(int=rng.getrandbits(128), version=4))
-
-
-def _check_removed(lease: Lease, ids: Collection[str]) -> None:
+def _check_removed(lease: Lease, removed: Collection[str]) -> None:
     """Raise an error if a reservation with one of these ids cannot be removed from the lease.
 
     Raises InvalidInput if the lease has no reservation with this id, or if the reservation is
     DELETED. Raises Conflict if the reservation is a part of a stack that stays in the lease.
     """
     live = {r.id: r for r in lease.reservations if r.status is not ReservationStatus.DELETED}
-    for id_ in ids:
-        if id_ in live and live[id_].stack_id not in ids:
+    for id_ in removed:
+        if id_ in live and live[id_].stack_id not in removed:
             check_no_part(live[id_])
         if id_ not in live:
             raise InvalidInput(f"Lease {lease.id} has no reservation {id_}")
@@ -368,12 +387,37 @@ def _remove(
     return bool(ids)
 
 
+def needs_start(catalog: Catalog, lease: Lease, reservations: Sequence[Reservation]) -> set[str]:
+    """Return the ids of those ``reservations`` that a manager must start again. Pure.
+
+    ``lease`` is the lease before the change, ``reservations`` are its reservations after it. The
+    result does not contain reservations that must be started again only to hand over new resources.
+    """
+    present = {reservation.id: reservation.params for reservation in lease.reservations}
+    return {
+        r.id
+        for r in reservations
+        if lease.has_begun
+        and r.id in present
+        and catalog.plugins[r.resource_type].needs_start(present[r.id], r.params)
+    }
+
+
 def _store(
-    session: Session, before: Lease, reservations: Sequence[Reservation], now: datetime
+    catalog: Catalog,
+    session: Session,
+    before: Lease,
+    reservations: Sequence[Reservation],
+    now: datetime,
 ) -> None:
     present = {reservation.id: reservation.params for reservation in before.reservations}
+    unapplied = needs_start(catalog, before, reservations)
     for reservation in reservations:
-        if reservation.params != present.get(reservation.id, reservation.params):
-            leases.set_reservation(session, reservation.id, now, params=dict(reservation.params))
+        id_ = reservation.id
+        if id_ in unapplied:
+            marked = {**reservation.details, UNAPPLIED: True}
+            leases.set_reservation(session, id_, now, details=marked)
+        if reservation.params != present.get(id_, reservation.params):
+            leases.set_reservation(session, id_, now, params=dict(reservation.params))
     new = [reservation for reservation in reservations if reservation.id not in present]
     leases.insert_reservations(session, new, len(before.reservations))

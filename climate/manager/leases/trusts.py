@@ -24,6 +24,7 @@ from climate.core.errors import BackendUnavailable, Conflict, Forbidden, NotFoun
 from climate.core.lease import blazar_wire
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import PATIENCE, RELENTLESS, REVOKE
+from climate.core.notifications import event_type
 from climate.db.engine import ids
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
@@ -34,9 +35,6 @@ from climate.plugins.base import Drift, Requester
 from climate.plugins.openstack.trusts import DeadTrust, Trusts
 
 LOG = logging.getLogger(__name__)
-
-LOST = "lease.trust_lost"
-RESTORED = "lease.trust_restored"
 
 
 def make(runtime: Runtime, requester: Requester) -> str:
@@ -105,7 +103,7 @@ def restore(session: Session, lease: Lease, now: datetime) -> Lease:
     """
     restored = replace(lease, trust_lost=None, updated_at=now)
     leases.update(session, restored)
-    outbox.write(session, RESTORED, blazar_wire.payload(restored), now)
+    outbox.write(session, event_type.LEASE_TRUST_RESTORED, blazar_wire.payload(restored), now)
     event_queue.run_now(session, lease.id, RELENTLESS, now)
     return restored
 
@@ -233,4 +231,5 @@ def _store_state(
     LOG.warning("the trust of lease %s is lost", lease_id)
     degraded = replace(lease, trust_lost=lost, updated_at=now)
     leases.update(session, degraded)
-    outbox.write(session, LOST, blazar_wire.payload(degraded, {"reason": lost}), now)
+    payload = blazar_wire.payload(degraded, {"reason": lost})
+    outbox.write(session, event_type.LEASE_TRUST_LOST, payload, now)

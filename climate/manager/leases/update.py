@@ -12,35 +12,39 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
 
-from climate.core.errors import Forbidden, LeaseBusy
+from climate.core.errors import Contention, Forbidden, LeaseBusy
 from climate.core.lease import blazar_wire
 from climate.core.lease.change import (
     changed_notices,
     changed_start,
     changed_window,
     check_changeable,
+    earliest_span,
     moved,
 )
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Lease, Reservation, StartWhen
 from climate.core.lease.schedule import START
+from climate.core.notifications import event_type
+from climate.core.window import Window
 from climate.db.engine.database import LostRace
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
 from climate.db.notifications import outbox
 from climate.db.resources import allocations
+from climate.manager.admission import availability
 from climate.manager.admission.admission import InsufficientResources
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.limits import LimitGate
 from climate.manager.admission.preview import Preview, free_capacity, use_after
 from climate.manager.admission.reallocation import reallocate
-from climate.manager.admission.refusal import explain
+from climate.manager.admission.refusal import Refusal, explain
 from climate.manager.admission.requirements import (
     any_acts_as_user,
     check_queries,
@@ -56,11 +60,14 @@ from climate.manager.leases.reservation_changes import (
     LeaseChange,
     change_reservations,
     complete,
+    needs_start,
     requested,
 )
 from climate.manager.process.runtime import Catalog, Runtime
 from climate.observability.metrics import counted
 from climate.plugins.base import Requester
+
+T = TypeVar("T")
 
 # Calls of the enforcement service per change. Another call is necessary if concurrent requests have
 # altered the outcome that the service agreed to.
@@ -115,12 +122,20 @@ def update_lease(
     Raises NotFound, LeaseBusy, InvalidInput, Conflict, NotEnoughResources, LimitExceeded,
     Contention, EnforcementDenied, EnforcementUnavailable, and the errors of ``trusts.make``,
     ``trusts.check_owner`` and ``reservation_changes.complete``. Raises LeaseChanged if the stored
-    lease differs from ``expected``.
+    lease differs from ``expected``. If ``change.earliest`` is set, also raises SearchTooLong.
     """
+    request = _Request(lease_id, change, owner, expected, None)
+    if change.earliest is not None:
+        return _at_earliest(runtime, request, partial(_update, runtime))
+    return _update(runtime, request)
+
+
+def _update(runtime: Runtime, request: _Request) -> Lease:
+    lease_id, owner = request.lease_id, request.owner
     make_trust = partial(trusts.make, runtime)
-    change = _completed(runtime, lease_id, change, owner)
+    change = _completed(runtime, lease_id, request.change, owner)
     trust_id = _trust_for(runtime, lease_id, change, owner, make_trust) if owner else None
-    request = _Request(lease_id, change, owner, expected, trust_id)
+    request = replace(request, change=change, trust_id=trust_id)
     try:
         return _write(runtime, request)
     except Exception:
@@ -146,11 +161,20 @@ def preview_change(
     errors of ``update_lease``. A dry run does not call the services in ``Preview.not_checked``, so
     their errors do not occur.
     """
-    change = _completed(runtime, lease_id, change, owner)
+    request = _Request(lease_id, change, owner, expected, None)
+    preview = partial(_preview, runtime, owner)
+    if change.earliest is not None:
+        return _at_earliest(runtime, request, preview)
+    return preview(request)
+
+
+def _preview(runtime: Runtime, owner: Owner, request: _Request) -> Preview:
+    lease_id = request.lease_id
+    change = _completed(runtime, lease_id, request.change, owner)
     # The transaction stores an id of no trust, as if Keystone had created one, and rolls back.
     check_trust = partial(trusts.check_possible, runtime)
     trust_id = _trust_for(runtime, lease_id, change, owner, check_trust)
-    request, now = _Request(lease_id, change, owner, expected, trust_id), runtime.clock.now()
+    request, now = replace(request, change=change, trust_id=trust_id), runtime.clock.now()
     enforcer = runtime.enforcer
     is_checked = enforcer is not None and enforcer.checks_update and not change.keeps_bookings
     not_checked = [*(["enforcement"] if is_checked else []), *(["trust"] if trust_id else [])]
@@ -170,6 +194,52 @@ def preview_change(
     return runtime.database.rehearse(work)
 
 
+def _at_earliest(runtime: Runtime, request: _Request, apply: Callable[[_Request], T]) -> T:
+    """Find the earliest window for a changed lease, and call ``apply`` with a request for it.
+
+    If another request books the window first, the function searches again. Raises
+    NotEnoughResources if there is no window.
+    """
+    change = _completed(runtime, request.lease_id, request.change, request.owner)
+    search = partial(_find_earliest, runtime, request=replace(request, change=change))
+    for _ in range(availability.ATTEMPTS):
+        within, length, found = runtime.database.rehearse(search)
+        start = within.start if found is None else found.start
+        dates = replace(request.change.dates, start=start, duration=length)
+        try:
+            return apply(replace(request, change=replace(change, dates=dates, earliest=None)))
+        except Refusal as error:
+            if found is None:
+                raise error.in_no_window(within, length) from None
+    raise Contention("What becomes free is taken by others at once: try again shortly")
+
+
+def _find_earliest(
+    runtime: Runtime, session: Session, request: _Request
+) -> tuple[Window, timedelta, Window | None]:
+    """Return the span of a search, the duration of the lease, and the earliest free window.
+
+    The window is None if the lease fits nowhere. The function removes the bookings of the lease in
+    this transaction, so that they count as free; the caller rolls the transaction back.
+    """
+    change, now = request.change, runtime.clock.now()
+    lease = leases.get(session, request.lease_id, lock=True)
+    check_expected(lease, request.expected)
+    check_changeable(lease, only_name=False, wants_more=change.changes_reservations)
+    end_by = change.earliest.end_by if change.earliest else None
+    within, length = earliest_span(lease, change.dates, end_by, now)
+    reservations = lease.reservations
+    if change.changes_reservations:
+        reservations, _ = change_reservations(runtime, session, lease, change, now)
+        _check_queries(runtime.catalog, session, lease, reservations, request.owner)
+    live = [reservation for reservation in reservations if reservation.stays]
+    requirements = [part for each in live for part in requirements_of(runtime.catalog, each)]
+    query = availability.window_search(runtime, requirements, length, within)
+    allocations.release(session, [reservation.id for reservation in lease.reservations])
+    offer = next(availability.offers(runtime, session, query), None)
+    return within, length, None if offer is None else offer.window
+
+
 def _completed(
     runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owner | None
 ) -> LeaseChange:
@@ -182,7 +252,7 @@ def _completed(
         return change
     with runtime.database.read() as session:
         lease = leases.get(session, lease_id)
-    reservations = complete(runtime.catalog, lease, change.reservations, owner.requester)
+    reservations = complete(runtime, lease, change, owner.requester)
     return replace(change, reservations=reservations)
 
 
@@ -246,7 +316,7 @@ def _change(runtime: Runtime, session: Session, request: _Request, now: datetime
         raise LeaseBusy(f"Lease {lease.id} was changed by others meanwhile: try again")
     if lease.start.delayed_at is not None:  # it may wait for hosts that it no longer needs
         event_queue.run_now(session, lease.id, [START], now)
-    outbox.write(session, "lease.update", blazar_wire.payload(changed), now, lease.window)
+    outbox.write(session, event_type.LEASE_UPDATE, blazar_wire.payload(changed), now, lease.window)
     return changed
 
 
@@ -294,6 +364,7 @@ def _rebook(
     reschedule(session, lease, changed, now)
     unfinished = lease.degraded and bool(change.reservations)
     unfinished |= any(reservation.planned for reservation in change.reservations)
+    unfinished |= bool(needs_start(runtime.catalog, lease, reservations))
     if (has_gains or unfinished or leaving) and lease.status is LeaseStatus.ACTIVE:
         add_update_event(session, lease, now)
 

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from climate.core.lease import blazar_wire
 from climate.core.lease.model import HOST, Granted, Lease, node
 from climate.core.lease.schedule import END, START
+from climate.core.notifications import event_type
 from climate.core.settings import Provisioning
 from climate.db.notifications import outbox
 from climate.db.resources import allocations, resources
@@ -41,7 +42,7 @@ def announce(session: Session, news: Sequence[News], now: datetime) -> None:
         return
     ids = {reservation.id for item in news for reservation in item.lease.reservations}
     named = allocations.named(session, ids)
-    payloads = ((f"lease.event.{item.kind}", _payload(item, named)) for item in news)
+    payloads = ((event_type.of_event(item.kind), _payload(item, named)) for item in news)
     outbox.write_all(session, payloads, now)
 
 
@@ -70,7 +71,7 @@ def notify_nodes(
     KIND is the argument ``kind``. These notifications belong to no project, so only callers that
     may read all projects see them.
     """
-    owned = ((f"node.{kind}", {**payload, "project_id": ""}) for payload in payloads)
+    owned = ((event_type.of_node(kind), {**payload, "project_id": ""}) for payload in payloads)
     outbox.write_all(session, owned, now)
 
 

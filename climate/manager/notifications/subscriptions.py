@@ -1,8 +1,9 @@
 """Use cases of subscriptions to notifications, and of their dead letters.
 
-A subscription delivers notifications to the URL of a subscriber. A dead letter is a notification
-that climate gave up delivering. If a user changes a subscription, the change takes effect with the
-next notification.
+A subscription delivers notifications to the URL or the e-mail address of a subscriber. A dead
+letter is a notification that climate gave up delivering. If a user changes a subscription, the
+change takes effect with the next notification. A new e-mail address gets nothing but a
+confirmation, until its owner has used the link in it.
 
 While a manager delivers, it holds a claim on the subscription: only the manager with the claim may
 store the result of a delivery. A user's change removes the claim. So the result of a delivery that
@@ -11,17 +12,30 @@ is in progress cannot overwrite the change.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core.errors import Conflict, LimitExceeded, NotificationsRemoved
+from climate.core.errors import (
+    Conflict,
+    LimitExceeded,
+    NotificationsRemoved,
+    TooManyConfirmations,
+)
+from climate.core.notifications import mail
 from climate.core.notifications.message import NotificationFilter
-from climate.core.notifications.subscription import Subscription, SubscriptionStatus
+from climate.core.notifications.subscription import (
+    Format,
+    Frequency,
+    Kind,
+    Subscription,
+    SubscriptionStatus,
+)
 from climate.db.engine import ids
 from climate.db.engine.database import Database
-from climate.db.notifications import outbox, subscriptions
+from climate.db.notifications import confirmations, outbox, subscriptions
 from climate.manager.process.runtime import Runtime, reading
 from climate.notifications.secret_encryption import UnreadableSecret, decrypt, encrypt
 
@@ -44,55 +58,83 @@ class Change:
     wanted: Mapping[str, Any]
     status: SubscriptionStatus | None = None
     after: int | None = None
+    format: Format | None = None
+    frequency: Frequency | None = None
+    time_zone: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
-    """The owner of a subscription, and whether the subscription covers all projects."""
+class New:
+    """A subscription to create: its owner, and where its notifications go.
+
+    ``secret`` is the key for signatures. If it is None, climate makes one. ``all_projects`` states
+    whether the subscription covers all projects.
+    """
 
     project_id: str
     user_id: str
     all_projects: bool
+    kind: Kind
+    url: str
+    secret: str | None
 
 
-def create(runtime: Runtime, owner: Owner, url: str, secret: str, settings: Change) -> Subscription:
-    """Create a subscription, which delivers notifications to ``url``; return the subscription.
+def create(runtime: Runtime, new: New, settings: Change) -> Subscription:
+    """Create a subscription, and return it.
 
-    From ``settings``, the function uses only the filters (``wanted``) and ``after``. Delivery
-    begins with the first notification whose number is above ``after`` (None: with the next new
-    notification). Raises LimitExceeded. Raises NotificationsRemoved if notifications above
-    ``after`` have been removed.
+    From ``settings``, the function does not use ``url``, ``secret`` and ``status``. Delivery begins
+    with the first notification whose number is above ``after`` (None: with the next new
+    notification). By e-mail, it begins when the address is confirmed. Raises LimitExceeded,
+    TooManyConfirmations. Raises NotificationsRemoved if notifications above ``after`` have been
+    removed.
     """
-    rules = runtime.settings.webhooks
-    most, stored = rules.per_project, encrypt(secret, rules.secret_keys)
+    rules, email = runtime.settings.webhooks, runtime.settings.email
+    stored = encrypt(new.secret or mail.new_secret(), rules.secret_keys)
+    is_email = new.kind is Kind.EMAIL
+    most = email.per_project if is_email and email is not None else rules.per_project
     now = runtime.clock.now()
 
     def work(session: Session) -> Subscription:
-        created = Subscription(
-            id=ids.new_id(),
-            project_id=owner.project_id,
-            user_id=owner.user_id,
-            url=url,
-            wanted=NotificationFilter(**settings.wanted),
-            all_projects=owner.all_projects,
-            done_seq=_start(session, settings.after),
-            created_at=now,
-        )
+        created = _new(new, settings, _start(session, settings.after), now)
         if not subscriptions.insert(session, created, stored, most):
             raise LimitExceeded(
-                f"Project {owner.project_id} already has {most} subscriptions, the maximum: remove"
+                f"Project {new.project_id} already has {most} subscriptions, the maximum: remove"
                 " one first"
             )
+        if is_email:
+            _reserve_confirmation(runtime, session, created)
         return created
 
-    return runtime.database.write(work)
+    created = runtime.database.write(work)
+    if is_email:
+        runtime.news.hint()  # a manager sends the confirmation
+    return created
+
+
+def _new(new: New, settings: Change, done_seq: int, now: datetime) -> Subscription:
+    return Subscription(
+        id=ids.new_id(),
+        project_id=new.project_id,
+        user_id=new.user_id,
+        url=new.url,
+        wanted=NotificationFilter(**settings.wanted),
+        all_projects=new.all_projects,
+        done_seq=done_seq,
+        created_at=now,
+        kind=new.kind,
+        format=settings.format or Format.CLOUDEVENTS,
+        frequency=settings.frequency or Frequency.IMMEDIATE,
+        time_zone=settings.time_zone or "UTC",
+        confirm_requested_at=now if new.kind is Kind.EMAIL else None,
+    )
 
 
 def update(runtime: Runtime, subscription_id: str, change: Change) -> Subscription:
     """Change a subscription, reset its count of failures, and return the changed subscription.
 
-    Raises NotFound. Raises NotificationsRemoved if the next notifications to deliver have already
-    been removed.
+    A new e-mail address must be confirmed. If an address is not confirmed, the status ACTIVE
+    requests another confirmation. Raises NotFound, TooManyConfirmations. Raises
+    NotificationsRemoved if the next notifications to deliver have already been removed.
     """
     now = runtime.clock.now()
     if change.secret is not None:
@@ -101,8 +143,9 @@ def update(runtime: Runtime, subscription_id: str, change: Change) -> Subscripti
 
     def work(session: Session) -> Subscription:
         before = subscriptions.get(session, subscription_id, lock=True)
-        values = _values(session, before, change)
+        values = _values(session, before, change) | _confirmation(runtime, session, before, change)
         reset = {"attempts": 0, "given_up": 0, "reason": None, "due_at": now, "slow": False}
+        reset["digest_through"] = None
         unclaimed = {"owner": None, "claimed_until": None}
         subscriptions.update(session, subscription_id, now, **reset, **unclaimed, **values)
         return subscriptions.get(session, subscription_id)
@@ -112,9 +155,54 @@ def update(runtime: Runtime, subscription_id: str, change: Change) -> Subscripti
     return changed
 
 
+def _confirmation(
+    runtime: Runtime, session: Session, before: Subscription, change: Change
+) -> dict[str, Any]:
+    """Return the values to store if the change requires a confirmation of the address.
+
+    A new address gets a new secret, so that the links in earlier mails become invalid. Raises
+    TooManyConfirmations.
+    """
+    if before.kind is not Kind.EMAIL:
+        return {}
+    is_new = change.url is not None and change.url != before.url
+    is_requested = before.confirm_requested_at is not None and before.confirm_sent_at is None
+    is_pending = is_requested and before.status is SubscriptionStatus.ACTIVE
+    is_resumed = change.status is SubscriptionStatus.ACTIVE
+    if not is_new and (before.is_confirmed or is_pending or not is_resumed):
+        return {}
+    _reserve_confirmation(runtime, session, replace(before, url=change.url or before.url))
+    values: dict[str, Any] = {"confirmed_at": None, "confirm_sent_at": None}
+    values["confirm_requested_at"] = runtime.clock.now()
+    if is_new:
+        values["secret"] = encrypt(mail.new_secret(), runtime.settings.webhooks.secret_keys)
+    return values
+
+
+def _reserve_confirmation(runtime: Runtime, session: Session, subscription: Subscription) -> None:
+    """Count a confirmation to the address of ``subscription``; raise TooManyConfirmations."""
+    email, now = runtime.settings.email, runtime.clock.now()
+    address = mail.address_of(subscription.url)
+    if email is None or address is None:
+        return
+    for bucket, most, whose in (
+        (mail.mailbox_key(address), email.confirmations_per_address, "to this address"),
+        (
+            mail.hashed(f"project {subscription.project_id}"),
+            email.confirmations_per_project,
+            f"for project {subscription.project_id}",
+        ),
+    ):
+        if not confirmations.reserve(session, bucket, most, now):
+            raise TooManyConfirmations(
+                f"climate sends at most {most} confirmations in an hour {whose}: try again later"
+            )
+
+
 def _values(session: Session, before: Subscription, change: Change) -> dict[str, Any]:
-    plain = {"url": change.url, "secret": change.secret}
-    values: dict[str, Any] = {name: value for name, value in plain.items() if value is not None}
+    names = ("url", "secret", "time_zone", "format", "frequency")
+    given = {name: getattr(change, name) for name in names}
+    values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if change.after is not None:
         values["done_seq"] = _start(session, change.after)
     if change.wanted:
@@ -122,7 +210,7 @@ def _values(session: Session, before: Subscription, change: Change) -> dict[str,
     if change.status is not None:
         values["status"] = change.status.value
     is_active = (change.status or before.status) is SubscriptionStatus.ACTIVE
-    if is_active and change.after is None:
+    if is_active and change.after is None and before.is_confirmed:
         _start(session, before.done_seq)
     return values
 

@@ -26,6 +26,7 @@ from climate.clock import Clock
 from climate.core.errors import ClimateError, NotFound
 from climate.core.lease.model import Resource, hardware, node
 from climate.core.matching import query
+from climate.core.notifications import event_type
 from climate.core.provisioning.lead_time import Lead
 from climate.core.provisioning.preparation import Preparation, PreparationState
 from climate.core.settings import Provisioning
@@ -43,8 +44,6 @@ from climate.manager.provisioning.power_saving import PowerSaver
 
 LOG = logging.getLogger(__name__)
 
-# The notification ``node.prepare`` requests a provisioner to prepare a host.
-PREPARE = "prepare"
 # Seconds between removals of old preparations, of which there are few.
 _FORGET_INTERVAL = 3600.0
 _SLOW = "it was not ready while there was still time for another"
@@ -120,7 +119,7 @@ def _request(clock: Clock, lease_id: str, leads: Mapping[int, Lead], session: Se
     ]
     preparations.want(session, tasks)
     leases.set_unready(session, lease_id)
-    notify_nodes(session, PREPARE, map(payload, tasks), now)
+    notify_nodes(session, event_type.PREPARE, map(payload, tasks), now)
 
 
 def _new(booking: Booking, host: Resource, lead: Lead, now: datetime) -> Preparation:

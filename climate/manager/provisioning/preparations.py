@@ -16,6 +16,7 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from climate.core.errors import PreparationClaimed
+from climate.core.notifications import event_type
 from climate.core.page import Page, Part, TaskFilter
 from climate.core.provisioning import preparation
 from climate.core.provisioning.preparation import Preparation, PreparationState
@@ -27,7 +28,7 @@ from climate.manager.leases import ready_start as starting
 from climate.manager.notifications import log
 from climate.manager.notifications.lease_messages import notify_nodes
 from climate.manager.process.runtime import Runtime, reading
-from climate.manager.provisioning.planner import PREPARE, payload
+from climate.manager.provisioning.planner import payload
 
 # Least number of seconds between two queries while a claim is about to expire.
 _SHORTEST = 0.1
@@ -101,7 +102,7 @@ def _report(
         return before
     preparations.store(session, after)
     if report.state is PreparationState.WANTED:
-        notify_nodes(session, PREPARE, [payload(after)], now)
+        notify_nodes(session, event_type.PREPARE, [payload(after)], now)
     if after.ready_at is not None and before.ready_at is None:
         _learn(session, after, report, now)
         if after.over_at is None:  # the lease starts if this was its last host

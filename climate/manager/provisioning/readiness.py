@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import NotFound
 from climate.core.lease.model import HOST, Lease, Resource, hardware
 from climate.core.matching import query
+from climate.core.notifications import event_type
 from climate.core.provisioning import readiness as pure
 from climate.core.provisioning.lead_time import Lead
 from climate.core.provisioning.preparation import PreparationState
@@ -49,7 +50,9 @@ def of_lease(runtime: Runtime, lease: Lease) -> Shown:
     """Return the readiness of the hosts of a lease, and for which hosts its start waits."""
     now = runtime.clock.now()
     with runtime.database.read() as session:
-        shown = pure.shown(preparations.going_on(session, lease_id=lease.id), now)
+        tasks = preparations.going_on(session, lease_id=lease.id)
+        unclaimed = preparations.unclaimed(session, now, [task.id for task in tasks])
+        shown = pure.shown(tasks, now, unclaimed)
         if not lease.waits_for_hosts(now):
             return shown
         missing = starting.unready(runtime.settings, session, lease.id)
@@ -90,7 +93,7 @@ def set_aside(runtime: Runtime, resource_id: int, reason: str | None) -> HostRea
         payloads = (
             planner.payload(task) for task in current if task.state is PreparationState.WANTED
         )
-        notify_nodes(session, planner.PREPARE, payloads, now)
+        notify_nodes(session, event_type.PREPARE, payloads, now)
 
     now = runtime.clock.now()
     runtime.database.write(work)

@@ -1,51 +1,12 @@
-"""Use cases that exist only for hosts: extra properties, and the allocations in API version 1.
+"""Use cases that exist only for hosts: their allocations and property names in API version 1.
 
 An extra property is a property that an operator added to a host.
 """
 
-from collections.abc import Mapping
-
-from sqlalchemy.orm import Session
-
-from climate.core.errors import Conflict, InvalidInput
-from climate.core.lease.model import HOST, Allocation, Resource
-from climate.core.matching import query as expressions
+from climate.core.lease.model import HOST, Allocation
 from climate.db.resources import allocations, resources
 from climate.db.resources.resources import Property
 from climate.manager.process.runtime import Runtime
-
-
-def set_properties(runtime: Runtime, host_id: int, extra: Mapping[str, str]) -> Resource:
-    """Add or change extra properties of a host; return the host with its new properties.
-
-    Raises NotFound. Raises InvalidInput if the cloud defines a property of that name. Raises
-    Conflict if a changed property occurs in the expression of a present or future reservation of
-    this host.
-    """
-    now = runtime.clock.now()
-
-    def work(session: Session) -> Resource:
-        host = resources.get(session, HOST, host_id, lock=True)
-        native = (runtime.plugin(HOST).native_properties | host.native) & extra.keys()
-        if native:
-            raise InvalidInput(
-                f"{', '.join(sorted(native))}: told by the cloud, cannot be changed here"
-            )
-        changing = {name for name in extra if host.properties.get(name) != extra[name]}
-        required = {
-            name
-            for type_, params in allocations.params_on(session, host_id)
-            for name in expressions.names(runtime.plugin(type_).requirement(params).query)
-        }
-        if changing & required:
-            raise Conflict(
-                f"Extra capability {', '.join(sorted(changing & required))} is asked for by a"
-                f" reservation of host {host_id}"
-            )
-        resources.set_properties(session, host, extra, now)
-        return resources.get(session, HOST, host_id)
-
-    return runtime.database.write(work)
 
 
 def find_allocations(

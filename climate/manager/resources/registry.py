@@ -8,7 +8,7 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from climate.core.errors import Conflict, NotFound
+from climate.core.errors import Conflict, InvalidInput, NotFound
 from climate.core.lease.model import Resource
 from climate.core.matching import query as expressions
 from climate.core.page import Page, Part, ResourceFilter
@@ -19,7 +19,7 @@ from climate.db.resources import allocations, capacity, resources
 from climate.db.resources import pages as resource_pages
 from climate.db.resources.resources import Property
 from climate.manager.process.runtime import Catalog, Runtime, reading
-from climate.plugins.base import DiscoveredResource
+from climate.plugins.base import DiscoveredResource, ResourcePlugin
 
 get = reading(resources.get)
 find_all = reading(resources.find_all)
@@ -93,6 +93,57 @@ def _forget(database: Database, created: Resource) -> bool:
         return True
 
     return database.write(work)
+
+
+def set_properties(
+    runtime: Runtime, resource_type: str, resource_id: int, extra: Mapping[str, str]
+) -> Resource:
+    """Add or change extra properties of a resource; return it with its new properties.
+
+    Raises NotFound. Raises InvalidInput if the cloud defines a property of that name, or if a
+    property that declares a capacity is not an amount. Such a capacity applies after the next
+    inventory sync. Raises Conflict if a changed property occurs in the expression of a present or
+    future reservation of this resource.
+    """
+    plugin, now = runtime.plugin(resource_type), runtime.clock.now()
+
+    def work(session: Session) -> Resource:
+        resource = resources.get(session, resource_type, resource_id, lock=True)
+        native = (plugin.native_properties | resource.native) & extra.keys()
+        if native:
+            raise InvalidInput(
+                f"{', '.join(sorted(native))}: told by the cloud, cannot be changed here"
+            )
+        changing = {name for name in extra if resource.properties.get(name) != extra[name]}
+        required = {
+            name
+            for type_, params in allocations.params_on(session, resource_id)
+            for part in runtime.plugin(type_).requirement(params).parts
+            for name in expressions.names(part.query)
+        }
+        if changing & required:
+            raise Conflict(
+                f"Extra capability {', '.join(sorted(changing & required))} is asked for by a"
+                f" reservation of {resources.noun(resource_type)} {resource_id}"
+            )
+        _check_declared(session, plugin, resource, extra)
+        resources.set_properties(session, resource, extra, now)
+        return resources.get(session, resource_type, resource_id)
+
+    return runtime.database.write(work)
+
+
+def _check_declared(
+    session: Session, plugin: ResourcePlugin, resource: Resource, extra: Mapping[str, str]
+) -> None:
+    """Raise InvalidInput if a property of the operator declares an invalid capacity."""
+    known = DiscoveredResource(
+        external_id=resource.external_id,
+        properties=resource.properties,
+        inventories=capacity.find_some(session, [resource.id])[resource.id],
+    )
+    own = {name: resource.properties[name] for name in resource.properties.keys() - resource.native}
+    plugin.declared(known, {**own, **extra})
 
 
 def delete(runtime: Runtime, resource_type: str, resource_id: int) -> None:

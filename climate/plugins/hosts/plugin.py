@@ -14,7 +14,7 @@ from marshmallow import ValidationError, fields, post_load, validate, validates_
 from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import Conflict, NotFound
-from climate.core.lease.model import HOST, Lease, Reservation, Resource
+from climate.core.lease.model import HOST, Granted, Lease, Reservation, Resource
 from climate.core.matching.extra_specs import RESOURCES, read
 from climate.core.matching.query import And, Compare, Everything, Operand, Query, both
 from climate.core.matching.requirement import Requirement
@@ -158,6 +158,7 @@ class HostPlugin(ResourcePlugin):
     description: ClassVar[str] = "Whole physical hosts for your project alone."
     schema: ClassVar[type[RequestSchema]] = HostSchema
     unit: ClassVar[Mapping[str, Any]] = {"min": 1, "max": 1}
+    gives_back: ClassVar[bool] = True
     #: The properties of every host; a HostCloud can add others.
     properties: ClassVar[frozenset[str]] = frozenset(
         {
@@ -233,6 +234,10 @@ class HostPlugin(ResourcePlugin):
             *(partial(self.cloud.enroll, host) for host in reserved if host not in hosts),
         )
         self.cloud.delete_pool(pool)
+
+    def unused(self, resources: Sequence[Granted]) -> Iterable[Granted]:
+        """Yield the hosts without servers."""
+        return (each for each in resources if not self.cloud.servers(each.external_id))
 
     def _reclaim(self, pool: str, host: str) -> None:
         self.cloud.delete_servers(pool, host)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 from marshmallow import fields, validate
 
+from climate.core.lease.lifecycle import ReservationStatus
 from climate.core.lease.model import Lease, Reservation, Resource
 from climate.plugins.base import (
     CREATE,
@@ -185,6 +186,16 @@ class EndpointSchema(DefaultingSchema):
     )
 
 
+def _is_adopted(occupant: Occupant, lease: Lease, reservation: Reservation) -> bool:
+    """Return whether a running reservation adopts a floating IP or network without a mark.
+
+    The project of the lease created it, for instance while ``on_start`` was ``nothing``.
+    """
+    is_running = reservation.status is ReservationStatus.ACTIVE
+    is_of_project = occupant.project_id == lease.project_id
+    return is_running and is_of_project and occupant.reservation_id is None
+
+
 class EndpointPlugin(ResourcePlugin):
     """Base class of the plug-ins that reserve endpoints: addresses or segments.
 
@@ -209,9 +220,14 @@ class EndpointPlugin(ResourcePlugin):
         if reservation.params["on_start"] == NOTHING:
             return {}
         present = self._occupants(reservation, resources)
-        own = {each.endpoint: each for each in present if self._is_of(each, lease, reservation)}
-        others = {each.endpoint: each for each in present if each.endpoint not in own}
         reserved = {resource.external_id for resource in resources}
+        own = {
+            each.endpoint: each
+            for each in present
+            if self._is_of(each, lease, reservation)
+            or (each.endpoint in reserved and _is_adopted(each, lease, reservation))
+        }
+        others = {each.endpoint: each for each in present if each.endpoint not in own}
         run_all(*(partial(self.cloud.delete, own[name]) for name in own.keys() - reserved))
         ids: dict[str, str] = {}
 
@@ -233,7 +249,7 @@ class EndpointPlugin(ResourcePlugin):
         ``present`` is the existing object. If it is None, create the object. Afterwards, mark the
         object if it has no mark.
         """
-        if present is not None and present.is_marked:
+        if present is not None and present.is_marked and present.reservation_id is not None:
             return present.id
         id_ = self.cloud.create(lease, reservation, resource) if present is None else present.id
         self.cloud.mark(id_, reservation.id)

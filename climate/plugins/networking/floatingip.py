@@ -115,8 +115,8 @@ class FloatingipPlugin(EndpointPlugin):
         """Return the address with this name, which is ``address`` or ``network_id/address``.
 
         ``external_number`` is only for messages. Raises Conflict if a floating IP has the address,
-        and InvalidInput if climate cannot reserve the address. If no subnet has the address, raises
-        InvalidInput if ``name`` includes a network, and NotFound otherwise.
+        and InvalidInput if the address is malformed or cannot be reserved. If no subnet has the
+        address, raises InvalidInput if ``name`` includes a network, and NotFound otherwise.
         """
         if not name:
             raise NotFound(f"Floating IP {external_number} not found.")
@@ -163,14 +163,18 @@ def _address(text: str) -> IPv4Address:
 def _parse_name(name: str, subnets: Sequence[Subnet], *, strict: bool) -> DiscoveredResource:
     """Return the address in ``name``, which is ``address`` or ``network_id/address``.
 
-    Raises InvalidInput if climate cannot reserve the address. If the address is malformed or in
-    none of ``subnets``, raises InvalidInput if ``strict`` is true, and NotFound otherwise.
+    Raises InvalidInput if the address is malformed or cannot be reserved. If none of ``subnets``
+    has the address, raises InvalidInput if ``strict`` is true, and NotFound otherwise.
     """
     error_class = InvalidInput if strict else NotFound
+    text = name.rpartition("/")[2]
     try:
-        address = IPv4Address(name.rpartition("/")[2])
-    except AddressValueError as error:
-        raise error_class(f"{name}: {error}") from None
+        address = IPv4Address(text)
+    except AddressValueError:
+        raise InvalidInput(
+            f"{text!r} is not an IPv4 address: send an address such as 203.0.113.7, or"
+            " <network id>/203.0.113.7"
+        ) from None
     for subnet in subnets:
         if address in subnet.cidr:
             if reason := subnet.refusal(address):

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from climate.api import console
+from climate.core.notifications import event_type
 from tests.support.service import Story
 
 PAGE = "/console/"
@@ -109,3 +110,10 @@ def test_folders_of_scripts_have_at_most_twelve_entries() -> None:
         if len(list(folder.iterdir())) > 12
     }
     assert crowded == {}
+
+
+def test_the_console_names_only_types_that_notifications_have() -> None:
+    scripts = "".join(path.read_text() for path in _STATIC.glob("js/**/*.js"))
+    named = set(re.findall(r'"((?:lease|subscription|audit|node)\.[a-z_.]+[a-z])"', scripts))
+    assert "lease.create" in named
+    assert {name: event_type.why_unknown(name) for name in named} == dict.fromkeys(named)

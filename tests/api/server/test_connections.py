@@ -15,6 +15,7 @@ from flask import Flask
 
 from climate.api.server import connections, http_server
 from tests.conftest import MakeStory
+from tests.support.loopback import served
 from tests.support.process import free_port
 
 _TIMEOUT = 20
@@ -30,18 +31,7 @@ def serve(make_story: MakeStory) -> Iterator[Serve]:
     with ExitStack() as servers:
 
         def start(app: Flask | None = None, **options: object) -> int:
-            port = free_port()
-            story = make_story(DEFAULT__port=port, **options)
-            server = servers.enter_context(
-                http_server.bound(story.conf, app or story.http.application)
-            )
-            stopping = threading.Event()
-            thread = threading.Thread(target=http_server._run, args=(server, stopping), daemon=True)
-            thread.start()
-            servers.callback(thread.join, _TIMEOUT)
-            servers.callback(server.close)
-            servers.callback(stopping.set)
-            return port
+            return servers.enter_context(served(make_story(**options), app))
 
         yield start
 

@@ -50,7 +50,7 @@ def test_a_user_signs_in_with_a_password_and_a_project(
     assert answer["me"]["roles"] == ["member", "reader"]
     assert [project["id"] for project in answer["projects"]] == ["lab", "ops"]
     assert answer == browser.session()
-    lease = browser.ok("POST", "/v2/leases", {**secured.asking(), "reservations": []})
+    lease = browser.ok("POST", "/v1/leases", secured.lease_body(reservations=[]))["lease"]
     assert (lease["user_id"], lease["project_id"]) == ("alice", "lab")
 
 

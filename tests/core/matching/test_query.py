@@ -153,7 +153,10 @@ class TestMalformed:
     @each_case(
         "query, reason",
         [
-            ("hello", "not JSON: Expecting value: line 1 column 1 (char 0)"),
+            ("hello", 'not JSON: Expecting value: line 1 column 1 (char 0); write it as ["==", '),
+            ("vcpus > 3", 'write it as [">", "$vcpus", "3"]'),
+            (" $rack='r-1'", 'write it as ["==", "$rack", "r-1"]'),
+            ("vcpus > 3 and x", 'write it as ["==", "$vcpus", "4"]'),
             (" ", "not JSON: "),
             ('["==", "$a", "1"', "not JSON: "),
             ("9" * 5000, "not JSON: "),

@@ -394,3 +394,53 @@ def test_alternatives_to_a_change_respect_limits(limited: Make) -> None:
     mine = ask(story, 60, 120, hosts=2)["id"]
     change = {"end": story.moment(150)}
     assert _alternatives(story, "PATCH", f"/v2/leases/{mine}", change) == ["shorter", "fewer"]
+
+
+# Windows in which a lease would fit.
+
+
+def windows(story: Story, count: int, token: str = ALICE, **fields: Any) -> tuple[list[str], Any]:
+    """Return the starts of the windows that limits allow, and what they forbid."""
+    body = {
+        "reservations": [hosts(count, count)],
+        "duration": 3600,
+        "end_by": "2030-01-15T18:00:00Z",
+        **fields,
+    }
+    found = story.ok("POST", "/v2/availability/search", body, token=token)
+    return [offer["start"][11:16] for offer in found["windows"]], found["forbidden"]
+
+
+def test_a_search_offers_only_windows_that_limits_allow(limited: Make) -> None:
+    story = limited(project_hosts=3, project_leases=2, exempt_roles="operator")
+    ask(story, 0, 120, hosts=2, token=BOB)
+    # Alone free from the start, and with the lease of the project from 14:00 on.
+    assert windows(story, 1) == (["12:00"], [])
+    starts, forbidden = windows(story, 2)
+    assert (starts, forbidden) == (["14:00"], [])
+    body = {"name": "lease", "start": "2030-01-15T14:00:00Z", "duration": 3600}
+    reservation = {"reservations": [hosts(2, 2)]}
+    dry_run = "/v2/leases?dry_run=true"
+    assert story.ok("POST", dry_run, {**body, **reservation}, token=ALICE)["admitted"]
+    starts, forbidden = windows(story, 4)
+    assert starts == []
+    assert [item["start"][11:16] for item in forbidden] == ["14:00"]
+    assert "Limit hosts of project lab: 3 hosts" in forbidden[0]["detail"]
+    assert windows(story, 4, "eve:lab:operator,member") == (["14:00"], [])
+    ask(story, 300, 301)
+    starts, forbidden = windows(story, 1)
+    assert starts == []
+    assert "Limit leases of project lab" in forbidden[0]["detail"]
+
+
+def test_a_search_waits_until_host_hours_no_longer_count(limited: Make) -> None:
+    story = limited(project_host_hours=2, period=4 * 3600)
+    ask(story, 0, 120)
+    assert windows(story, 1, duration=7200) == (["16:00"], [])
+    assert story.ok("POST", "/v2/leases?dry_run=true", at_four(7200), token=ALICE)["admitted"]
+    assert story.problem(403, "POST", "/v2/leases?dry_run=true", at_four(7201), token=ALICE)
+
+
+def at_four(duration: int) -> dict[str, Any]:
+    start = "2030-01-15T16:00:00Z"
+    return {"name": "l", "start": start, "duration": duration, "reservations": [hosts(1, 1)]}

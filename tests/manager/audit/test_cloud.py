@@ -1,15 +1,11 @@
 """The audit compares leases with the cloud and repairs what is safe to repair."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from climate.cmd import main
-from climate.manager.audit.cloud import audit, repair
+from climate.manager.audit.cloud import Repair, audit, repair
 from tests.support.failing_cloud import break_cloud
-from tests.support.process import write_config
 from tests.support.service import Story, host_reservation
 
 
@@ -17,7 +13,7 @@ def found(story: Story) -> list[str]:
     return [difference.description for difference in audit(story.runtime)]
 
 
-def repair_drift(story: Story) -> list[bool]:
+def repair_drift(story: Story) -> list[Repair]:
     repaired = [repair(story.runtime, difference) for difference in audit(story.runtime)]
     story.run()
     return repaired
@@ -50,7 +46,7 @@ def test_a_host_missing_from_its_pool_is_added(story: Story) -> None:
     lease, pool, (first, _) = start_lease(story)
     story.cloud.remove_host(pool, first)
     assert found(story) == [f"reservation {pool} of lease {lease['id']} lacks host {first}"]
-    assert repair_drift(story) == [True]
+    assert repair_drift(story) == [Repair.LEFT_TO_MANAGER]
     assert found(story) == []
     assert first in story.cloud.pool_hosts(pool)
 
@@ -61,7 +57,7 @@ def test_a_deleted_pool_is_created_again(story: Story) -> None:
         story.cloud.remove_host(pool, host)
     story.cloud.delete_pool(pool)
     assert found(story) == [f"reservation {pool} of lease {lease['id']} has no pool"]
-    assert repair_drift(story) == [True]
+    assert repair_drift(story) == [Repair.LEFT_TO_MANAGER]
     assert story.cloud.pool_hosts(pool) == hosts
 
 
@@ -76,7 +72,7 @@ def test_a_surplus_host_is_removed_unless_it_has_servers(story: Story, servers: 
     reservation = f"reservation {pool} of lease {lease['id']}"
     assert what.startswith(f"{reservation} has host {other}, which is not its own")
     assert ("on which are servers s1" in what) == servers
-    assert repair_drift(story) == [not servers]
+    assert repair_drift(story) == [Repair.IMPOSSIBLE if servers else Repair.LEFT_TO_MANAGER]
     assert (found(story) == []) == (not servers)
     assert story.cloud.servers(other) == (["s1"] if servers else [])
 
@@ -92,7 +88,7 @@ def test_a_pool_without_a_lease_is_removed_unless_it_has_servers(
     else:
         expected = "pool left over is of no running reservation, and has hosts sim-1"
         assert found(story) == [expected]
-    assert repair_drift(story) == [not servers]
+    assert repair_drift(story) == [Repair.IMPOSSIBLE if servers else Repair.DONE]
     assert (found(story) == []) == (not servers)
     assert ("sim-1" in story.cloud.free_hosts()) == (not servers)
     assert story.cloud.servers("sim-1") == (["s1"] if servers else [])
@@ -103,9 +99,9 @@ def test_the_state_of_free_hosts_is_reported_and_repaired_if_safe(story: Story) 
     story.cloud.enroll("sim-9")
     story.cloud.boot_server("sim-2", "s1")
     reports = {
-        "host sim-1 is registered and open to all projects": True,
-        "host sim-2 is free, and has servers s1": False,
-        "host sim-9 is in the free pool and not registered": False,
+        "host sim-1 is registered and open to all projects": Repair.DONE,
+        "host sim-2 is free, and has servers s1": Repair.IMPOSSIBLE,
+        "host sim-9 is in the free pool and not registered": Repair.IMPOSSIBLE,
     }
     assert sorted(found(story)) == sorted(reports)
     differences = {
@@ -132,34 +128,6 @@ def test_a_lease_that_ended_after_the_audit_is_not_repaired(story: Story) -> Non
     (difference,) = audit(story.runtime)
     story.ok("DELETE", f"/v1/leases/{lease['id']}")
     story.run()
-    assert repair(story.runtime, difference)
+    assert repair(story.runtime, difference) is Repair.LEFT_TO_MANAGER
     story.run()
     assert story.cloud.pools() == {}
-
-
-@pytest.fixture
-def command(story: Story, tmp_path: Path) -> Callable[..., int]:
-    """Return ``climate-manage`` for the story's service."""
-    conf = write_config(
-        tmp_path / "climate.conf",
-        database__connection=story.conf.database.connection,
-        simulated__journal=story.conf.simulated.journal,
-    )
-    return lambda *arguments: main.manage([*arguments, "--config-file", str(conf)])
-
-
-def test_the_command_prints_each_difference_and_sets_the_exit_code(
-    story: Story, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command("audit") == 0
-    story.cloud.withdraw("sim-1")
-    story.cloud.boot_server("sim-2", "s1")
-    assert command("audit") == 2
-    assert capsys.readouterr().out.splitlines() == [
-        "found: host sim-1 is registered and open to all projects",
-        "found: host sim-2 is free, and has servers s1",
-    ]
-    assert command("audit", "--repair") == 2
-    assert capsys.readouterr().out.splitlines()[0].startswith("repaired: host sim-1")
-    assert command("audit") == 2
-    assert len(capsys.readouterr().out.splitlines()) == 1

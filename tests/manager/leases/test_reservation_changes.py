@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from climate.db.events import queue
+from climate.manager.audit.cloud import audit
 from climate.manager.claims import Batch, Claim
 from climate.manager.events.queue import BatchSizeEstimator
 from climate.manager.events.runner import run
@@ -229,3 +230,73 @@ def test_a_removed_reservation_cannot_be_changed(story: Story) -> None:
     for _ in range(2):
         assert story.problem(400, "PATCH", f"/v2/leases/{lease['id']}", change)
         story.run()
+
+
+# Hosts that a running reservation gives back.
+
+
+def shrink(lease: dict[str, Any], count: int) -> dict[str, Any]:
+    first = lease["reservations"][0]["id"]
+    return {"reservations": [{"id": first, "params": {"min": count, "max": count}}]}
+
+
+def test_every_database_gives_back_hosts_without_servers(story_everywhere: Story) -> None:
+    story = story_everywhere
+    lease = create(story, hosts(4))
+    story.at(60)
+    story.cloud.boot_server("sim-4", "mine")
+    change = shrink(lease, 1)
+    preview = story.ok("PATCH", f"/v2/leases/{lease['id']}?dry_run=true", change)
+    assert preview["reservations"][0]["asked"] == 1
+    patch(story, lease, **change)
+    body = {"name": "other", "start": "now", "duration": 600, "reservations": [hosts(3)]}
+    assert story.call("POST", "/v2/leases", body).status_code == 409  # not reclaimed yet
+    assert story.run() == 1
+    assert list(pools(story).values()) == [["sim-4"]]
+    assert story.cloud.servers("sim-4") == ["mine"]
+    assert statuses(story, lease) == ["active", "deleted"]
+    other = story.ok("POST", "/v2/leases", body)
+    story.run()
+    assert sorted(len(names) for names in pools(story).values()) == [1, 3]
+    assert audit(story.runtime) == []
+    story.ok("DELETE", f"/v2/leases/{other['id']}")
+    story.run()
+    patch(story, lease, **shrink(lease, 2))  # and it can grow again
+    story.at(60)
+    assert pools(story) == {}
+    assert story.lease(lease["id"])["status"] == "TERMINATED"
+
+
+def test_hosts_in_use_are_not_given_back(story: Story) -> None:
+    lease = create(story, hosts(2), slots(1))
+    story.at(60)
+    names = next(iter(pools(story).values()))
+    for name in names:
+        story.cloud.boot_server(name, f"server of {name}")
+    path = f"/v2/leases/{lease['id']}"
+    before = story.ok("GET", path)
+    refused = story.problem(409, "PATCH", path, shrink(lease, 1))
+    assert refused["code"] == "resources_in_use"
+    assert "would give back 1, but only 0 of them have no servers" in refused["detail"]
+    # API v1 and instances give nothing back.
+    v1 = {"reservations": [{"id": lease["reservations"][0]["id"], "min": 1, "max": 1}]}
+    assert "it keeps all until" in story.refused(409, "PUT", f"/v1/leases/{lease['id']}", v1)
+    assert story.ok("GET", path) == before
+
+
+def test_hosts_that_cannot_be_reclaimed_stay_booked_until_the_end(story: Story) -> None:
+    lease = create(story, hosts(4))
+    patch(story, lease, end="2030-01-18T14:00:00Z")
+    story.at(60)
+    break_cloud(story, "remove_host")
+    patch(story, lease, **shrink(lease, 3))
+    story.until(story.clock.now() + timedelta(hours=1))
+    break_cloud(story)
+    assert story.lease(lease["id"])["degraded"]
+    body = {"name": "other", "start": "now", "duration": 600, "reservations": [hosts(1)]}
+    assert story.call("POST", "/v2/leases", body).status_code == 409
+    synchronise(story.runtime)
+    story.run()
+    assert [len(names) for names in pools(story).values()] == [3]
+    story.ok("POST", "/v2/leases", body)
+    assert not story.lease(lease["id"])["degraded"]

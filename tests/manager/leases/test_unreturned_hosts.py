@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from climate.manager.audit.cloud import audit, repair
+from climate.manager.audit.cloud import Repair, audit, repair
 from climate.manager.resources import inventory_sync as inventory
 from climate.plugins.base import NotYet
 from tests.conftest import MakeStory
@@ -213,7 +213,8 @@ def test_an_operator_gets_the_host_back_at_the_next_synchronisation(story: Story
         wait(story, 2)
     else:
         break_cloud(story)
-        assert [repair(story.runtime, difference) for difference in audit(story.runtime)] == [True]
+        outcomes = [repair(story.runtime, drift) for drift in audit(story.runtime)]
+        assert outcomes == [Repair.LEFT_TO_MANAGER]
         story.run()
     assert story.cloud.pools() == {}
     synchronise(story)

@@ -177,7 +177,7 @@ def test_a_slow_request_starts_a_lease_at_its_arrival(slow_story: Story) -> None
         assert lease["start_date"] == "2030-01-15T12:00:00.000000"
         assert slow_story.clock.now().minute == 1
         slow_story.clock.step(-2)
-    body = slow_story.asking(reservations=[])
+    body = slow_story.asking()
     asap = {"start": "asap", "duration": 600, "end_by": slow_story.moment(60)}
     earliest = {**{key: body[key] for key in body if key != "end"}, **asap}
     for request in ({**body, "start": "now"}, {**body, "start": LAST_SECOND}, earliest):

@@ -22,7 +22,7 @@ from climate.core.notifications.subscription import (
     WebhookRules,
 )
 from climate.manager.notifications.relay import Relay
-from climate.manager.notifications.webhook_delivery import WebhookDelivery
+from climate.manager.notifications.subscription_delivery import SubscriptionDelivery
 from climate.notifications import webhook_sender
 from climate.notifications.emit import LogEmitter
 from tests.conftest import MakeStory
@@ -66,9 +66,9 @@ def impatient_story(make_story: MakeStory) -> Story:
     return make_story(**LOOPBACK, notifications__webhook_attempts=3)
 
 
-def deliveries(story: Story, owner: str = "manager-1") -> WebhookDelivery:
+def deliveries(story: Story, owner: str = "manager-1") -> SubscriptionDelivery:
     poster = webhook_sender.for_config(story.conf, story.runtime.settings.webhooks)
-    return WebhookDelivery(story.runtime, poster, owner)
+    return SubscriptionDelivery(story.runtime, poster, owner)
 
 
 def subscribe(story: Story, url: str, token: str | None = None, **fields: Any) -> dict[str, Any]:
@@ -442,10 +442,10 @@ def test_a_changed_url_is_used_from_the_next_delivery_on(
     with receiving() as old:
         made = subscribe(impatient_story, old.url)
         old.then = NO
-        publish(impatient_story, "first")
+        publish(impatient_story, "lease.create")
         deliver(impatient_story)
-    change = {"url": receiver.url, "event_types": ["first"]}
-    assert impatient_story.ok("PATCH", f"{PATH}/{made['id']}", change)["event_types"] == ["first"]
+    change = {"url": receiver.url, "event_types": ["lease.create"]}
+    assert impatient_story.ok("PATCH", f"{PATH}/{made['id']}", change)["status"] == "active"
     publish(impatient_story, "second")
     deliver(impatient_story)
     assert receiver.seqs == [1]

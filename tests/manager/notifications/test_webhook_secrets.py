@@ -9,7 +9,7 @@ from cryptography.fernet import Fernet
 
 from climate.cmd import main
 from climate.db.tables.notifications import SubscriptionRow
-from climate.manager.notifications.webhook_delivery import WebhookDelivery
+from climate.manager.notifications.subscription_delivery import SubscriptionDelivery
 from climate.notifications import webhook_sender
 from tests.conftest import MakeStory
 from tests.support.outbox_rows import publish
@@ -28,7 +28,7 @@ OLD, NEW = (Fernet.generate_key().decode() for _ in range(2))
 def deliver(story: Story) -> None:
     publish(story, "lease.create")
     poster = webhook_sender.for_config(story.conf, story.runtime.settings.webhooks)
-    WebhookDelivery(story.runtime, poster, "manager").run_due()
+    SubscriptionDelivery(story.runtime, poster, "manager").run_due()
 
 
 def stored(story: Story) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from climate.manager.provisioning.planner import PREPARE
+from climate.core.notifications.event_type import PREPARE
 from tests.conftest import MakeStory
 from tests.support.process import eventually
 from tests.support.provisioners import plan, preparations, report

@@ -10,6 +10,7 @@ import pytest
 from climate.cmd import bootstrap
 from climate.core.provisioning.lead_time import REMEMBERED
 from climate.db.provisioning import readiness as stored_readiness
+from climate.manager.audit.backlog import show_backlog
 from climate.manager.provisioning import planner as preparing
 from climate.manager.provisioning.lead_times import LeadTimes
 from climate.manager.resources import inventory_sync as inventory
@@ -168,6 +169,37 @@ def test_a_claim_excludes_other_provisioners_until_it_expires(everywhere: Story)
         assert rejected_report(story, one, state) == "preparation_claimed"
     assert rejected_report(story, one, "failed", reason="no power") == "preparation_claimed"
     assert report(story, one, "ready", owner="p2")["state"] == "ready"
+
+
+def test_names_the_hosts_that_no_provisioner_has_claimed_for_30_seconds(everywhere: Story) -> None:
+    story = everywhere
+    show_backlog(story.runtime)
+    created = lease(story, count=2)
+    first, second = requested(story, created)
+
+    def unclaimed() -> tuple[float | None, list[str]]:
+        count = story.runtime.metrics.registry.get_sample_value("climate_preparations_unclaimed")
+        return count, sorted(readiness(story, created)["reasons"])
+
+    def reason(task: dict[str, Any]) -> str:
+        return (
+            f"{task['node']}: no provisioner has claimed its preparation; a provisioner with"
+            f" {task['node']} in its nodes file must run"
+        )
+
+    story.clock.advance(29)
+    assert unclaimed() == (0, [])
+    story.clock.advance(1)
+    assert unclaimed() == (2, sorted(map(reason, (first, second))))
+    report(story, first, "accepted", claim_seconds=60)
+    assert unclaimed() == (1, [reason(second)])
+    report(story, second, "accepted", claim_seconds=60)
+    assert unclaimed() == (0, [])
+    story.clock.advance(89)  # a provisioner that died is replaced within 30 seconds
+    assert unclaimed() == (0, [])
+    report(story, second, "accepted", claim_seconds=60)
+    story.clock.advance(1)
+    assert unclaimed() == (1, [reason(first)])
 
 
 def test_a_report_needs_a_claim(story: Story) -> None:

@@ -234,6 +234,18 @@ def test_boots_servers_once_more_after_growth_and_hides_their_user_data(story: S
     assert reservation["servers"] == booted() == [f"{reservation['id']}-{n}" for n in (1, 2, 3)]
 
 
+def test_boots_servers_when_a_running_reservation_asks_for_them(story: Story) -> None:
+    size = {key: value for key, value in BOOTED.items() if key not in {"on_start", "server"}}
+    lease = story.reserve(0, 120, reservations=[instances(2, **size)])
+    story.run()
+    put(story, lease, reservations=change_of(lease, on_start="create", server=SERVER))
+    assert story.run() == 1
+    (reservation,) = story.lease(lease["id"])["reservations"]
+    assert reservation["servers"] == [f"{reservation['id']}-{n}" for n in (1, 2)]
+    put(story, lease, reservations=change_of(lease, on_start="nothing", server=None))
+    assert story.run() == 0
+
+
 def test_takes_snapshots_before_anything_is_deleted(story: Story) -> None:
     story.reserve(reservations=[instances(2, **BOOTED, on_end="snapshot")])
     for _ in range(2):

@@ -179,7 +179,8 @@ def test_a_failed_address_is_added_when_it_recovers(plugin: FloatingipPlugin) ->
         (f"{NETWORK}/198.51.100.1", "the gateway"),
         (f"{NETWORK}/198.51.100.0", "the first or the last"),
         (f"{NETWORK}/203.0.113.1", "in no subnet"),
-        (f"{NETWORK}/203.0.113", "Expected 4 octets"),
+        (f"{NETWORK}/203.0.113", "'203.0.113' is not an IPv4 address"),
+        ("203.0.113", "send an address such as 203.0.113.7"),
         ("another/198.51.100.2", "another is not an external network"),
     ],
 )

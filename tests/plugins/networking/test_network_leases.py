@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from climate.manager.audit.cloud import audit, repair
+from climate.manager.audit.cloud import Repair, audit, repair
 from climate.manager.notifications.lease_messages import resources_of
 from climate.manager.resources import inventory_sync as inventory
 from climate.plugins.networking.simulated import NETWORK
@@ -307,7 +307,44 @@ def test_the_audit_repairs_own_addresses_and_touches_no_other(story: Story) -> N
     cloud(story).occupy(SECOND, "somebody", "a reservation that is gone")
     cloud(story).occupy(THIRD, "somebody")
     cloud(story).occupy("198.51.100.50", "somebody", "a reservation of others")
-    assert [repair(story.runtime, drift) for drift in audit(story.runtime)] == [True, True, False]
+    outcomes = [repair(story.runtime, drift) for drift in audit(story.runtime)]
+    assert outcomes == [Repair.LEFT_TO_MANAGER, Repair.DONE, Repair.IMPOSSIBLE]
     story.run()
     assert owners(story).keys() == {FIRST, THIRD, "198.51.100.50"}
     assert addresses(story, lease) == [FIRST]
+
+
+def test_creates_floating_ips_when_a_running_reservation_asks_for_them(story: Story) -> None:
+    promised = {**v1(2, FIRST, SECOND), "on_start": "nothing"}
+    lease = reserve(story, 0, 60, promised)
+    story.run()
+    assert owners(story) == {}
+    cloud(story).occupy(FIRST, "admin")  # the project has used one of its addresses
+    own = cloud(story).occupants([FIRST])[0].id
+    assert change(story, lease, on_start="create").status_code == 200
+    assert story.run() == 1
+    (reservation,) = story.lease(lease["id"])["reservations"]
+    assert sorted(reservation["floatingips"]) == [FIRST, SECOND]
+    assert reservation["floatingips"][FIRST] == own
+    assert owners(story) == {FIRST: "admin", SECOND: "admin"}
+    assert audit(story.runtime) == []
+    story.at(60)
+    assert owners(story) == {}
+
+
+def test_repeats_a_change_of_on_start_that_failed_until_it_succeeds(story: Story) -> None:
+    lease = reserve(story, 0, 60, {**v1(1, FIRST), "on_start": "nothing"})
+    story.run()
+    cloud(story).occupy(FIRST, "somebody else")
+    assert change(story, lease, on_start="create").status_code == 200
+    for _ in range(8):  # all retries
+        story.at(1)
+    shown = story.lease(lease["id"])
+    assert (shown["status"], shown["degraded"]) == ("ACTIVE", True)
+    release(story, FIRST)
+    inventory.synchronise(story.runtime)
+    story.run()
+    assert owners(story) == {FIRST: "admin"}
+    assert story.lease(lease["id"])["degraded"] is False
+    inventory.synchronise(story.runtime)
+    assert story.run() == 0  # nothing is left to do

@@ -10,7 +10,6 @@ import pytest
 from keystoneauth1 import session
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.exceptions import ConnectFailure, ConnectTimeout, EndpointNotFound, Unauthorized
-from oslo_config import cfg
 
 from climate.config import registry as config
 from climate.config.registry import Misconfigured
@@ -229,5 +228,5 @@ def test_reports_misconfiguration_before_the_first_request(
 
 
 def test_rejects_an_unknown_interface(make_adapter: MakeAdapter) -> None:
-    with pytest.raises(cfg.ConfigFileValueError, match="secret"):
+    with pytest.raises(Misconfigured, match="secret"):
         make_adapter(nova__valid_interfaces="internal,secret")

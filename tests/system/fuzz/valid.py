@@ -212,12 +212,20 @@ def _resource(s: Source) -> Json:
 def _subscription(s: Source) -> Json:
     more = [{}, {"event_types": ["lease.*"]}, {"after": 0}, {"all_projects": True}]
     more += [{"lease_id": s.any("lease")}, {"resource_type": "physical:host"}]
-    return {"url": s.receiver, "secret": SECRET, **s.rng.choice(more)}
+    if s.rng.random() < 0.3:
+        address = f"user{s.rng.randint(1, 20)}@example.org"
+        frequency = s.rng.choice(["immediate", "hourly", "daily"])
+        email = {"kind": "email", "address": address, "frequency": frequency}
+        return {**email, **s.rng.choice([*more[:2], *more[3:], {"time_zone": "Asia/Tokyo"}])}
+    form = {"format": s.rng.choice(["cloudevents", "slack", "matrix", "teams"])}
+    return {"url": s.receiver, "secret": SECRET, **form, **s.rng.choice(more)}
 
 
 def _subscription_change(s: Source) -> Json:
     changes: list[Json] = [{"url": s.receiver}, {"secret": SECRET}, {"event_types": []}]
     changes += [{"status": "suspended"}, {"status": "active", "after": s.rng.randint(0, 50)}]
+    changes += [{"status": "active"}, {"format": "slack"}, {"frequency": "hourly"}]
+    changes += [{"address": "other@example.org"}, {"time_zone": "UTC"}]
     return s.rng.choice(changes)
 
 

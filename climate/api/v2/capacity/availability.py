@@ -6,13 +6,13 @@ from typing import Any
 
 from climate.api.call import Answer, Call
 from climate.api.v2.capacity import schemas as capacity_schemas
-from climate.api.v2.http import validation
+from climate.api.v2.http import spans, validation
 from climate.api.v2.http.fields import NOW
 from climate.api.v2.leases import reservations
 from climate.core.errors import InvalidInput, InvalidQuery, UnsupportedResourceType
 from climate.core.matching.quoting import check_storable
-from climate.core.window import Window
 from climate.manager.admission import availability
+from climate.manager.admission.allowed_windows import Seeker, search_allowed
 from climate.manager.admission.requirements import ReservationRequest, look_up
 
 # Limits the response: each booking in the window can add a step.
@@ -23,7 +23,7 @@ def show(call: Call) -> Answer:
     """Show how many units, such as hosts, are free at each moment of a window of time."""
     query = validation.query(capacity_schemas.AVAILABILITY_QUERY)
     request = _request(call, query["resource_type"], query.get("params"))
-    span = Window(reservations.moment(call, query.get("start", NOW)), query["end"])
+    span = spans.in_query(reservations.moment(call, query.get("start", NOW)), query["end"])
     resolution = query.get("resolution")
     try:
         if resolution is not None:
@@ -43,15 +43,24 @@ def show(call: Call) -> Answer:
 def search(call: Call) -> Answer:
     """Find windows in which climate would admit a lease with all the given reservations."""
     data = validation.load(capacity_schemas.WINDOW_SEARCH, validation.body(call))
-    windows = availability.search(
+    owner = call.owner
+    seeker = Seeker(
+        project_id=owner.project_id,
+        user_id=owner.user_id,
+        roles=owner.roles,
+        sees_private=owner.sees_private,
+    )
+    found = search_allowed(
         call.runtime,
         reservations.requests(call, data["reservations"]),
         timedelta(seconds=data["duration"]),
-        Window(reservations.moment(call, data.get("start_after", NOW)), data["end_by"]),
+        spans.in_body(
+            reservations.moment(call, data.get("start_after", NOW)), data["end_by"], "end_by"
+        ),
         data["limit"],
-        private=call.owner.sees_private,
+        seeker,
     )
-    return capacity_schemas.OFFERS.dump({"windows": windows}), 200
+    return capacity_schemas.OFFERS.dump(found), 200
 
 
 def _request(call: Call, resource_type: str, text: str | None) -> ReservationRequest:

@@ -12,14 +12,13 @@ from flask import request
 
 from climate.api.call import Answer, Call
 from climate.api.v2.capacity import calendar_schemas as schemas
-from climate.api.v2.http import validation
+from climate.api.v2.http import spans, validation
 from climate.api.v2.http.fields import NOW, show
 from climate.api.v2.leases.reservations import moment
 from climate.core.errors import InvalidInput, InvalidQuery, UnsupportedResourceType
 from climate.core.matching import expression
 from climate.core.matching.calendar_rows import RowFilter, VisibleLease
 from climate.core.matching.occupancy import Interval, Kind
-from climate.core.window import Window
 from climate.manager.resources import calendar, calendar_changes
 from climate.manager.resources.calendar import CalendarPage, CalendarRow, CalendarView
 from climate.manager.resources.calendar_changes import Version
@@ -31,7 +30,7 @@ def index(call: Call) -> Answer:
     if query["whose"] == "all":
         call.require("calendar:get_all")
     _check_resolution(query["resolution"], query["limit"])
-    window = Window(moment(call, query.get("start", NOW)), query["end"])
+    window = spans.in_query(moment(call, query.get("start", NOW)), query["end"])
     view = CalendarView(
         filter=_filter(call, query),
         window=window,

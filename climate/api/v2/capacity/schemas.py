@@ -5,6 +5,7 @@ from marshmallow import Schema, fields, validate
 from climate.api.v2.http.fields import NOW, Count, Moment, Strict
 from climate.api.v2.http.schemas import described
 from climate.api.v2.leases.schemas import ReservationRequest
+from climate.core.window import MAX_SPAN
 from climate.manager.admission.availability import MAX_REQUIREMENTS
 
 
@@ -42,7 +43,7 @@ class WindowSearch(Strict):
     duration = fields.Integer(
         required=True,
         strict=True,
-        validate=validate.Range(min=1, max=366 * 86400),
+        validate=validate.Range(min=1, max=int(MAX_SPAN.total_seconds())),
         metadata=described("Length of the lease in seconds."),
     )
     start_after = Moment(words=(NOW,), metadata=described("Earliest start; default: now."))
@@ -61,6 +62,16 @@ class Offer(Schema):
     latest_start = Moment()
 
 
+class ForbiddenWindow(Schema):
+    """A window in which the lease would fit now, but that one of your limits forbids."""
+
+    start = Moment(attribute="window.start")
+    end = Moment(attribute="window.end")
+    detail = fields.String(
+        attribute="reason", metadata=described("Which limit forbids it, and by how much.")
+    )
+
+
 class Offers(Schema):
     """Windows in which climate would admit the lease now, the earliest first.
 
@@ -68,6 +79,10 @@ class Offers(Schema):
     """
 
     windows = fields.List(fields.Nested(Offer))
+    forbidden = fields.List(
+        fields.Nested(ForbiddenWindow),
+        metadata=described("Windows that are free, but that your limits forbid."),
+    )
 
 
 # Created once, because creating a schema takes longer than using it.

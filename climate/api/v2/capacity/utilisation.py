@@ -7,11 +7,10 @@ period.
 from marshmallow import Schema, fields, validate
 
 from climate.api.call import Answer, Call
-from climate.api.v2.http import validation
+from climate.api.v2.http import spans, validation
 from climate.api.v2.http.fields import Moment, Strict, show
 from climate.api.v2.http.schemas import described
 from climate.core.errors import InvalidQuery, UnsupportedResourceType
-from climate.core.window import Window
 from climate.manager.resources import utilisation
 from climate.manager.resources.utilisation import By, Period, UtilisationQuery
 
@@ -64,7 +63,7 @@ def index(call: Call) -> Answer:
     query = validation.query(_QUERY)
     wanted = UtilisationQuery(
         resource_type=query.get("resource_type"),
-        window=Window(query["start"], query["end"]),
+        window=spans.in_query(query["start"], query["end"]),
         period=query["period"],
         by=query["by"],
         prop=query.get("property"),

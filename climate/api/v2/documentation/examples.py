@@ -107,7 +107,13 @@ _EXAMPLES: Examples = {
             "url": "https://example.org/hook",
             "secret": "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
             "event_types": ["lease.*"],
-        }
+        },
+        "Reminders in a channel of Slack": {
+            "url": "https://example.org/services/T0/B0/x",
+            "format": "slack",
+            "event_types": ["lease.event.before_start_lease", "lease.event.before_end_lease"],
+            "time_zone": "Europe/Berlin",
+        },
     },
     "PATCH /v2/subscriptions/<subscription_id>": {
         "Suspend": {"status": "suspended"},

@@ -11,7 +11,6 @@ from flask import request
 
 from climate.api.call import Answer, Api, Call
 from climate.api.v2.feeds import schemas
-from climate.api.v2.feeds.calendar_file import MEDIA_TYPE, render
 from climate.api.v2.http import paging, validation
 from climate.api.v2.leases.views import visible
 from climate.api.v2.resources.views import number
@@ -21,6 +20,7 @@ from climate.core.page import FEED_SORTS
 from climate.manager.notifications import feeds
 from climate.manager.notifications.feeds import Target
 from climate.manager.resources import registry
+from climate.notifications.calendar_file import MEDIA_TYPE, render
 
 _HEADERS = {
     "Content-Type": MEDIA_TYPE,

@@ -54,7 +54,10 @@ _GROUPS = {
         "Managers and overdue work, for operators.",
         {"managers", "overdue-events"},
     ),
-    "Service": ("The caller, the version, and this document.", {"", "openapi.json", "docs", "me"}),
+    "Service": (
+        "The caller, the version, the error codes, and this document.",
+        {"", "openapi.json", "docs", "errors", "me"},
+    ),
 }
 
 

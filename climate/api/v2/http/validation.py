@@ -141,8 +141,8 @@ def check(schema: Schema, data: Mapping[str, Any], at: Place) -> tuple[list[Find
     """Load ``data`` with ``schema``; return a list of errors, and the loaded data.
 
     If there are errors, the loaded data is None. ``at`` is the place of ``data`` in the body, such
-    as ``("reservations", 0)``. Schemas of plug-ins can raise InvalidInput instead of listing
-    errors; this function then raises a copy of the InvalidInput that names ``at``.
+    as ``("reservations", 0)``. If a field of a plug-in's schema raises InvalidInput, raise a copy
+    of this error that names the place of the value.
     """
     try:
         return [], schema.load(data)
@@ -151,7 +151,7 @@ def check(schema: Schema, data: Mapping[str, Any], at: Place) -> tuple[list[Find
         return list(_findings(messages, at, schema)), None
     except InvalidInput as error:
         # A plug-in's field raises an error of climate, which ends the validation at once.
-        raise placed(error, at) from None
+        raise placed(error, (*at, *error.place)) from None
 
 
 def _findings(

@@ -20,6 +20,8 @@ from climate.core.errors import MissingParameter
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 from climate.core.lease.model import NOT_SHOWN, StartWhen
 from climate.core.page import LEASE_SORTS
+from climate.core.window import MAX_SPAN
+from climate.manager.leases.reservation_changes import MAX_RESERVATIONS
 
 _NAME = validate.Length(1, 80)
 _ID = validate.Length(1, 36)
@@ -28,13 +30,17 @@ _START_WHEN = "scheduled: at the start; ready: as soon as provisioners have prep
 
 
 _NO_END = CodedMessage("Send an end or a duration in seconds.", MissingParameter.code)
+_END_BY = "This goes with the start asap."
 _TWO_ENDS = "Send the end or the duration, not both."
+
+
+_LENGTH = f"A lease lasts from 1 second to {{max}} seconds ({MAX_SPAN.days} days)."
 
 
 def _duration() -> fields.Integer:
     return fields.Integer(
         strict=True,
-        validate=validate.Range(1, 366 * 86400),
+        validate=validate.Range(1, int(MAX_SPAN.total_seconds()), error=_LENGTH),
         metadata=described("Seconds from the start to the end, instead of end."),
     )
 
@@ -67,8 +73,10 @@ class LeaseRequest(Strict):
     )
     reservations = fields.List(
         fields.Nested(ReservationRequest),
-        load_default=list,
-        validate=LIST_LENGTH,
+        required=True,
+        validate=validate.Length(
+            1, MAX_RESERVATIONS, error="A lease has {min} to {max} reservations."
+        ),
     )
     events = fields.List(fields.Nested(EventRequest), load_default=list, validate=LIST_LENGTH)
 
@@ -88,7 +96,7 @@ class LeaseRequest(Strict):
                 "With asap the start is not known yet: leave out events and before_end.", "start"
             )
         if "end_by" in data and "start" in data and not is_asap:
-            raise ValidationError("This goes with the start asap.", "end_by")
+            raise ValidationError(_END_BY, "end_by")
 
 
 class ReservationChange(Strict):
@@ -102,9 +110,14 @@ class LeaseChange(Strict):
     """The body of a request to change a lease. A field that the request omits keeps its value."""
 
     name = fields.String(validate=_NAME)
-    start = Moment(words=(NOW,))
+    start = Moment(words=(NOW, ASAP))
     end = Moment(words=(NOW,))
     duration = _duration()
+    end_by = Moment(
+        metadata=described(
+            "Latest end; only with the start asap. Default: the lease starts no later than before."
+        )
+    )
     before_end = Moment()
     start_when = fields.Enum(StartWhen, by_value=True, metadata=described(_START_WHEN))
     reservations = fields.List(
@@ -123,6 +136,15 @@ class LeaseChange(Strict):
     def _check_end(self, data: dict[str, Any], **_kwargs: Any) -> None:
         if "end" in data and "duration" in data:
             raise ValidationError(_TWO_ENDS, "end")
+        is_asap = data.get("start") == ASAP
+        if is_asap and ("end" in data or "before_end" in data):
+            raise ValidationError(
+                "With asap the start is not known yet: send the duration instead of end, and leave"
+                " out before_end.",
+                "start",
+            )
+        if "end_by" in data and not is_asap:
+            raise ValidationError(_END_BY, "end_by")
 
     @validates_schema
     def _check_unique(self, data: dict[str, Any], **_kwargs: Any) -> None:

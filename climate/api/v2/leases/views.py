@@ -3,22 +3,24 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from flask import request
 
 from climate.api.call import Answer, Call
-from climate.api.v2.http import paging, validation
+from climate.api.server import compression
+from climate.api.v2.http import paging, spans, validation
 from climate.api.v2.http.fields import ASAP, NOW
+from climate.api.v2.http.fields import show as show_time
 from climate.api.v2.leases import dry_run, reservations, schemas
 from climate.api.v2.leases.reservations import moment
-from climate.core.errors import Contention, InvalidInput, PreconditionFailed
+from climate.core.errors import Contention, InvalidDate, InvalidInput, PreconditionFailed
 from climate.core.lease.change import Change
 from climate.core.lease.idempotency import AlreadyProcessed, IdempotencyKey
 from climate.core.lease.model import Lease
 from climate.core.page import LEASE_SORTS, LeaseFilter
-from climate.core.window import later
+from climate.core.window import MAX_SPAN, later
 from climate.manager.leases.create import (
     LeaseRequest,
     create_earliest,
@@ -29,7 +31,12 @@ from climate.manager.leases.create import (
 from climate.manager.leases.delete import delete_lease
 from climate.manager.leases.idempotency import IdempotentRequest, replay
 from climate.manager.leases.read import LeaseChanged, find_leases, get_lease
-from climate.manager.leases.reservation_changes import LeaseChange, ReservationChange, check_no_part
+from climate.manager.leases.reservation_changes import (
+    EarliestStart,
+    LeaseChange,
+    ReservationChange,
+    check_no_part,
+)
 from climate.manager.leases.update import preview_change, update_lease
 
 T = TypeVar("T")
@@ -84,19 +91,16 @@ def update(call: Call, lease_id: str) -> Answer:
     lease = visible(call, lease_id)
     call.require("leases:put", lease.project_id)
     data = validation.load(schemas.LEASE_CHANGE, validation.json_body(call))
+    dates, earliest = _changed_dates(call, lease, data)
     change = LeaseChange(
         name=data.get("name"),
-        dates=Change(
-            start=moment(call, data.get("start")),
-            end=moment(call, data.get("end")),
-            duration=timedelta(seconds=data["duration"]) if "duration" in data else None,
-            before_end=data.get("before_end"),
-            asked_at=call.asked_at,
-        ),
+        dates=dates,
+        earliest=earliest,
         reservations=_reservation_changes(call, lease, data["reservations"]),
         added=reservations.requests(call, data["add_reservations"], "add_reservations"),
         removed=tuple(data["remove_reservations"]),
         start_when=data.get("start_when"),
+        gives_back=True,
     )
     request = call.runtime, lease_id, change, call.owner
     try:
@@ -170,7 +174,7 @@ def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
         return change(None)
     for _ in range(_ATTEMPTS):
         current = _etag(_body(lease))
-        if not request.if_match.contains(current.strip('"')):
+        if not compression.contains(request.if_match, current.strip('"')):
             raise PreconditionFailed(
                 f"Lease {lease.id} has changed since you read it: read it again, then decide",
                 {"etag": current},
@@ -221,23 +225,60 @@ def _preview(call: Call, body: Mapping[str, Any]) -> Answer:
     return dry_run.answer(call, preview)
 
 
+def _changed_dates(
+    call: Call, lease: Lease, data: Mapping[str, Any]
+) -> tuple[Change, EarliestStart | None]:
+    """Return the dates in ``data``, the validated body of a change of ``lease``.
+
+    If the start is ``asap``, the second value is not None, and the first one has no start.
+    """
+    is_asap, now = data.get("start") == ASAP, call.asked_at.replace(microsecond=0)
+    start = None if is_asap else moment(call, data.get("start"))
+    end = moment(call, data.get("end"))
+    if is_asap and "end_by" in data:
+        spans.in_body(now, data["end_by"], "end_by")
+    if "duration" not in data:
+        first, last, present = start or lease.window.start, end or lease.window.end, lease.window
+        if last - first > present.end - present.start:  # v1 creates longer leases
+            _check_length(first, last, "start" if end is None else "end")
+    dates = Change(
+        start=start,
+        end=end,
+        duration=timedelta(seconds=data["duration"]) if "duration" in data else None,
+        before_end=data.get("before_end"),
+        asked_at=call.asked_at,
+    )
+    return dates, EarliestStart(data.get("end_by")) if is_asap else None
+
+
+def _check_length(start: datetime, end: datetime, key: str) -> None:
+    """Raise InvalidDate, which names ``key``, if a lease would be too long."""
+    if end - start > MAX_SPAN:
+        latest = show_time(later(start, MAX_SPAN))
+        error = InvalidDate(f"A lease lasts at most {MAX_SPAN.days} days: end it by {latest}")
+        raise validation.placed(error, (key,))
+
+
 def _search(call: Call, data: Mapping[str, Any]) -> tuple[LeaseRequest, timedelta]:
     """Return the request for a lease that starts as soon as possible, and the lease's duration.
 
     ``data`` is the validated body. In the result, ``start`` is now and ``end`` is the ``end_by`` of
     the body: the lease must lie between these times.
     """
-    request = _request(call, {**data, "start": NOW, "end": data["end_by"]})
+    span = spans.in_body(call.asked_at.replace(microsecond=0), data["end_by"], "end_by")
+    request = _request(call, {**data, "start": NOW, "end": span.end})
     return request, timedelta(seconds=data["duration"])
 
 
 def _request(call: Call, data: Mapping[str, Any]) -> LeaseRequest:
     start = moment(call, data["start"])
+    end = data["end"] if "end" in data else later(start, timedelta(seconds=data["duration"]))
+    _check_length(start, end, "end")
     return LeaseRequest(
         asked_at=call.asked_at,
         name=data["name"],
         start=start,
-        end=data["end"] if "end" in data else later(start, timedelta(seconds=data["duration"])),
+        end=end,
         before_end=data.get("before_end"),
         start_when=data["start_when"],
         reservations=reservations.requests(call, data["reservations"]),

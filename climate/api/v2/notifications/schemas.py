@@ -1,24 +1,49 @@
 """Schemas of notifications, subscriptions and dead letters (undeliverable notifications)."""
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from marshmallow import Schema, ValidationError, fields, validate
+from marshmallow import Schema, ValidationError, fields, validate, validates_schema
 
 from climate.api.v2.http.fields import Count, Moment, Strict, flag
 from climate.api.v2.http.schemas import PageQuery, described, page_of, wait_seconds
 from climate.core.errors import InvalidInput
-from climate.core.notifications import message
-from climate.core.notifications.subscription import LONGEST_URL, SubscriptionStatus, key_of
+from climate.core.notifications import event_type, mail, message
+from climate.core.notifications.subscription import (
+    LONGEST_URL,
+    Format,
+    Frequency,
+    Kind,
+    SubscriptionStatus,
+    key_of,
+)
 
 _MAX_PATTERNS = 20
 _MAX_SEQS = 1000
 _MAX_SEQ = 2**63 - 1
-_BAD_PATTERN = "This is neither an event type nor a prefix of event types with a * at its end."
+_REQUIRED = str(fields.Field.default_error_messages["required"])
+# Fields that only subscriptions of one kind have.
+_ONLY = {
+    Kind.WEBHOOK: frozenset({"url", "secret", "format"}),
+    Kind.EMAIL: frozenset({"address", "frequency"}),
+}
+
+
+def _check_event_type(pattern: str) -> None:
+    if (reason := event_type.why_unknown(pattern)) is not None:
+        raise ValidationError(reason)
 
 
 def _check_secret(text: str) -> None:
     try:
         key_of(text)
+    except InvalidInput as error:
+        raise ValidationError(error.message) from None
+
+
+def _check_zone(name: str) -> None:
+    try:
+        mail.check_zone(name)
     except InvalidInput as error:
         raise ValidationError(error.message) from None
 
@@ -77,11 +102,45 @@ def _secret(**kwargs: Any) -> fields.String:
     )
 
 
+def foreign_fields(kind: Kind, names: Collection[str]) -> dict[str, list[str]]:
+    """Return an error for each field among ``names`` that only the other kind has."""
+    return {
+        name: [f"Only subscriptions of the kind {other.value} have this."]
+        for other, own in _ONLY.items()
+        for name in names
+        if other is not kind and name in own
+    }
+
+
 class _SubscriptionSettings(Strict):
+    address = fields.String(
+        validate=validate.Length(1, mail.LONGEST_ADDRESS),
+        metadata=described("The receiver, if the kind is email. Its owner must confirm it."),
+    )
+    format = fields.Enum(
+        Format,
+        by_value=True,
+        metadata=described(
+            "Form of the bodies: cloudevents, or messages that Slack, Matrix (hookshot) or Teams"
+            " (workflows) accept."
+        ),
+    )
+    frequency = fields.Enum(
+        Frequency,
+        by_value=True,
+        metadata=described("A mail for each notification, or at most one in an hour or a day."),
+    )
+    time_zone = fields.String(
+        validate=_check_zone,
+        metadata=described("Zone of the times in mails and chat messages: Europe/Berlin."),
+    )
     event_types = fields.List(
-        fields.String(validate=validate.Regexp(message.PATTERN, error=_BAD_PATTERN)),
+        fields.String(validate=_check_event_type),
         validate=validate.Length(max=_MAX_PATTERNS),
-        metadata=described("Event types; * at the end matches any rest. Empty: all types."),
+        metadata={
+            **described("Event types; * at the end matches any rest. Empty: all types."),
+            "examples": [["lease.event.*"], [*event_type.KNOWN]],
+        },
     )
     lease_id = fields.String(allow_none=True, validate=validate.Length(1, 36))
     resource_type = fields.String(allow_none=True, validate=validate.Length(1, 64))
@@ -93,10 +152,15 @@ class _SubscriptionSettings(Strict):
 
 
 class SubscriptionRequest(_SubscriptionSettings):
-    """The body of a request to create a subscription: a URL that receives notifications."""
+    """The body of a request to create a subscription: a URL or an e-mail address.
 
-    url = _url(required=True)
-    secret = _secret(required=True)
+    A webhook needs ``url``, and with the format ``cloudevents`` also ``secret``. E-mail needs
+    ``address``.
+    """
+
+    kind = fields.Enum(Kind, by_value=True, load_default=Kind.WEBHOOK)
+    url = _url()
+    secret = _secret()
     all_projects = fields.Boolean(
         load_default=False,
         truthy={True},
@@ -105,6 +169,23 @@ class SubscriptionRequest(_SubscriptionSettings):
             "Notifications of all projects. Requires climate:notifications:get_all."
         ),
     )
+
+    @validates_schema(pass_original=True, skip_on_field_errors=False)
+    def _check_kind(
+        self, data: Mapping[str, Any], original: Mapping[str, Any], **_kwargs: Any
+    ) -> None:
+        kind = data.get("kind")
+        if kind is None:  # it is invalid
+            return
+        errors = foreign_fields(kind, original)
+        required = {"address"} if kind is Kind.EMAIL else {"url"}
+        if kind is Kind.WEBHOOK and data.get("format", Format.CLOUDEVENTS) is Format.CLOUDEVENTS:
+            required.add("secret")
+        if kind is Kind.EMAIL and "after" in original:
+            errors["after"] = ["Delivery by e-mail begins when the address is confirmed."]
+        errors |= {name: [_REQUIRED] for name in sorted(required - original.keys())}
+        if errors:
+            raise ValidationError(errors)
 
 
 class SubscriptionChange(_SubscriptionSettings):
@@ -116,12 +197,27 @@ class SubscriptionChange(_SubscriptionSettings):
 
 
 class Subscription(Schema):
-    """A subscription (webhook): a URL that receives notifications."""
+    """A subscription: a URL or an e-mail address that receives notifications.
+
+    ``address`` is null for webhooks. ``url`` is a ``mailto:`` URL for e-mail.
+    """
 
     id = fields.String()
     project_id = fields.String()
     user_id = fields.String()
+    kind = fields.Enum(Kind, by_value=True)
     url = fields.String()
+    address = fields.String(allow_none=True)
+    format = fields.Enum(Format, by_value=True)
+    frequency = fields.Enum(Frequency, by_value=True)
+    time_zone = fields.String()
+    confirmed_at = Moment(
+        allow_none=True,
+        metadata=described(
+            "When the owner of the e-mail address confirmed it. Until then, climate sends only the"
+            " confirmation."
+        ),
+    )
     event_types = fields.List(fields.String(), attribute="wanted.event_types")
     lease_id = fields.String(attribute="wanted.lease_id", allow_none=True)
     resource_type = fields.String(attribute="wanted.resource_type", allow_none=True)
@@ -193,7 +289,7 @@ class FilterQuery(Strict):
         metadata=described("Number of the last notification that you received."),
     )
     event_type = fields.List(
-        fields.String(validate=validate.Regexp(message.PATTERN, error=_BAD_PATTERN)),
+        fields.String(validate=_check_event_type),
         load_default=list,
         validate=validate.Length(max=_MAX_PATTERNS),
         metadata=described("An event type; * at the end matches any rest. Repeatable."),

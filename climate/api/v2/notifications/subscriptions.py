@@ -1,4 +1,4 @@
-"""The routes of ``/v2/subscriptions``: webhooks for notifications, and their dead letters."""
+"""The routes of ``/v2/subscriptions``: webhooks and e-mail for notifications; dead letters."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,10 +9,11 @@ from climate.api.call import Answer, Call
 from climate.api.v2.http import paging, validation
 from climate.api.v2.notifications import schemas
 from climate.core.errors import InvalidInput, NotFound
-from climate.core.notifications.subscription import Subscription, check_url
+from climate.core.notifications import mail
+from climate.core.notifications.subscription import Kind, Subscription, check_url
 from climate.core.page import SUBSCRIPTION_SORTS
 from climate.manager.notifications import subscriptions
-from climate.manager.notifications.subscriptions import Change, Owner
+from climate.manager.notifications.subscriptions import Change, New
 
 _FILTERS = ("event_types", "lease_id", "resource_type")
 
@@ -33,18 +34,23 @@ def index(call: Call) -> Answer:
 
 
 def create(call: Call) -> Answer:
-    """Create a subscription: a URL to which climate sends notifications."""
+    """Create a subscription: a URL or an e-mail address to which climate sends notifications."""
     data = validation.load(schemas.SUBSCRIPTION_REQUEST, validation.body(call))
-    _check_url(call, data["url"])
+    if data["kind"] is Kind.EMAIL:
+        call.require("subscriptions:post_email")
+    url = _checked_receiver(call, data)
     if data["all_projects"]:
         call.require("notifications:get_all")
-    owner = Owner(
+    new = New(
         project_id=call.caller.project_id,
         user_id=call.caller.user_id,
         all_projects=data["all_projects"],
+        kind=data["kind"],
+        url=url or "",
+        secret=data.get("secret"),
     )
-    settings = Change(wanted=_filters(data), after=data.get("after"))
-    created = subscriptions.create(call.runtime, owner, data["url"], data["secret"], settings)
+    settings = Change(wanted=_filters(data), **_settings(data))
+    created = subscriptions.create(call.runtime, new, settings)
     location = f"{request.root_path}{request.path}/{created.id}"
     return _body(call, created), 201, {"Location": location}
 
@@ -58,14 +64,14 @@ def update(call: Call, subscription_id: str) -> Answer:
     """Change a subscription, suspend it or resume it."""
     before = _changeable(call, subscription_id, "subscriptions:put")
     data = validation.load(schemas.SUBSCRIPTION_CHANGE, validation.body(call))
-    if "url" in data:
-        _check_url(call, data["url"])
+    for name, texts in schemas.foreign_fields(before.kind, data).items():
+        raise validation.placed(InvalidInput(f"{name}: {texts[0]}"), (name,))
     change = Change(
-        url=data.get("url"),
+        url=_checked_receiver(call, data),
         secret=data.get("secret"),
         wanted=_filters(data),
         status=data.get("status"),
-        after=data.get("after"),
+        **_settings(data),
     )
     return _body(call, subscriptions.update(call.runtime, before.id, change)), 200
 
@@ -121,11 +127,37 @@ def _changeable(call: Call, subscription_id: str, rule: str) -> Subscription:
     return subscription
 
 
-def _check_url(call: Call, url: str) -> None:
+def _checked_receiver(call: Call, data: Mapping[str, Any]) -> str | None:
+    """Return the URL of the receiver in a request; None if the request has none.
+
+    Raises InvalidInput if climate may not send notifications there.
+    """
+    name = "address" if "address" in data else "url"
+    if name not in data:
+        return None
     try:
-        check_url(url, call.runtime.settings.webhooks)
+        return _receiver(call, name, data[name])
     except InvalidInput as error:
-        raise validation.placed(InvalidInput(f"url: {error.message}"), ("url",)) from None
+        errors = [{"pointer": f"#/{name}", "detail": error.message}]
+        raise InvalidInput(f"{name}: {error.message}", {"errors": errors}) from None
+
+
+def _receiver(call: Call, name: str, value: str) -> str:
+    settings = call.runtime.settings
+    if name == "url":
+        check_url(value, settings.webhooks)
+        return value
+    if settings.email is None:
+        raise InvalidInput(
+            "This service sends no e-mail: the operator has not configured a mail server"
+            " ([email] server)"
+        )
+    mail.check_address(value, settings.email)
+    return mail.url_of(value)
+
+
+def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: data.get(name) for name in ("after", "format", "frequency", "time_zone")}
 
 
 def _filters(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,6 +175,10 @@ def _body(call: Call, subscription: Subscription) -> dict[str, Any]:
 def _bodies(call: Call, items: Sequence[Subscription]) -> list[dict[str, Any]]:
     counts = subscriptions.count_dead_letters(call.runtime, [item.id for item in items])
     return [
-        {**schemas.SUBSCRIPTION.dump(item), "dead_letters": counts.get(item.id, 0)}
+        {
+            **schemas.SUBSCRIPTION.dump(item),
+            "address": mail.address_of(item.url),
+            "dead_letters": counts.get(item.id, 0),
+        }
         for item in items
     ]

@@ -184,7 +184,10 @@ class LeaseReadiness(Schema):
     )
     reasons = fields.List(
         fields.String(),
-        metadata=described("Why hosts failed. Requires the policy climate:preparations:get."),
+        metadata=described(
+            "Why hosts failed, and which hosts no provisioner has claimed for 30 seconds. Requires"
+            " the policy climate:preparations:get."
+        ),
     )
     waiting_for = fields.List(
         fields.String(), metadata=described("The hosts for which the start of the lease waits.")

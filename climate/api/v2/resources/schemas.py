@@ -27,7 +27,19 @@ class ResourceRequest(Strict):
     )
 
 
-RESOURCE_REQUEST = ResourceRequest()
+class ResourceChange(Strict):
+    """The body of a request to change a resource. Properties that it omits keep their values."""
+
+    properties = fields.Dict(
+        keys=fields.String(),
+        required=True,
+        metadata=described(
+            "Properties to add or change. A capacity applies after the next look at the cloud."
+        ),
+    )
+
+
+RESOURCE_REQUEST, RESOURCE_CHANGE = ResourceRequest(), ResourceChange()
 
 
 class Power(Schema):

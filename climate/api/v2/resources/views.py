@@ -13,7 +13,7 @@ from climate.api.v1.schemas import capabilities
 from climate.api.v2.http import paging, validation
 from climate.api.v2.resources import schemas
 from climate.core.errors import InvalidDate, InvalidInput, InvalidQuery, NotFound
-from climate.core.lease.model import Resource
+from climate.core.lease.model import HOST, Resource
 from climate.core.matching import expression
 from climate.core.page import BOOKING_SORTS, RESOURCE_SORTS, Page, Part, ResourceFilter
 from climate.manager.resources import holders, registry, states
@@ -68,13 +68,30 @@ def create(call: Call) -> Answer:
     """Register a resource of the cloud as reservable."""
     data = validation.load(schemas.RESOURCE_REQUEST, validation.body(call))
     _require(call, data["resource_type"], "post")
-    try:
-        extra = capabilities(data["properties"])
-    except InvalidInput as error:
-        raise validation.placed(error, ("properties",)) from None
+    extra = _properties(data)
     created = registry.register(call.runtime, data["resource_type"], data["name"], extra=extra)
     location = f"{request.root_path}/v2/resources/{created.id}"
     return _described(call, created), 201, {"Location": location}
+
+
+def update(call: Call, resource_id: str) -> Answer:
+    """Add or change properties of a resource that the cloud does not report."""
+    data = validation.load(schemas.RESOURCE_CHANGE, validation.body(call))
+    resource = registry.get_resource(call.runtime, number(resource_id), private=True)
+    if resource.type == HOST:  # the only type whose properties v1 changes
+        call.require("oshosts:put")
+    extra = _properties(data)
+    registry.set_properties(call.runtime, resource.type, resource.id, extra)
+    private = call.may("resources:get_private")
+    changed = registry.get_resource(call.runtime, resource.id, private=private)
+    return _described(call, changed), 200
+
+
+def _properties(data: Mapping[str, Any]) -> dict[str, str]:
+    try:
+        return capabilities(data["properties"])
+    except InvalidInput as error:
+        raise validation.placed(error, ("properties",)) from None
 
 
 def delete(call: Call, resource_id: str) -> Answer:

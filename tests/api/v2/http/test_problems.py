@@ -44,7 +44,7 @@ def test_a_malformed_request_is_a_problem_with_its_places(story: Story) -> None:
     ]:
         assert rejected(story, **fields)["code"] == code
     assert places(rejected(story, reservations=[hosts(resource_properties=["<", "$vcpus"])])) == {
-        "#/reservations/0/params"
+        "#/reservations/0/params/resource_properties"
     }
     for expression in [
         r'["==", "$vcpus", "\u0000"]',
@@ -92,15 +92,16 @@ def test_parameters_in_a_query_are_checked_like_those_in_a_body(story: Story) ->
 
 
 def test_reads_json_and_no_other_type_of_body(story: Story) -> None:
-    lease = story.ok("POST", LEASES, story.asking(reservations=[]))
+    lease = story.ok("POST", LEASES, story.asking())
     for said in ("text/plain", "application/x-www-form-urlencoded", "text/json"):
         for method, path in (("POST", LEASES), ("PATCH", f"{LEASES}/{lease['id']}")):
             response = story.http.open(path, method=method, data=b"{}", content_type=said)
             assert problem(response, 415)["code"] == "unsupported_media_type"
-    data = json.dumps(story.asking(reservations=[]))
+    data = json.dumps(story.asking())
     json_types = ["application/json", "application/json; charset=utf-8", "application/x+json"]
     for said in (None, *json_types):
-        assert story.http.post(LEASES, data=data, content_type=said).status_code == 201
+        path = f"{LEASES}?dry_run=true"
+        assert story.http.post(path, data=data, content_type=said).status_code == 200
     for malformed in (b"", b"[]", b"null", b"{", b"\xff", b'{"name": NaN}'):
         assert problem(story.http.post(LEASES, data=malformed), 400)["code"] == "invalid_input"
 
@@ -123,6 +124,26 @@ def test_errors_of_the_framework_and_of_tokens_are_problems(story: Story) -> Non
     for method, path in (("GET", LEASES), ("POST", LEASES), ("GET", "/v2/resources")):
         found = story.problem(401, method, path, token="nonsense")
         assert found["code"] == "unauthenticated"
+
+
+def test_the_type_of_a_problem_is_a_page_without_a_token(story: Story) -> None:
+    found = story.http.get("/v2/leases/none", base_url="https://localhost/reservation").get_json()
+    assert found["type"] == "/reservation/v2/errors/not_found"
+    page = story.ok("GET", "/v2/errors/invalid_query", token="nonsense")
+    assert (page["code"], page["status"]) == ("invalid_query", 400)
+    assert all(page[key] for key in ("title", "meaning", "what_to_do"))
+    html = story.call("GET", "/v2/errors/invalid_query", headers={"Accept": "text/html,*/*;q=0.8"})
+    assert html.mimetype == "text/html"
+    text = html.get_data(as_text=True)
+    assert "<code>[&quot;&gt;=&quot;, &quot;$vcpus&quot;, &quot;4&quot;]</code>" in text
+    assert "script" not in html.headers["Content-Security-Policy"]
+    assert story.problem(404, "GET", "/v2/errors/<b>")["detail"] == "There is no error code <b>"
+
+
+def test_a_path_that_does_not_exist_is_explained(story: Story) -> None:
+    found = story.problem(404, "GET", "/v2/leases/")
+    assert found["detail"] == "There is no path /v2/leases/: paths have no slash at the end"
+    assert "/v2/docs" in story.problem(404, "GET", "/v2/nosuch")["detail"]
 
 
 def test_details_of_an_error_are_members_of_the_problem_and_not_in_v1(

@@ -99,12 +99,33 @@ def test_times_are_seconds_in_utc_and_now_is_the_current_second(story: Story) ->
 
 def test_the_calendar_ends_in_9999(story: Story) -> None:
     new_year = {"start": "9999-12-31T00:00:00Z", "duration": 366 * 86400}
-    lease = story.ok("POST", LEASES, {"name": "late", "reservations": [], **new_year})
+    lease = story.ok("POST", LEASES, {"name": "late", "reservations": [hosts()], **new_year})
     assert lease["end"] == "9999-12-31T23:59:59Z"
     span = {"start_after": "9999-12-30T00:00:00Z", "end_by": "9999-12-31T23:59:59Z"}
     for count, windows in ((1, 1), (100, 0)):
         search = {**span, "duration": 3600, "reservations": [hosts(count, count)]}
         assert len(story.ok("POST", "/v2/availability/search", search)["windows"]) == windows
+
+
+def test_a_lease_lasts_at_most_366_days(story: Story) -> None:
+    too_long = {**story.asking(), "end": "2031-02-01T00:00:00Z"}
+    found = story.problem(400, "POST", LEASES, too_long)
+    assert (found["code"], found["errors"][0]["pointer"]) == ("invalid_date", "#/end")
+    assert found["detail"] == "A lease lasts at most 366 days: end it by 2031-01-16T13:00:00Z"
+    seconds = {**story.asking(), "duration": 366 * 86400 + 1}
+    del seconds["end"]
+    found = story.problem(400, "POST", LEASES, seconds)
+    assert "A lease lasts from 1 second to 31622400 seconds (366 days)." in found["detail"]
+    body = {**story.lease_body(), "end_date": "2033-01-15 12:00"}
+    path = f"{LEASES}/{story.ok('POST', '/v1/leases', body)['lease']['id']}"
+    for change, key in [
+        ({"end": "2033-01-15T12:01:00Z"}, "end"),
+        ({"start": story.moment(59)}, "start"),
+    ]:
+        problem = story.problem(400, "PATCH", path, change)
+        assert problem["errors"][0]["pointer"] == f"#/{key}"
+    # v1 has no such limit, and a shorter lease is not rejected.
+    assert story.ok("PATCH", path, {"end": "2032-01-15T12:00:00Z", "start": story.moment(61)})
 
 
 def test_every_type_has_its_own_parameters_and_null_may_be_left_out(make_story: MakeStory) -> None:

@@ -29,7 +29,13 @@ def test_a_subscription_is_created_shown_listed_and_changed(story: Story) -> Non
     assert {key: created[key] for key in created if key not in {"id", "created_at"}} == {
         "project_id": "lab",
         "user_id": "alice",
+        "kind": "webhook",
         "url": URL,
+        "address": None,
+        "format": "cloudevents",
+        "frequency": "immediate",
+        "time_zone": "UTC",
+        "confirmed_at": None,
         "event_types": [],
         "lease_id": None,
         "resource_type": None,

@@ -128,7 +128,8 @@ def test_only_operators_see_bookings(lab: Story) -> None:
         for forbidden in (path, "/v2/resources?bookings=true"):
             problem = lab.problem(403, "GET", forbidden, token=token)
             assert problem["detail"] == (
-                "Policy doesn't allow resources:get_bookings to be performed."
+                "You may not read who holds a resource, and when: the policy rule"
+                " climate:resources:get_bookings requires the role admin"
             )
         text = lab.call("GET", "/v2/resources?bookings=false", token=token).get_data(as_text=True)
         assert "private name" not in text

@@ -9,6 +9,7 @@ import pytest
 
 from climate.cmd import bootstrap
 from climate.db.resources import resources
+from climate.manager.resources.inventory_sync import synchronise
 from tests.conftest import MakeStory
 from tests.support.service import Story, hosts
 
@@ -189,3 +190,35 @@ def test_the_policy_of_v1_applies_to_registration(empty: Story, tmp_path: Path) 
     detail(empty, 403, "POST", RESOURCES, resource("physical:host", "sim-1"))
     created = empty.ok("POST", RESOURCES, gold)
     detail(empty, 403, "DELETE", f"{RESOURCES}/{created['id']}", token=member)
+
+
+def test_changes_properties_of_any_type(empty: Story) -> None:
+    address, gold = (
+        empty.ok("POST", RESOURCES, resource(type_, name, rack="r1"))
+        for type_, name in [
+            ("virtual:floatingip", "sim-public/198.51.100.7"),
+            ("virtual:volume", "gold"),
+        ]
+    )
+    path = f"{RESOURCES}/{address['id']}"
+    changed = empty.ok("PATCH", path, {"properties": {"rack": "r2", "slot": 4}})
+    assert changed["properties"] == {**address["properties"], "rack": "r2", "slot": "4"}
+    assert empty.ok("GET", path) == changed
+    # The capacity of a volume type, at the next look at the cloud.
+    path = f"{RESOURCES}/{gold['id']}"
+    empty.ok("PATCH", path, {"properties": {"gigabytes": 7}})
+    synchronise(empty.runtime)
+    volume = {"resource_type": "virtual:volume", "resource_properties": ["==", "$rack", "r1"]}
+    asked = {**volume, "volume_type": "gold", "size": 8}
+    body = empty.lease_body(60, 120, reservations=[asked])
+    empty.refused(409, "POST", "/v1/leases", body)
+    empty.reserve(60, 120, reservations=[{**asked, "size": 7}])
+    for properties, status, reason in [
+        ({"rack": "r2"}, 409, "is asked for by a reservation of volume"),
+        ({"gigabytes": "lots"}, 400, "must be a whole number"),
+        ({"name": "silver"}, 400, "told by the cloud"),
+        ({"tier": ["a"]}, 400, "tier must be a text"),
+    ]:
+        assert reason in detail(empty, status, "PATCH", path, {"properties": properties})
+    member = "jane:lab:member"
+    detail(empty, 403, "PATCH", path, {"properties": {}}, token=member)

@@ -338,10 +338,10 @@ class Checks {
     if (!reservations.length || !(span > 0)) return replace(this.list, quiet("Fill in the form."));
     const last = by || iso(new Date(Math.max(serverNow().getTime() + AHEAD, times.end.getTime())));
     try {
-      const { windows } = await post("/v2/availability/search",
+      const { windows, forbidden } = await post("/v2/availability/search",
         { reservations, duration: span, start_after: "now", end_by: last, limit: WINDOWS }, { signal });
       replace(this.list, windows.length ? this.windowList(windows)
-        : quiet(`No ${duration(span)} in a row ${by ? "until then" : "in the next 30 days"}.`));
+        : forbidden.length ? quiet(forbidden[0].detail) : quiet(`No ${duration(span)} in a row ${by ? "until then" : "in the next 30 days"}.`));
     } catch (error) {
       if (error.name !== "AbortError") replace(this.list, quiet(searchProblem(error)));
     }

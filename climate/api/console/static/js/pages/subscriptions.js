@@ -7,6 +7,7 @@ import {
 import { typeTitle } from "../lease/words.js";
 import { count, leaseLink, PagedTable, plainTable, plural, resourceLink, when } from "../tables/table.js";
 import { may, refuse } from "./operators.js";
+import { isConfirmed, receiver, showOnce, subscriptionDialog, targetTitle } from "./subscription_form.js";
 
 export async function mount(element, { me, title }) {
   title("Subscriptions");
@@ -17,7 +18,7 @@ export async function mount(element, { me, title }) {
   replace(element, h("div", { class: "page" },
     h("div", { class: "title" }, h("h1", { class: "grow" }, "Subscriptions"),
       h("div", { class: "actions" }, page.create)),
-    h("p", { class: "subtitle" }, "climate sends notifications about leases to your own service, as signed webhooks."),
+    h("p", { class: "subtitle" }, "climate sends notifications about leases to your service, your chat or your mailbox."),
     page.element));
   page.table.load();
   const stop = keepFresh(() => page.table.refresh(), 15);
@@ -52,7 +53,8 @@ class SubscriptionsList {
 
   columns() {
     return [
-      { label: "Receiver", header: true, cell: ({ url }) => address(url) },
+      { label: "Receiver", header: true, cell: (item) => address(receiver(item)) },
+      { label: "Kind", cell: (item) => targetTitle(item) },
       { label: "Notifications", cell: filters },
       ...(this.all && this.all.checked
         ? [{ label: "Project", cell: (item) => (item.all_projects ? "All projects" : name(item.project_id)) }] : []),
@@ -67,15 +69,18 @@ class SubscriptionsList {
   deadLetters(item) {
     if (!item.dead_letters) return "0";
     return h("button", { type: "button", class: "link", dataset: { focus: "letters" },
-      "aria-label": `${item.dead_letters} dead letters of ${plain(item.url)}`,
+      "aria-label": `${item.dead_letters} dead letters of ${plain(receiver(item))}`,
       onclick: () => deadLettersDialog(item, { mayRedeliver: Boolean(this.me.allowed["subscriptions:put"]) },
         () => this.table.refresh()) }, count(item.dead_letters));
   }
 
   actions(item) {
     const active = item.status === "active";
-    const of = ` ${plain(item.url)}`;
+    const of = ` ${plain(receiver(item))}`;
+    const resume = { status: "active" };
     return h("span", { class: "row-actions" },
+      active && !isConfirmed(item) ? button("Send confirmation", () => this.attempt("PATCH", item, resume),
+        { kind: "small", "aria-label": `Send confirmation to${of}`, "data-focus": "confirm" }) : null,
       button("Change", () => subscriptionDialog(this.me, item, () => this.table.refresh()),
         { kind: "small", "aria-label": `Change${of}`, "data-focus": "change" }),
       button(active ? "Suspend" : "Resume", () => this.attempt("PATCH", item,
@@ -86,7 +91,7 @@ class SubscriptionsList {
   }
 
   async remove(item) {
-    const text = h("span", {}, "climate sends nothing more to ", name(item.url), ", and forgets its dead letters.");
+    const text = h("span", {}, "climate sends nothing more to ", name(receiver(item)), ", and forgets its dead letters.");
     if (await confirm({ title: "Delete the subscription", text, action: "Delete", danger: true })) this.attempt(
       "DELETE", item);
   }
@@ -110,7 +115,7 @@ class SubscriptionsList {
   nothing() {
     return [h("p", { class: "strong" }, this.all.checked ? "No project has a subscription."
       : "The project has no subscription."),
-      h("p", {}, "With one, your service learns of each change of a lease without asking for it.")];
+      h("p", {}, "With one, you learn of each change of a lease without asking for it.")];
   }
 }
 
@@ -126,107 +131,24 @@ function filters({ event_types: types, lease_id: lease, resource_type: type }) {
     type ? h("div", {}, `of leases with ${typeTitle(type).toLowerCase()}`) : null);
 }
 
-function state({ status, reason }) {
-  const suspended = status !== "active";
-  return h("span", {}, h("span", { class: "state" }, icon(suspended ? "warning" : reason ? "warning" : "check"),
-    suspended ? "Suspended" : reason ? "Active, failing" : "Active"),
+function state(item) {
+  const { status, reason } = item;
+  const words = status !== "active" ? "Suspended" : !isConfirmed(item) ? "Not confirmed"
+    : reason ? "Active, failing" : "Active";
+  return h("span", {}, h("span", { class: "state" }, icon(words === "Active" ? "check" : "warning"), words),
     reason ? h("small", { class: "quiet reason" }, name(reason)) : null);
 }
 
-// Forms of a subscription, and its dead letters.
+// The dead letters of a subscription.
 
-const EVENT_TYPES = [
-  ["lease.create", "A lease is made"],
-  ["lease.update", "A lease changes"],
-  ["lease.delete", "A lease is deleted"],
-  ["lease.event.start_lease", "A lease starts"],
-  ["lease.event.end_lease", "A lease ends"],
-  ["lease.event.before_end_lease", "A lease ends soon"],
-  ["lease.start_delayed", "A start waits for hosts"],
-  ["lease.not_started", "A lease has never started"],
-];
-const KNOWN = EVENT_TYPES.map(([value]) => value);
-const SECRET_BYTES = 32;
 const LETTERS = 200; // dead letters in the dialog
-
-function newSecret() {
-  const bytes = crypto.getRandomValues(new Uint8Array(SECRET_BYTES));
-  return `whsec_${btoa(String.fromCharCode(...bytes))}`;
-}
-
-function subscriptionDialog(me, subscription, done) {
-  const content = h("div", { class: "stack" });
-  const submit = async (values, element) => {
-    const { body, secret } = read(values, element, subscription);
-    if (subscription) await api("PATCH", `/v2/subscriptions/${encodeURIComponent(subscription.id)}`, { body });
-    else await post("/v2/subscriptions", body);
-    done();
-    if (!secret) {
-      box.close();
-      announce("The subscription has changed.");
-      return;
-    }
-    showOnce(content, box, { label: "Secret of the signatures", secret, what: "secret",
-      note: "Give this secret to your service. It checks with it that deliveries come from climate." });
-  };
-  const locate = (element, [key]) => (key === "event_types" ? element.elements.other_types : element.elements[key]);
-  replace(content, form(formFields(me, subscription), subscription ? "Change" : "Create", submit, { locate }));
-  const box = dialog({ title: subscription ? "Change the subscription" : "Create a subscription", content,
-    wide: true });
-}
-
-function formFields(me, subscription) {
-  const now = subscription || { event_types: [], url: "", lease_id: "", resource_type: "" };
-  const other = now.event_types.filter((item) => !KNOWN.includes(item));
-  const boxes = EVENT_TYPES.map(([value, words]) =>
-    check(words, h("input", { type: "checkbox", name: "event_types", value,
-      checked: now.event_types.includes(value) })));
-  const types = h("select", { name: "resource_type" }, h("option", { value: "" }, "Any"),
-    (me.resource_types || []).map((item) => h("option", { value: item, selected: item === now.resource_type },
-      typeTitle(item))));
-  return [
-    field("Receiver", h("input", { name: "url", type: "url", required: true, maxlength: 2000, value: now.url,
-      placeholder: "https://" }),
-        "The address of your service. climate sends CloudEvents to it by POST, over https only."),
-    h("fieldset", { class: "group stack" }, h("legend", {}, "Which notifications"),
-      h("p", { class: "hint" }, "Without a choice, all."), h("div", { class: "fields" }, boxes),
-      field("Other types", h("input", { name: "other_types", value: other.join(" "), spellcheck: "false" }),
-        "Separated by spaces. A * at the end stands for any rest: lease.event.*")),
-    h("div", { class: "fields" },
-      field("Only this lease",
-        h("input", { name: "lease_id", maxlength: 36, value: now.lease_id || "", spellcheck: "false" }),
-        "The id of a lease. Empty: all leases."),
-      field("Only leases with", types)),
-    subscription ? field("New secret", h("input", { name: "secret", autocomplete: "off", spellcheck: "false" }),
-      "Empty: the secret stays.")
-      : field("Secret", h("input", { name: "secret", autocomplete: "off", spellcheck: "false" }),
-        "Empty: the console makes one and shows it once. Your own: whsec_ and the base64 of 24 to 64 bytes."),
-    !subscription && me.allowed["notifications:get_all"]
-      ? check("Notifications of all projects", h("input", { type: "checkbox", name: "all_projects" })) : null,
-  ];
-}
-
-function read(values, element, subscription) {
-  const chosen = [...element.querySelectorAll("input[name=event_types]:checked")].map((item) => item.value);
-  const body = {
-    url: values.url.trim(),
-    event_types: [...chosen, ...values.other_types.split(/[\s,]+/).filter(Boolean)],
-    lease_id: values.lease_id.trim() || null,
-    resource_type: values.resource_type || null,
-  };
-  const own = values.secret.trim();
-  const made = own || subscription ? "" : newSecret();
-  if (own || made) body.secret = own || made;
-  if (values.all_projects) body.all_projects = true;
-  return { body, secret: made };
-}
 
 function deadLettersDialog(subscription, { mayRedeliver }, done) {
   const path = `/v2/subscriptions/${encodeURIComponent(subscription.id)}`;
   const content = h("div", { class: "stack" });
   const problem = h("div", { role: "alert" });
   dialog({ title: "Dead letters", wide: true, content: h("div", { class: "stack" },
-    h("p", {}, "Notifications that ", name(subscription.url), " did not accept. climate has stopped sending them."),
+    h("p", {}, "Notifications that ", name(receiver(subscription)), " did not accept. climate has stopped sending them."),
     problem, content) });
   const redeliver = async (body) => {
     problem.replaceChildren();
@@ -420,25 +342,4 @@ function picker(label, find) {
 
 function filled(values) {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value));
-}
-
-function showOnce(content, box, { label, secret, note, what }) {
-  const input = h("input", { readonly: true, value: secret, class: "mono", onfocus: () => input.select() });
-  const copy = button("Copy", () => copyText(input, copy), { kind: "primary" });
-  replace(content, h("p", {}, note), field(label, input, `climate does not show this ${what} again.`),
-    h("div", { class: "actions" }, copy, button("Done", () => box.close())));
-  input.focus();
-}
-
-async function copyText(input, control) {
-  try {
-    await navigator.clipboard.writeText(input.value);
-  } catch {
-    input.focus();
-    input.select(); // without permission, the user copies the selection
-    announce("The text is selected: copy it with the keyboard.");
-    return;
-  }
-  control.textContent = "Copied";
-  announce("Copied");
 }

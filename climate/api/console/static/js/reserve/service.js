@@ -74,7 +74,10 @@ export class Service {
       const params = await this.params(type, selection);
       if (!params) return { verdict: { kind: "form" } };
       const search = windowSearch({ type, params, seconds, now: serverNow().getTime(), days });
-      const { windows } = await post("/v2/availability/search", search);
+      const { windows, forbidden } = await post("/v2/availability/search", search);
+      if (!windows.length && forbidden.length) {
+        return { verdict: { kind: "error", code: "limit_exceeded", detail: forbidden[0].detail } };
+      }
       return { windows: windows.slice(0, 5).map(({ start, end }, index) =>
         ({ letter: "ABCDE"[index], start: Date.parse(start), end: Date.parse(end) })) };
     } catch (error) {

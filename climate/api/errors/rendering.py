@@ -3,8 +3,8 @@
 v1 uses Blazar's two body formats: one for Blazar's own errors, another for errors of its web
 framework, such as an unknown URL. v2 uses problem documents (RFC 9457).
 
-In v2, the body contains climate's error code. In v1, only a header contains the code, because v1
-clients expect exactly the fields of Blazar's body.
+In v2, the body has climate's error code, and ``type`` is the path of a page about the code. In v1,
+only a header has the error code, because v1 clients expect exactly the fields of Blazar's body.
 """
 
 import logging
@@ -16,6 +16,7 @@ from flask import Flask, Response, jsonify, request
 from marshmallow import ValidationError
 from werkzeug.exceptions import HTTPException
 
+from climate.api.errors.catalogue import CODES
 from climate.core.errors import (
     BackendUnavailable,
     ClimateError,
@@ -91,6 +92,7 @@ def _framework(error: HTTPException) -> Response:
     status = error.code or HTTPStatus.INTERNAL_SERVER_ERROR
     text = error.description or HTTPStatus(status).phrase
     if request.path.startswith(_WITH_PROBLEMS):
+        text = _no_such_path() if status == HTTPStatus.NOT_FOUND else text
         response = _problem(_climate_error(status, text), status)
     else:
         response = _framework_body(status, text, None)
@@ -98,6 +100,12 @@ def _framework(error: HTTPException) -> Response:
     if valid_methods:
         response.headers["Allow"] = ", ".join(sorted(valid_methods))
     return response
+
+
+def _no_such_path() -> str:
+    if request.path.endswith("/"):
+        return f"There is no path {request.path}: paths have no slash at the end"
+    return f"There is no path {request.path}: /v2/docs lists all paths"
 
 
 def _climate_error(status: int, text: str) -> ClimateError:
@@ -130,9 +138,11 @@ def _problem(error: ClimateError, status: int | None = None) -> Response:
     ``error.details`` become additional members of the document.
     """
     status = status or error.status
+    # A plug-in may raise an error of its own, which has no page.
+    entry = CODES.get(error.code)
     standard = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
+        "type": f"{request.root_path}/v2/errors/{error.code}" if entry else "about:blank",
+        "title": entry.title if entry else HTTPStatus(status).phrase,
         "status": status,
         "detail": error.message,
         "code": error.code,

@@ -6,14 +6,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from climate.cmd import bootstrap
+from climate.cmd import launch
 
 
 @pytest.fixture
 def settled() -> Iterator[None]:
     """Settle this process, and undo it after the test."""
     before = gc.get_threshold()
-    bootstrap.settle()
+    launch.settle()
     yield
     gc.unfreeze()
     gc.set_threshold(*before)

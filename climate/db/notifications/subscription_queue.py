@@ -1,4 +1,4 @@
-"""Webhook subscriptions as a queue: managers claim subscriptions, deliver, and store the results.
+"""Subscriptions as a queue: managers claim subscriptions, deliver, and store the results.
 
 A claim reserves a subscription for one manager, so that no other manager delivers its
 notifications. A claim has an owner (the manager) and an expiry. When a manager stores a result, it
@@ -6,69 +6,91 @@ names itself as the owner. The result is stored only if the row still has this o
 another manager has claimed the subscription, or a user has changed the subscription.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.notifications.subscription import Subscription
+from climate.core.notifications.subscription import Kind, Subscription
 from climate.db.notifications.subscriptions import ACTIVE, matching, of
 from climate.db.tables.notifications import DeadLetterRow, SubscriptionRow
 
 
-def is_any(session: Session, now: datetime) -> bool:
-    """Return whether a manager can claim any subscription now.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A claim that the manager ``owner`` makes at ``now``, and that expires at ``until``."""
+
+    owner: str
+    now: datetime
+    until: datetime
+
+
+def is_any(session: Session, now: datetime, kinds: Collection[Kind]) -> bool:
+    """Return whether a manager can claim any subscription of these ``kinds`` now.
 
     A manager can claim a subscription that is due, is not claimed, and has something to deliver: a
-    notification that may match its filter, or a dead letter (failed delivery) that is marked for
-    redelivery.
+    notification that may match its filter, a dead letter (failed delivery) that is marked for
+    redelivery, or the request to confirm an e-mail address.
     """
-    return session.scalar(_IS_ANY, {"now": now}) is not None
+    names = [kind.value for kind in kinds]
+    return session.scalar(_IS_ANY, {"now": now, "kinds": names}) is not None
 
 
 def claim(
-    session: Session, owner: str, now: datetime, until: datetime, free: tuple[int, int]
+    session: Session, claimed: Claim, free: tuple[int, int], kinds: Collection[Kind]
 ) -> list[tuple[str, bool]]:
-    """Claim due subscriptions for the manager ``owner`` until ``until``.
+    """Claim due subscriptions of these ``kinds`` for a manager.
 
     A subscription is *slow* if its receiver was slow or failed last time. At most ``free[0]``
     subscriptions are claimed, at most ``free[1]`` of them slow. Returns the id of each claimed
     subscription, and whether it is slow. Slow ones come last; both groups are sorted by due time.
     """
     claims: list[tuple[str, bool]] = []
+    names = [kind.value for kind in kinds]
     for slow in (False, True):
         limit = free[0] - len(claims)
         limit = min(limit, free[1]) if slow else limit
         query = (
             sa.select(SubscriptionRow.id)
-            .where(*_claimable(now), SubscriptionRow.slow.is_(slow))
+            .where(*_claimable(claimed.now, names), SubscriptionRow.slow.is_(slow))
             .order_by(SubscriptionRow.due_at, SubscriptionRow.id)
             .limit(max(0, limit))
             .with_for_update(skip_locked=True)
         )
         claims += [(id_, slow) for id_ in session.scalars(query)]
     if claims:
-        claimed = SubscriptionRow.id.in_([id_ for id_, _ in claims])
-        statement = sa.update(SubscriptionRow).where(claimed)
-        session.execute(statement.values(owner=owner, claimed_until=until))
+        ids = SubscriptionRow.id.in_([id_ for id_, _ in claims])
+        statement = sa.update(SubscriptionRow).where(ids)
+        session.execute(statement.values(owner=claimed.owner, claimed_until=claimed.until))
     return claims
 
 
-def _claimable(now: datetime | sa.BindParameter[Any]) -> list[sa.ColumnElement[bool]]:
+def _claimable(
+    now: datetime | sa.BindParameter[Any], kinds: Sequence[str] | sa.BindParameter[Any]
+) -> list[sa.ColumnElement[bool]]:
     """Return the SQL conditions for a subscription that a manager can claim at ``now``.
 
-    The subscription is active, due and unclaimed, and has something to deliver (see ``is_any``).
+    The subscription is active, due and unclaimed, and has something to deliver (see ``is_any``). An
+    e-mail address that is not confirmed gets nothing but the request to confirm it.
     """
+    row = SubscriptionRow
     letter = sa.exists().where(
-        DeadLetterRow.subscription_id == SubscriptionRow.id, DeadLetterRow.wanted.is_(True)
+        DeadLetterRow.subscription_id == row.id, DeadLetterRow.wanted.is_(True)
     )
+    is_confirmed = sa.or_(row.kind == Kind.WEBHOOK.value, row.confirmed_at.is_not(None))
+    confirmation = sa.and_(
+        ~is_confirmed, row.confirm_requested_at.is_not(None), row.confirm_sent_at.is_(None)
+    )
+    notification = sa.or_(matching(row.done_seq), letter.correlate(row))
     return [
-        SubscriptionRow.status == ACTIVE,
-        SubscriptionRow.due_at <= now,
-        sa.or_(SubscriptionRow.owner.is_(None), SubscriptionRow.claimed_until < now),
-        sa.or_(matching(SubscriptionRow.done_seq), letter.correlate(SubscriptionRow)),
+        row.status == ACTIVE,
+        row.due_at <= now,
+        row.kind.in_(kinds),
+        sa.or_(row.owner.is_(None), row.claimed_until < now),
+        sa.or_(confirmation, sa.and_(is_confirmed, notification)),
     ]
 
 
@@ -110,6 +132,11 @@ def _mine(id_: str, owner: str) -> tuple[sa.ColumnElement[bool], ...]:
 # Built once: it runs with each new notification.
 _IS_ANY = (
     sa.select(SubscriptionRow.id)
-    .where(*_claimable(sa.bindparam("now", type_=SubscriptionRow.due_at.type)))
+    .where(
+        *_claimable(
+            sa.bindparam("now", type_=SubscriptionRow.due_at.type),
+            sa.bindparam("kinds", expanding=True),
+        )
+    )
     .limit(1)
 )

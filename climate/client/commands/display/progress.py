@@ -1,0 +1,55 @@
+"""Shows the progress of a wait: one line that changes on a terminal, else a line per change."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TextIO
+
+from climate.client.commands.options import times
+from climate.client.commands.options.times import Zone
+from climate.client.waiting import Progress
+
+_REWRITE = "\r\x1b[K"
+
+
+class ProgressLine:
+    """A callback for waits that writes to ``stream`` in the time zone ``zone``."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        zone: Zone,
+        now: Callable[[], datetime] = times.now,
+    ) -> None:
+        self._stream = stream
+        self._zone = zone
+        self._now = now
+        self._is_terminal = stream.isatty()
+        self._last = ""
+
+    def __call__(self, progress: Progress) -> None:
+        """Show what the wait waits for."""
+        text = self._text(progress)
+        if text == self._last:
+            return
+        self._last = text
+        self._stream.write(f"{_REWRITE}{text}" if self._is_terminal else f"{text}\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """End the line."""
+        if self._is_terminal and self._last:
+            self._stream.write("\n")
+            self._stream.flush()
+
+    def _text(self, progress: Progress) -> str:
+        start = progress.starts_at
+        if progress.problem is not None or start is None:
+            return str(progress)
+        left = (start - self._now()).total_seconds()
+        when = times.show(start, self._zone)
+        status = progress.lease.status if progress.lease else ""
+        if left <= 0:
+            return f"{status}: starts now"
+        if not self._is_terminal:
+            return f"{status}: starts at {when}"
+        return f"{status}: starts at {when}, in {times.span(left)}"

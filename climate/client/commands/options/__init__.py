@@ -1,0 +1,1 @@
+"""Reads arguments: how to reach the service, times, and reservations."""

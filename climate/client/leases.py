@@ -1,0 +1,285 @@
+"""The leases of a project: create, list, read, change, end, delete, and wait for them."""
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from http import HTTPStatus
+from typing import Any, TypedDict, Unpack
+
+import msgspec
+
+from climate.client import reservations, waiting
+from climate.client.errors import ClientError, NotEnoughResources, NotFound
+from climate.client.models import DryRun, Lease, LeaseReadiness, LeaseResource, PastLease
+from climate.client.transport import Answer, Transport, convert, moment, segment
+
+#: A time: an aware datetime, or text as the API reads it, such as ``now`` or ISO 8601.
+Time = datetime | str
+
+_PATH = "/leases"
+_OVER = "TERMINATED"
+
+
+class LeaseOptions(TypedDict, total=False):
+    """What a new lease can have besides its name. ``duration`` is a timedelta or seconds.
+
+    Either ``end`` or ``duration`` is required. ``start`` is ``now`` by default; ``asap`` means as
+    soon as there is enough, and needs ``duration`` and ``end_by``.
+    """
+
+    start: Time
+    end: Time
+    duration: timedelta | int
+    end_by: Time
+    before_end: Time
+    start_when: str
+    reservations: Sequence[reservations.ReservationRequest]
+    events: Sequence[Mapping[str, Any]]
+
+
+class LeaseChanges(TypedDict, total=False):
+    """What can change of a lease. What is absent stays.
+
+    ``reservations`` has ``id`` and changed ``params`` of reservations; ``remove_reservations`` has
+    ids.
+    """
+
+    name: str
+    start: Time
+    end: Time
+    duration: timedelta | int
+    before_end: Time
+    start_when: str
+    reservations: Sequence[Mapping[str, Any]]
+    add_reservations: Sequence[reservations.ReservationRequest]
+    remove_reservations: Sequence[str]
+
+
+class LeaseFilter(TypedDict, total=False):
+    """Which leases to list, and in which order: ``start``, ``end``, ``created`` or ``name``.
+
+    ``-start`` means the latest start first, and is the default. ``limit`` is the size of a page.
+    """
+
+    name: str
+    status: Sequence[str]
+    resource_type: str
+    starts_before: Time
+    starts_after: Time
+    ends_before: Time
+    ends_after: Time
+    sort: str
+    all_projects: bool
+    limit: int
+
+
+class PastLeaseFilter(TypedDict, total=False):
+    """Which past leases to list; ``sort`` is ``ended`` or ``-ended``."""
+
+    user_id: str
+    ended_before: Time
+    ended_after: Time
+    sort: str
+    all_projects: bool
+    limit: int
+
+
+class Ambiguous(ClientError):
+    """Several leases have the name."""
+
+
+class Leases:
+    """The leases of the caller's project. All methods raise the errors of ``Transport.send``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create(
+        self, name: str, *, idempotency_key: str | None = None, **options: Unpack[LeaseOptions]
+    ) -> Lease:
+        """Create a lease. The request is repeated safely if the connection breaks.
+
+        A caller who may die and start over passes an ``idempotency_key``: the same key creates the
+        lease once. Raises NotEnoughResources with alternatives, LimitExceeded, InvalidRequest.
+        """
+        return self._create(_request(name, options), idempotency_key)
+
+    def check(self, name: str, **options: Unpack[LeaseOptions]) -> DryRun:
+        """Check the request to create a lease, without creating it. Raises as ``create`` does."""
+        return self._dry_run(None, _request(name, options))
+
+    def accept(
+        self, refusal: NotEnoughResources, number: int, *, idempotency_key: str | None = None
+    ) -> Lease:
+        """Request alternative ``number`` (from 1) of a refusal, and return the lease.
+
+        Nothing was held for the alternative, so this may be refused, too. The idempotency key can
+        be that of the refused request. Raises NoSuchAlternative if there is no such alternative, or
+        if it cannot be requested from here.
+        """
+        body = reservations.alternative_request(refusal, number)
+        if refusal.lease_id is None:
+            return self._create(body, idempotency_key)
+        return self._change(refusal.lease_id, body, None)
+
+    def list(self, **wanted: Unpack[LeaseFilter]) -> Iterator[Lease]:
+        """Yield the leases of the project; pages are requested as they are needed."""
+        return self._transport.pages(_PATH, "leases", Lease, wanted)
+
+    def past(self, **wanted: Unpack[PastLeaseFilter]) -> Iterator[PastLease]:
+        """Yield the leases that had started, and were removed after their end."""
+        return self._transport.pages("/past-leases", "past_leases", PastLease, wanted)
+
+    def get(self, lease_id: str) -> Lease:
+        """Return a lease, with its ETag. Raises NotFound."""
+        return _with_etag(self._transport.send("GET", _path(lease_id)))
+
+    def find(self, name_or_id: str) -> Lease:
+        """Return the lease with this id or name. Raises NotFound, or Ambiguous.
+
+        If one lease of several with the name is not over, it is meant.
+        """
+        try:
+            if _is_id(name_or_id):
+                return self.get(name_or_id)
+        except NotFound:
+            pass  # a name can look like an id
+        named = list(self.list(name=name_or_id))
+        chosen = [lease for lease in named if lease.status != _OVER] or named
+        if not chosen:
+            raise NotFound(404, {"code": "not_found", "detail": f"No lease is named {name_or_id}."})
+        if len(chosen) > 1:
+            ids = ", ".join(lease.id for lease in chosen)
+            raise Ambiguous(
+                f"{len(chosen)} leases are named {name_or_id}; name one by its id: {ids}"
+            )
+        return self.get(chosen[0].id)
+
+    def update(
+        self, lease_id: str, *, if_match: str | None = None, **changes: Unpack[LeaseChanges]
+    ) -> Lease:
+        """Change a lease: all of it, or nothing. Return the lease.
+
+        With ``if_match``, an ETag, raise Changed if the lease has changed since.
+        """
+        return self._change(lease_id, _encoded(changes), if_match)
+
+    def check_update(self, lease_id: str, **changes: Unpack[LeaseChanges]) -> DryRun:
+        """Check a change of a lease, without changing it. Raises as ``update`` does."""
+        return self._dry_run(lease_id, _encoded(changes))
+
+    def end(self, lease_id: str) -> Lease:
+        """End a running lease now, and keep its record."""
+        return self.update(lease_id, end="now")
+
+    def extend(
+        self, lease_id: str, *, by: timedelta | None = None, until: Time | None = None
+    ) -> Lease:
+        """Move the end of a lease, ``by`` a time from its present end or ``until`` a time."""
+        if (by is None) == (until is None):
+            raise ValueError("extend needs either by or until")
+        if until is not None:
+            return self.update(lease_id, end=until)
+        lease = self.get(lease_id)
+        return self.update(lease_id, if_match=lease.etag, end=lease.end + (by or timedelta()))
+
+    def delete(self, lease_id: str) -> bool:
+        """Delete a lease. Return whether it is gone; if not, a manager is ending it first."""
+        return self._transport.send("DELETE", _path(lease_id)).status == HTTPStatus.NO_CONTENT
+
+    def resources(self, lease_id: str) -> Iterator[LeaseResource]:
+        """Yield the resources, such as hosts, that a lease has or will have."""
+        return self._transport.pages(f"{_path(lease_id)}/resources", "resources", LeaseResource)
+
+    def readiness(self, lease_id: str) -> LeaseReadiness:
+        """Return whether provisioners have prepared the hosts of a lease."""
+        return self._transport.get(f"{_path(lease_id)}/readiness", LeaseReadiness)
+
+    def wait_until_active(
+        self,
+        lease_id: str,
+        *,
+        timeout: float | None = None,
+        progress: waiting.Callback | None = None,
+    ) -> Lease:
+        """Wait until climate has handed over all resources, and return the lease.
+
+        ``progress`` is called at the beginning and with each change. ``timeout`` is in seconds; by
+        default there is no limit. A service that does not answer for a while is waited for, too.
+        Raises WaitFailed if the lease fails to start, ends or is deleted, and WaitTimedOut.
+        """
+        return waiting.Wait(self._transport, self, lease_id, timeout, progress).until_active()
+
+    def wait_until_over(
+        self,
+        lease_id: str,
+        *,
+        timeout: float | None = None,
+        progress: waiting.Callback | None = None,
+    ) -> Lease | None:
+        """Wait until a lease has ended, and return it; None if it is deleted.
+
+        The parameters are those of ``wait_until_active``. Raises WaitTimedOut.
+        """
+        return waiting.Wait(self._transport, self, lease_id, timeout, progress).until_over()
+
+    def _create(self, body: Mapping[str, Any], key: str | None) -> Lease:
+        headers = {"Idempotency-Key": key or str(uuid.uuid4())}
+        try:
+            return _with_etag(self._transport.send("POST", _PATH, body=body, headers=headers))
+        except NotEnoughResources as refusal:
+            refusal.request = body
+            raise
+
+    def _change(self, lease_id: str, body: Mapping[str, Any], if_match: str | None) -> Lease:
+        headers = {"If-Match": if_match} if if_match else {}
+        try:
+            answer = self._transport.send("PATCH", _path(lease_id), body=body, headers=headers)
+        except NotEnoughResources as refusal:
+            refusal.request, refusal.lease_id = body, lease_id
+            raise
+        return _with_etag(answer)
+
+    def _dry_run(self, lease_id: str | None, body: Mapping[str, Any]) -> DryRun:
+        method, path = ("POST", _PATH) if lease_id is None else ("PATCH", _path(lease_id))
+        try:
+            answer = self._transport.send(method, path, query={"dry_run": True}, body=body)
+        except NotEnoughResources as refusal:
+            refusal.request, refusal.lease_id = body, lease_id
+            raise
+        return convert(answer.body, DryRun)
+
+
+def _path(lease_id: str) -> str:
+    return f"{_PATH}/{segment(lease_id)}"
+
+
+def _with_etag(answer: Answer) -> Lease:
+    lease = convert(answer.body, Lease)
+    return msgspec.structs.replace(lease, etag=answer.headers.get("ETag", ""))
+
+
+def _request(name: str, options: LeaseOptions) -> dict[str, Any]:
+    return {"name": name, "start": "now", **_encoded(options)}
+
+
+def _encoded(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as a body: times as text, durations in seconds, without None."""
+    body = {name: value for name, value in options.items() if value is not None}
+    for name in ("start", "end", "end_by", "before_end"):
+        if name in body:
+            body[name] = moment(body[name])
+    if "events" in body:
+        body["events"] = [{**event, "at": moment(event["at"])} for event in body["events"]]
+    duration = body.get("duration")
+    if isinstance(duration, timedelta):
+        body["duration"] = int(duration.total_seconds())
+    return body
+
+
+def _is_id(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,206 @@
+"""Resources, their types, and how free they are over time."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypedDict, Unpack
+
+from climate.client.errors import ClientError, NotFound
+from climate.client.models import (
+    Booking,
+    Calendar,
+    FreeStep,
+    HostReadiness,
+    Limits,
+    Property,
+    ReadinessShare,
+    Resource,
+    ResourceType,
+    Window,
+)
+from climate.client.reservations import ReservationRequest
+from climate.client.transport import Transport, convert, moment, segment
+
+_PATH = "/resources"
+Time = datetime | str
+
+
+class ResourceFilter(TypedDict, total=False):
+    """Which resources to list. ``properties`` is a property expression, as text or as JSON.
+
+    ``q`` is a part of the name. ``bookings`` adds the present and the next booking. ``sort`` is
+    ``id`` or ``name``, with ``-`` for descending order.
+    """
+
+    resource_type: str
+    q: str
+    state: Sequence[str]
+    properties: Any
+    bookings: bool
+    sort: str
+    limit: int
+
+
+class CalendarQuery(TypedDict, total=False):
+    """Which part of the calendar to read, and whose leases to name: ``project`` or ``all``."""
+
+    start: Time
+    properties: Any
+    q: str
+    group_by: str
+    sort: str
+    offset: int
+    limit: int
+    whose: str
+
+
+class Resources:
+    """The reservable resources. All methods raise the errors of ``Transport.send``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, **wanted: Unpack[ResourceFilter]) -> Iterator[Resource]:
+        """Yield the resources; pages are requested as they are needed."""
+        return self._transport.pages(_PATH, "resources", Resource, _with_json(wanted))
+
+    def get(self, resource_id: str) -> Resource:
+        """Return a resource. Raises NotFound."""
+        return self._transport.get(_path(resource_id), Resource)
+
+    def find(self, name_or_id: str) -> Resource:
+        """Return the resource with this id or name. Raises NotFound, or Ambiguous."""
+        named = [item for item in self.list(q=name_or_id) if item.name == name_or_id]
+        if len(named) > 1:
+            ids = ", ".join(f"{item.id} ({item.resource_type})" for item in named)
+            raise Ambiguous(f"{len(named)} resources are named {name_or_id}: {ids}. Use an id.")
+        if named:
+            return named[0]
+        if name_or_id.isdecimal():
+            return self.get(name_or_id)
+        detail = f"No resource is named {name_or_id}."
+        raise NotFound(404, {"code": "not_found", "detail": detail})
+
+    def register(
+        self, resource_type: str, name: str, properties: Mapping[str, Any] | None = None
+    ) -> Resource:
+        """Make a resource of the cloud reservable (administrators)."""
+        body = {"resource_type": resource_type, "name": name, "properties": dict(properties or {})}
+        return convert(self._transport.send("POST", _PATH, body=body).body, Resource)
+
+    def remove(self, resource_id: str) -> None:
+        """Remove a resource that no lease has or will have (administrators)."""
+        self._transport.send("DELETE", _path(resource_id))
+
+    def bookings(
+        self, resource_id: str, *, start: Time | None = None, end: Time | None = None
+    ) -> Iterator[Booking]:
+        """Yield the bookings of a resource from ``start`` (default: now) on (operators)."""
+        query = {"start": start, "end": end}
+        return self._transport.pages(f"{_path(resource_id)}/bookings", "bookings", Booking, query)
+
+    def readiness(self, resource_id: str) -> HostReadiness:
+        """Return whether a host is ready for its next lease (operators)."""
+        return self._transport.get(f"{_path(resource_id)}/readiness", HostReadiness)
+
+    def set_aside(self, resource_id: str, reason: str | None) -> HostReadiness:
+        """Put a host in quarantine for a ``reason``; None ends the quarantine (operators)."""
+        path = f"{_path(resource_id)}/readiness"
+        answer = self._transport.send("PATCH", path, body={"set_aside": reason})
+        return convert(answer.body, HostReadiness)
+
+    def types(self) -> Sequence[ResourceType]:
+        """Return the resource types that can be reserved."""
+        return self._transport.get("/resource-types", tuple[ResourceType, ...])
+
+    def properties(self, resource_type: str) -> Sequence[Property]:
+        """Return the properties that the resources of a type have, with some values."""
+        path = f"/resource-types/{segment(resource_type)}/properties"
+        return self._transport.send("GET", path).member("properties", tuple[Property, ...])
+
+
+class Capacity:
+    """What is free when, what occupies resources, and how much the caller may use."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def availability(
+        self,
+        resource_type: str,
+        *,
+        end: Time,
+        start: Time | None = None,
+        params: Mapping[str, Any] | None = None,
+        resolution: int | None = None,
+    ) -> list[FreeStep]:
+        """Return how many units of a type are free over time, in consecutive windows.
+
+        ``params`` describe a unit, as a reservation does. ``resolution`` is in seconds.
+        """
+        query = {
+            "resource_type": resource_type,
+            "start": start,
+            "end": end,
+            "params": json.dumps(params) if params else None,
+            "resolution": resolution,
+        }
+        answer = self._transport.send("GET", "/availability", query=query)
+        return answer.member("steps", list[FreeStep])
+
+    def search(
+        self,
+        wanted: Sequence[ReservationRequest],
+        duration: timedelta | int,
+        *,
+        end_by: Time,
+        start_after: Time = "now",
+        limit: int = 5,
+    ) -> list[Window]:
+        """Return windows in which climate would admit all reservations now, the soonest first."""
+        seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+        body = {
+            "reservations": list(wanted),
+            "duration": int(seconds),
+            "start_after": moment(start_after),
+            "end_by": moment(end_by),
+            "limit": limit,
+        }
+        answer = self._transport.send("POST", "/availability/search", body=body)
+        return answer.member("windows", list[Window])
+
+    def calendar(
+        self, resource_type: str, *, end: Time, **wanted: Unpack[CalendarQuery]
+    ) -> Calendar:
+        """Return a page of the calendar: what resources are occupied by until ``end``."""
+        query = {**_with_json(wanted), "resource_type": resource_type, "end": end}
+        return self._transport.get("/calendar", Calendar, query)
+
+    def limits(self, *, project_id: str | None = None, user_id: str | None = None) -> Limits:
+        """Return the limits of the caller's project and user, or of others (administrators)."""
+        query = {"project_id": project_id, "user_id": user_id}
+        return self._transport.get("/limits", Limits, query)
+
+    def readiness(
+        self, *, since: Time, until: Time, period: str | None = None
+    ) -> list[ReadinessShare]:
+        """Return how many leases had all hosts ready at their start (operators)."""
+        query = {"since": since, "until": until, "period": period}
+        answer = self._transport.send("GET", "/readiness", query=query)
+        return answer.member("readiness", list[ReadinessShare])
+
+
+class Ambiguous(ClientError):
+    """Several resources have the name."""
+
+
+def _path(resource_id: str) -> str:
+    return f"{_PATH}/{segment(resource_id)}"
+
+
+def _with_json(query: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a query whose property expression is text."""
+    properties = query.get("properties")
+    if properties is None or isinstance(properties, str):
+        return dict(query)
+    return {**query, "properties": json.dumps(properties)}

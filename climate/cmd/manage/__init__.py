@@ -1,0 +1,1 @@
+"""The commands of climate-manage: ``audit``, ``limits`` and ``encrypt-secrets``."""

@@ -1,0 +1,108 @@
+"""Give-backs: a running reservation shrinks, and gives back resources that its users do not use.
+
+1. Before the transaction, ``find_unused`` asks the plug-in which resources are unused.
+2. In the transaction, the bookings of these resources move to a new reservation, which leaves the
+   lease like a removed one. An ``update_lease`` event reclaims its resources. Nobody else
+   can book them before that.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from climate.core.errors import ResourcesInUse
+from climate.core.lease.lifecycle import LeaseStatus
+from climate.core.lease.model import HANDED_OVER, LEAVING, Granted, Lease, Reservation
+from climate.core.matching.requirement import Requirement
+from climate.db.engine import ids
+from climate.db.leases import leases
+from climate.db.resources import allocations, resources
+from climate.manager.process.runtime import Runtime
+
+# The parameters that say how many units to reserve.
+_COUNTS = frozenset({"min", "max", "amount"})
+
+
+def find_unused(
+    runtime: Runtime, lease: Lease, reservation: Reservation, params: Mapping[str, Any]
+) -> frozenset[int] | None:
+    """Return the ids of resources that the reservation can give back, as many as it has too many.
+
+    ``params`` are the new parameters of the reservation. The result has fewer ids if users use the
+    other resources. It is None if the reservation does not run, has none too many, or if its
+    resource type cannot give back resources. The function reads from the cloud, so no transaction
+    may be open.
+    """
+    plugin = runtime.catalog.plugins[reservation.resource_type]
+    if lease.status is not LeaseStatus.ACTIVE or not plugin.gives_back:
+        return None
+    with runtime.database.read() as session:
+        held = allocations.held(session, [reservation.id])[reservation.id]
+        found = resources.find_some(session, held)
+    count = len(found) - plugin.requirement(params).maximum
+    if count <= 0:
+        return None
+    granted = [Granted.of(found[id_], held[id_].amounts) for id_ in sorted(found, reverse=True)]
+    granted.sort(key=lambda resource: resource.reservable)  # those that fail come first
+    return frozenset(item.id for item in islice(plugin.unused(granted), count))
+
+
+def store(
+    runtime: Runtime,
+    session: Session,
+    shrunk: Sequence[tuple[Reservation, Collection[int]]],
+    position: int,
+    now: datetime,
+) -> bool:
+    """Move surplus resources to new reservations, which leave the lease; return whether any moved.
+
+    ``shrunk`` contains reservations with their new parameters, and the results of ``find_unused``.
+    ``position`` is the position of the first new reservation in the lease. Raises ResourcesInUse if
+    users use too many of the resources.
+    """
+    leaving = []
+    for reservation, unused in shrunk:
+        plugin = runtime.catalog.plugins[reservation.resource_type]
+        given = _surplus(session, reservation, plugin.requirement(reservation.params), unused)
+        if given:
+            new = _leaving(reservation, given, ids.repeatable(runtime.rng), now)
+            leaving.append((reservation.id, new, given))
+    leases.insert_reservations(session, [new for _, new, _ in leaving], position)
+    for id_, new, given in leaving:
+        allocations.hand_on(session, id_, new.id, given)
+    return bool(leaving)
+
+
+def _surplus(
+    session: Session, reservation: Reservation, requirement: Requirement, unused: Collection[int]
+) -> list[int]:
+    held = allocations.held(session, [reservation.id])[reservation.id]
+    count = max(0, len(held) - requirement.maximum)
+    given = sorted(held.keys() & set(unused))[:count]
+    if len(given) < count:
+        raise ResourcesInUse(
+            f"Reservation {reservation.id} has {len(held)} {requirement.noun} and would give back"
+            f" {count}, but only {len(given)} of them have no servers: delete the servers on the"
+            f" {requirement.noun} that you give back"
+        )
+    return given
+
+
+def _leaving(
+    reservation: Reservation, given: Sequence[int], new_id: str, now: datetime
+) -> Reservation:
+    counts = dict.fromkeys(_COUNTS & reservation.params.keys(), len(given))
+    return replace(
+        reservation,
+        id=new_id,
+        params={**reservation.params, **counts},
+        details={LEAVING: True, HANDED_OVER: [*given]},
+        missing_resources=False,
+        resources_changed=False,
+        created_at=now,
+        updated_at=None,
+    )
