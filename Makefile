@@ -26,13 +26,16 @@ BIN := $(VENV)/bin
 TESTBED = $(PYTHON) -m tests.openstack.testbed
 PARALLEL := --numprocesses $(JOBS) --dist worksteal
 # Tests that no other target runs with its own marker.
-ELSEWHERE := not faults and not openstack and not clusters and not browser and not nightly
+ELSEWHERE := not faults and not openstack and not clusters and not browser and not docs and not nightly
 # Each set of packages has a stamp; it is installed again when one of INPUTS has changed.
 INSTALLED := $(VENV)/.installed
 INSTALLED_TEST := $(VENV)/.installed-test
 INSTALLED_DEV := $(VENV)/.installed-dev
 INSTALLED_BROWSER := $(VENV)/.installed-browser
-EXTRAS_DEV := test,browser,dev
+INSTALLED_DOCS := $(VENV)/.installed-docs
+EXTRAS_BROWSER := test,browser
+EXTRAS_DOCS := test,docs
+EXTRAS_DEV := test,browser,docs,dev
 INPUTS := setup.cfg pyproject.toml constraints.txt
 UV := uv>=0.9,<1
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -41,9 +44,9 @@ PACKAGES := --constraint constraints.txt --editable
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install install-dev run test test-db test-system test-openstack test-faults \
-	test-faults-short test-clusters test-browser test-nightly test-nightly-local test-nightly-faults \
+	test-faults-short test-clusters test-browser test-docs test-nightly test-nightly-local test-nightly-faults \
 	test-nightly-clusters test-nightly-openstack clusters-up clusters-down \
-	coverage lint format type check config man openstack-up openstack-down openstack-wipe bench screenshots \
+	docs coverage lint format type check config man openstack-up openstack-down openstack-wipe bench screenshots \
 	constraints release-notes dist clean
 
 help: ## Show this list
@@ -79,6 +82,9 @@ test-clusters: $(INSTALLED_TEST) ## Run the tests of databases that span machine
 
 test-browser: $(INSTALLED_BROWSER) ## Run the tests of the web console in Chromium (4 minutes)
 	$(BIN)/pytest $(PARALLEL) --timeout 600 -m 'browser and not openstack and not nightly' tests/browser $(ARGS)
+
+test-docs: $(INSTALLED_TEST) ## Run the code blocks of the tutorial and the user guide (2 minutes)
+	$(BIN)/pytest $(PARALLEL) -m docs tests/docs $(ARGS)
 
 screenshots: $(INSTALLED_BROWSER) ## Take the screenshots of README and docs anew
 	$(BIN)/python -m tests.browser.screenshots
@@ -121,6 +127,9 @@ openstack-down: ## Stop it; what it knows is kept
 
 openstack-wipe: ## Stop it and remove all that it knows; its packages are kept
 	@$(TESTBED) wipe
+
+docs: $(INSTALLED_DOCS) ## Build the documentation into build/docs/html; a warning is an error
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --jobs auto $(ARGS) docs build/docs/html
 
 coverage: $(INSTALLED_DEV) ## Run the tests and show the lines that none of them reached
 	$(BIN)/coverage erase
@@ -192,13 +201,18 @@ $(INSTALLED_TEST): $(INPUTS) | $(BIN)/python
 
 $(INSTALLED_BROWSER): $(INPUTS) | $(BIN)/python
 	@echo "Installing climate, the test tools and the driver of the browser into $(VENV)"
-	$(call install,.[test,browser])
+	$(call install,.[$(EXTRAS_BROWSER)])
+	@touch $(INSTALLED) $(INSTALLED_TEST) $@
+
+$(INSTALLED_DOCS): $(INPUTS) | $(BIN)/python
+	@echo "Installing climate, the test tools and the documentation tools into $(VENV)"
+	$(call install,.[$(EXTRAS_DOCS)])
 	@touch $(INSTALLED) $(INSTALLED_TEST) $@
 
 $(INSTALLED_DEV): $(INPUTS) | $(BIN)/python
 	@echo "Installing climate, the test tools, the linters and the type checker into $(VENV)"
 	$(call install,.[$(EXTRAS_DEV)])
-	@touch $(INSTALLED) $(INSTALLED_TEST) $(INSTALLED_BROWSER) $@
+	@touch $(INSTALLED) $(INSTALLED_TEST) $(INSTALLED_BROWSER) $(INSTALLED_DOCS) $@
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { \

@@ -3,7 +3,11 @@
 from oslo_config import cfg
 
 HOST: list[cfg.Opt] = [
-    cfg.StrOpt("cloud", default="simulated", help="Driver for the hosts."),
+    cfg.StrOpt(
+        "cloud",
+        default="simulated",
+        help="Driver for the hosts: simulated, nova, or one that a package brings.",
+    ),
     cfg.StrOpt(
         "before_end",
         default="",
@@ -18,21 +22,26 @@ HOST: list[cfg.Opt] = [
     ),
 ]
 FLOATINGIP: list[cfg.Opt] = [
-    cfg.StrOpt("cloud", default="simulated", help="Driver for the floating IPs.")
+    cfg.StrOpt(
+        "cloud", default="simulated", help="Driver for the floating IPs: simulated or neutron."
+    )
 ]
-NETWORK: list[cfg.Opt] = [cfg.StrOpt("cloud", default="simulated", help="Driver for the networks.")]
+NETWORK: list[cfg.Opt] = [
+    cfg.StrOpt("cloud", default="simulated", help="Driver for the networks: simulated or neutron.")
+]
 STACK: list[cfg.Opt] = [
-    cfg.StrOpt("cloud", default="simulated", help="Driver for the stacks."),
+    cfg.StrOpt("cloud", default="simulated", help="Driver for the stacks: simulated or heat."),
     cfg.FloatOpt(
         "end_patience",
         default=600.0,
         min=0,
         help="Seconds after the end of a lease for which a stack that cannot be deleted or"
-        " suspended keeps its resources; then climate leaves the stack to the operator.",
+        " suspended keeps its resources. Then climate takes them back, servers included; the"
+        " reservation shows the error, and the audit names the stack.",
     ),
 ]
 VOLUME: list[cfg.Opt] = [
-    cfg.StrOpt("cloud", default="simulated", help="Driver for the volumes."),
+    cfg.StrOpt("cloud", default="simulated", help="Driver for the volumes: simulated or cinder."),
     cfg.FloatOpt(
         "stuck_after",
         default=300.0,
@@ -49,17 +58,20 @@ NOVA: list[cfg.Opt] = [
             ("blazar", "The scheduler filter of the package blazar-nova; needs a hint to boot."),
             ("tenancy", "Nova's AggregateMultiTenancyIsolation; needs no hint."),
         ],
-        help="Keeps other servers off reserved and free hosts; see docs/openstack.md.",
+        help="Keeps other servers off reserved and free hosts; see docs/operator/openstack.md. Do"
+        " not change it while leases run.",
     ),
     cfg.StrOpt(
         "aggregate_freepool_name",
         default="freepool",
-        help="Host aggregate of the hosts without a current lease; created if absent.",
+        help="Host aggregate of the hosts without a current lease; created if absent. With"
+        " isolation = blazar, nova.conf must have the same name.",
     ),
     cfg.StrOpt(
         "blazar_az_prefix",
         default="blazar_",
-        help="Prefix of the availability zones of reservations (isolation = blazar).",
+        help="Prefix of the availability zones of reservations (isolation = blazar), as in"
+        " nova.conf.",
     ),
     cfg.FloatOpt(
         "server_delete_wait",
@@ -70,12 +82,14 @@ NOVA: list[cfg.Opt] = [
     cfg.ListOpt(
         "traits",
         default=["CUSTOM_*", "HW_*"],
-        help="Traits in Placement that become properties of hosts; * matches any text.",
+        help="Traits in Placement that become properties of hosts, trait:NAME; * matches any text."
+        " Empty: none.",
     ),
     cfg.ListOpt(
         "resource_classes",
         default=["CUSTOM_*", "PCPU", "PGPU", "VGPU"],
-        help="Resource classes in Placement whose totals become properties of hosts.",
+        help="Resource classes in Placement whose totals become properties of hosts,"
+        " resources:NAME. Empty: none.",
     ),
     cfg.MultiStrOpt(
         "node_capabilities",
@@ -99,9 +113,16 @@ TRUSTS: list[cfg.Opt] = [
     ),
 ]
 SIMULATED = [
-    cfg.IntOpt("hosts", default=16, min=0, help="Number of simulated hosts."),
-    cfg.IntOpt("seed", default=1, help="Seed of the simulated failures."),
+    cfg.IntOpt("hosts", default=16, min=0, help="Number of simulated hosts, sim-1 and so on."),
+    cfg.IntOpt(
+        "seed", default=1, help="Seed of the simulated failures: the same seed, the same failures."
+    ),
     cfg.FloatOpt("delay", default=0.0, min=0, help="Seconds that each simulated action takes."),
     cfg.FloatOpt("failure_rate", default=0.0, min=0, max=1, help="Share of actions that fail."),
-    cfg.StrOpt("journal", help="File with the simulated cloud's state, shared by processes."),
+    cfg.StrOpt(
+        "journal",
+        help="File with the simulated cloud's state. Several processes need the same file; without"
+        " it, the state is in the memory of one process. climate-standalone puts it beside an"
+        " SQLite database.",
+    ),
 ]

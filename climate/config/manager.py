@@ -9,32 +9,39 @@ MANAGER = [
         help="Enabled resource plugins; a missing or broken plugin prevents the start.",
     ),
     cfg.ListOpt(
-        "filters", default=[], help="Additional filters that a resource must pass to be booked."
+        "filters",
+        default=[],
+        help="Additional filters that a resource must pass to be booked, such as no_maintenance,"
+        " which excludes hosts whose extra capability maintenance is true.",
     ),
     cfg.ListOpt(
         "weighers",
         default=[],
-        help="Weighers that order resources, each NAME or NAME=MULTIPLIER. Empty: a random order,"
-        " in which parallel requests rarely conflict.",
+        help="Weighers that order resources, each NAME or NAME=MULTIPLIER: fewest_properties,"
+        " fewest_left, lowest_id, or your own. A negative multiplier reverses the order. Empty: a"
+        " random order, in which parallel requests rarely conflict.",
     ),
     cfg.IntOpt(
         "minutes_before_end_lease",
         default=60,
         min=0,
-        help="Minutes before the end of a lease for its before_end_lease event; 0: no event.",
+        help="Minutes before the end of a lease for its before_end_lease event; 0: no event. In a"
+        " shorter lease it is due at the start.",
     ),
     cfg.ListOpt(
         "before_start_leads",
         item_type=types.Integer(min=1),
         default=[3600, 600, 60],
-        help="Seconds before the start of a lease for its heads-ups (before_start_lease).",
+        help="Seconds before the start of a lease for its heads-ups (before_start_lease). A lease"
+        " with before_start_lease events of its own has those instead.",
     ),
     cfg.IntOpt(
         "event_max_retries",
         default=5,
         min=0,
         max=50,
-        help="Quick retries of a start or end before the lease shows ERROR; slow retries follow.",
+        help="Quick retries, with growing pauses of at most a minute. After them a start or end"
+        " shows ERROR and is retried about every minute; an update or before-end is abandoned.",
     ),
     cfg.FloatOpt(
         "poll_interval",
@@ -54,7 +61,8 @@ MANAGER = [
         default=30.0,
         min=1,
         help="Seconds without a heartbeat after which other managers reclaim a manager's events,"
-        " and it may no longer change the cloud.",
+        " and it may no longer change the cloud. Must be much longer than a busy machine pauses"
+        " a thread.",
     ),
     cfg.FloatOpt(
         "call_timeout",

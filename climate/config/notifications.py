@@ -15,15 +15,23 @@ NOTIFICATIONS: list[cfg.Opt] = [
         help="Broker URL for oslo.messaging, such as rabbit://user:password@host:5672/. Unset:"
         " notifications go only to the log and to GET /v2/notifications.",
     ),
-    cfg.ListOpt("topics", default=["notifications"], help="Topics on which to publish."),
-    cfg.StrOpt("publisher_id", default="climate.lease", help="Publisher id of the notifications."),
+    cfg.ListOpt(
+        "topics",
+        default=["notifications"],
+        help="Topics on which to publish; the queue is TOPIC.info.",
+    ),
+    cfg.StrOpt(
+        "publisher_id",
+        default="climate.lease",
+        help="Publisher id of the notifications, and source of CloudEvents.",
+    ),
     cfg.IntOpt(
         "kept_days",
         default=90,
         min=0,
         max=36500,
         help="Days after which published notifications, and their dead letters, are removed; 0:"
-        " never.",
+        " never. Unpublished ones stay.",
     ),
     cfg.IntOpt(
         "followers",
@@ -78,7 +86,7 @@ NOTIFICATIONS: list[cfg.Opt] = [
         min=1,
         max=100,
         help="Attempts to deliver a notification before it becomes a dead letter. The pauses are"
-        " 1, 2, 4 and so on seconds, at most 300.",
+        " 1, 2, 4 and so on seconds, at most 300: with 10 attempts, nine minutes.",
     ),
     cfg.IntOpt(
         "webhook_dead_letters",

@@ -68,7 +68,7 @@ PROVISIONING: list[cfg.Opt] = [
         "topics",
         default=False,
         help="Also publish a host's notifications on the topic climate.node.NAME. The broker keeps"
-        " messages that no program reads: see docs/provisioning.md.",
+        " messages that no program reads: see docs/operator/provisioning.md.",
     ),
     cfg.BoolOpt(
         "power_off",

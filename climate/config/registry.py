@@ -33,7 +33,8 @@ DEFAULT = [
         "cleaning_time",
         default=0,
         min=0,
-        help="Minutes that a resource stays free between two leases.",
+        help="Minutes that a resource stays free between two leases. Each booking stores the value"
+        " when it is made or changed, so a change of the option moves no booking.",
     ),
 ]
 DATABASE = [
@@ -42,9 +43,15 @@ DATABASE = [
         secret=True,
         default="sqlite:///climate.sqlite",
         help="SQLAlchemy URL of the database: sqlite:///FILE, postgresql+psycopg://... or"
-        " mysql+pymysql://... (MariaDB 10.6 or later).",
+        " mysql+pymysql://... (MariaDB 10.6 or later). The default file is in the working"
+        " directory.",
     ),
-    cfg.IntOpt("pool_size", default=10, min=1, help="Open connections per process."),
+    cfg.IntOpt(
+        "pool_size",
+        default=10,
+        min=1,
+        help="Open connections per process; under load up to twice as many.",
+    ),
 ]
 API = [
     cfg.StrOpt(
@@ -74,7 +81,9 @@ API = [
         min=0,
         max=9,
         help="Proxies in front of the API that append the client's address to X-Forwarded-For. The"
-        " API takes the client's address from this header. With 0 it ignores the header.",
+        " API takes the client's address from this header, to limit failed sign-ins and to serve"
+        " only this machine with noauth. 0 ignores the header. A number that is too high lets"
+        " clients choose their address.",
     ),
     cfg.IntOpt("threads", default=8, min=1, help="Requests that a process serves at once."),
     cfg.IntOpt(
@@ -82,33 +91,37 @@ API = [
         default=1000,
         min=16,
         help="Open connections of a process. At the limit, a new one replaces the one that is idle"
-        " longest.",
+        " longest. The server raises its limit of open files; the log says if that is too low.",
     ),
     cfg.IntOpt(
         "channel_timeout",
         default=30,
         min=1,
-        help="Seconds without a byte from or to the client until a connection is closed.",
+        help="Seconds without a byte from or to the client until a connection is closed. A whole"
+        " request must arrive within 60 seconds.",
     ),
     cfg.FloatOpt(
         "delete_wait",
         default=5.0,
         min=0,
         help="Seconds that a DELETE of a started lease waits for its end; until then the lease"
-        " shows DELETING.",
+        " shows DELETING. In each process a quarter of the threads may wait, one for each lease;"
+        " other requests are answered at once.",
     ),
     cfg.FloatOpt(
         "search_timeout",
         default=5.0,
         min=0.1,
-        help="Seconds after which a search for free windows ends with an error.",
+        help="Seconds after which a search for free windows ends with search_too_long. A refusal"
+        " whose search takes longer names no alternatives.",
     ),
     cfg.IntOpt(
         "idempotency_hours",
         default=24,
         min=1,
         max=8760,
-        help="Hours until Idempotency-Keys expire.",
+        help="Hours until Idempotency-Keys expire. Managers remove them, so they need the option,"
+        " too.",
     ),
     cfg.BoolOpt(
         "metrics",

@@ -83,7 +83,7 @@ class Load:
         return sorted(after - before for before, after in pairwise(times))
 
     def report(self, late: Sequence[float], *services: Service) -> dict[str, object]:
-        """Return what docs/faults.md tells: counts, and seconds as median, 99 % and maximum.
+        """Return the figures of docs/evidence/faults.md: counts; seconds as median, 99 %, maximum.
 
         ``pauses`` are the longest ones of ``services``; ``late`` is how late leases started.
         """

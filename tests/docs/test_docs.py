@@ -1,11 +1,11 @@
-"""The documentation covers every command, option, error, route and event kind.
+"""The documentation covers every command, option, error, route, event kind and notification.
 
 The lists come from the code, so a new entry fails here until it is documented. Paths, tests and
-links that the documentation names must exist.
+links that the documentation names must exist. The tests read pages as Sphinx does, with the parts
+that come from the code, but do not need Sphinx.
 """
 
 import configparser
-import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -17,16 +17,18 @@ from climate.config.registry import GROUPS
 from climate.core.errors import ClimateError
 from climate.core.lease import schedule
 from climate.core.notifications import event_type
-from tests.docs import error_codes
-from tests.support.service import Story
+from climate.core.notifications.catalog import EVERYWHERE, MEMBERS, SHARED, TYPES
+from docs.extension.pages import expand
 
 ROOT = Path(__file__).parents[2]
 README = "README.md"
-API = "docs/api.md"
-API_2 = "docs/api-v2.md"
-ERRORS = "docs/errors.md"
-CONFIGURATION = "docs/configuration.md"
-THREATS = "docs/threat-model.md"
+API = "docs/reference/api-v1.md"
+API_2 = "docs/reference/api-routes.md"
+CONFIGURATION = "docs/reference/options.md"
+ERRORS = "docs/reference/errors.md"
+THREATS = "docs/evidence/threat-model.md"
+# Documents that name paths and tests.
+EVIDENT = ("ARCHITECTURE.md", "CONTRIBUTING.md", "docs/evidence/comparison.md")
 # The first folder of a path in the repository, or of one below climate/.
 FOLDERS = {path.name for parent in (ROOT, ROOT / "climate") for path in parent.iterdir()}
 
@@ -35,13 +37,21 @@ FOLDERS = {path.name for parent in (ROOT, ROOT / "climate") for path in parent.i
 def text(name: str) -> str:
     """Return the text of a document, "" if it does not exist."""
     path = ROOT / name
-    return path.read_text(encoding="utf-8") if path.exists() else ""
+    return read(path) if path.exists() else ""
+
+
+@cache
+def read(path: Path) -> str:
+    """Return the text of a document. That of a page of the site has its generated parts, too."""
+    source = path.read_text(encoding="utf-8")
+    docs_ = ROOT / "docs"
+    return expand(str(path.relative_to(docs_)), source) if path.is_relative_to(docs_) else source
 
 
 @cache
 def docs() -> str:
     """Return the text of all documents below docs/."""
-    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("docs/**/*.md")))
+    return "\n".join(read(path) for path in sorted(ROOT.glob("docs/**/*.md")))
 
 
 def mentions(document: str, word: str) -> bool:
@@ -129,58 +139,42 @@ def test_every_program_is_documented() -> None:
     assert [name for name in console_scripts() if not mentions(documents, name)] == []
 
 
-def test_every_option_is_documented_in_the_section_of_its_group() -> None:
-    missing = [
-        f"[{group}] {option.name}"
-        for group, options in GROUPS.items()
-        for option in options
-        if not mentions(section(text(CONFIGURATION), group), option.name)
-    ]
-    assert missing == []
-
-
-def test_every_documented_option_exists() -> None:
-    unknown = {}
-    for group, options in GROUPS.items():
-        rows = re.findall(r"^\| `(\w+)` \|", section(text(CONFIGURATION), group), re.MULTILINE)
-        unknown[group] = set(rows) - {option.name for option in options}
-    assert {group: names for group, names in unknown.items() if names} == {}
+def test_every_option_is_documented_with_its_meaning() -> None:
+    described = re.findall(
+        r"^```\{confval\} (.*)\n(?::.*\n)+\n(\S.*)", text(CONFIGURATION), re.MULTILINE
+    )
+    documented = {name for name, meaning in described}
+    every = {f"[{group}] {option.name}" for group in GROUPS for option in GROUPS[group]}
+    assert every - documented == set()
 
 
 def test_every_error_code_has_an_entry_and_a_section() -> None:
     listed = {(code, entry.status) for code, entry in CODES.items()}
     assert listed == {(error.code, error.status) for error in (ClimateError, *errors())}
-    assert text(ERRORS) == error_codes.document(), "write it: python -m tests.docs.error_codes"
+    sections = re.findall(r"^## `(\w+)`\n\nStatus (\d{3}) ", text(ERRORS), re.MULTILINE)
+    assert {(code, int(status)) for code, status in sections} == listed
 
 
 def test_every_route_is_documented() -> None:
     missing = []
     for route in routes():
         page = text(API_2 if " /v2" in route else API)
-        if not re.search(rf"{re.escape(route)}(?![\w/<-])", page):
+        shown = re.sub(r"<(\w+)>", r"{\1}", route)
+        if f"`{shown}`" not in page:
             missing.append(route)
     assert missing == []
-
-
-def test_examples_with_dates_work_before_these_dates(story: Story) -> None:
-    story.clock.step(-3 * 366 * 86400)
-    queries = re.findall(r"`GET (/v2/[^`]*\?[^`]*)`", text(API_2))
-    assert len(queries) > 3
-    for query in queries:
-        if "..." not in query:
-            assert story.call("GET", query).status_code == 200, query
-    [search] = [block for block in code_spans(text(API_2)) if '"start_after"' in block]
-    assert story.ok("POST", "/v2/availability/search", json.loads(search))["windows"]
 
 
 def test_every_kind_of_event_is_documented() -> None:
     assert [kind for kind in event_kinds() if not mentions(docs(), kind)] == []
 
 
-def test_every_type_of_notification_is_documented() -> None:
-    kinds = {event_type.of_event(kind) for kind in event_kinds()}  # as lease.event.<event_type>
-    types = set(event_type.KNOWN) - kinds
-    assert [name for name in sorted(types) if not mentions(docs(), name)] == []
+def test_the_catalog_has_every_type_of_notification_and_every_member() -> None:
+    listed = {type_.name for type_ in TYPES if "KIND" not in type_.name}
+    assert listed == set(event_type.KNOWN)
+    shared = {member for members in SHARED.values() for member in members}
+    own = {member for type_ in TYPES for member in type_.members}
+    assert shared | own | set(EVERYWHERE) == set(MEMBERS)
 
 
 def test_every_threat_has_a_defence_and_a_test() -> None:
@@ -194,11 +188,12 @@ def test_every_threat_has_a_defence_and_a_test() -> None:
 def test_every_path_and_test_that_the_documentation_names_exists() -> None:
     documents = all_documents()
     documents.remove(ROOT / "CHANGELOG.md")  # names paths of the past
+    pattern = re.compile(r"`([a-z]\w*/[\w./-]+)(?:::([\w:]+))?`")
     named = {
-        document.name: re.findall(r"`([a-z]\w*/[\w./-]+)(?:::([\w:]+))?`", document.read_text())
+        str(document.relative_to(ROOT)): pattern.findall(document.read_text(encoding="utf-8"))
         for document in documents
     }
-    assert all(named[name] for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "comparison.md"))
+    assert all(named[name] for name in EVIDENT)
     missing = {name: [item for item in paths if not exists(*item)] for name, paths in named.items()}
     assert {name: paths for name, paths in missing.items() if paths} == {}
 
@@ -215,9 +210,9 @@ def exists(path: str, test: str) -> bool:
 def test_every_link_of_the_documentation_leads_somewhere() -> None:
     broken = {}
     for document in all_documents():
-        links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", document.read_text(encoding="utf-8"))
+        links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", read(document))
         here = [(document.parent / path if path else document, to) for path, to in links]
-        broken[document.name] = [
+        broken[str(document.relative_to(ROOT))] = [
             f"{path.name}#{to}"
             for path, to in here
             if ":" not in str(path) and not (path.exists() and (not to or to in anchors(path)))
@@ -231,5 +226,5 @@ def all_documents() -> list[Path]:
 
 def anchors(path: Path) -> set[str]:
     """Return the anchors of the headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", read(path), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -1,4 +1,4 @@
-"""What each cell of the matrix came to: noted in files, and made into the page docs/faults.md.
+"""Results of the cells of the matrix: stored in files, and made into docs/evidence/faults.md.
 
 ``python -m tests.faults.results`` writes the page from the files, whichever runs made them. It
 keeps the section on clusters, which is written by hand.
@@ -22,7 +22,7 @@ from tests.faults.injection import FAULTS, Fault
 from tests.faults.stage import Moment
 
 FOLDER = Path(os.environ.get("CLIMATE_TEST_FAULT_RESULTS", ".faults")).absolute()
-PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "faults.md"
 DATABASES = {"postgresql": "PostgreSQL", "mariadb": "MariaDB", "sqlite": "SQLite"}
 
 _LONGEST_REASON, _LONGEST_LINE = 2000, 200
@@ -132,36 +132,33 @@ _CLUSTERS = "## Servers of a database cluster\n"
 _HEAD = """\
 # Faults
 
-Written by `python -m tests.faults.results` from what `make test-faults` found.
+Written by `python -m tests.faults.results` from the results of `make test-faults`.
 {when}
 
-Each cell is a run of its own: {managers} manager processes, a database server and a broker that
-nobody else uses, a simulated cloud, and leases that all have their heads-up, start, before-end and
-end at the same time. From one to the next there is as much time as this machine needs for all of
-them, and for the fault. That comes while managers are held in the moment that the column names, at
-the steps listed below, and not before.
+Each cell is a run of its own: {managers} managers, a database server and a broker that nothing else
+uses, a simulated cloud, and leases that all have their reminder, start, before-end and end at the
+same time. The fault comes while managers are held in the moment that the column names, at the steps
+listed below.
 
-What passes: every lease that was acknowledged is over and no other is there; each effect on the
-cloud was had once and in order, images of servers included, none before its time; nothing is left
-in the cloud; every notification arrived at least once, those of a lease in their order; the
-[invariants](../ARCHITECTURE.md#five-invariants) hold.
+A cell is ok if every acknowledged lease is over and there is no other; each effect on the cloud
+happened once, in order and not early; nothing is left in the cloud; every notification arrived at
+least once, those of a lease in order; and the [invariants](../../ARCHITECTURE.md#five-invariants)
+hold.
 
-The numbers are `held / tried again / told again / too late`: calls that were under way when the
-fault came; attempts at an event beyond its first, which looked and did what was missing, and
-nothing twice; messages that came more than once, with the id of the first; heads-ups and
-before-ends that nobody could see to before the start or the end, and which have no meaning after
-it. They differ from run to run.
+The numbers are `held / retried / repeated / too late`: calls in progress when the fault came;
+attempts at an event after its first, which did only what was missing; messages that came more than
+once, with the same id; reminders and before-ends that nobody could handle in time. They differ from
+run to run.
 """
 
 _FOOT = """\
 ## When these tests run
 
 CI runs the short matrix with each change (`make test-faults-short`): each fault at one moment, 11
-of the cells, with 12 leases. `make test-nightly` completes the full matrix: it runs the other
-cells, with 200 leases. `make test-faults` runs every cell with 200 leases. The tables above come
-from such runs ([CONTRIBUTING.md](../CONTRIBUTING.md#faults)).
+cells, 12 leases. `make test-nightly` runs the other cells with 200 leases. `make test-faults` runs
+every cell with 200 leases ([CONTRIBUTING.md](../../CONTRIBUTING.md#faults)).
 
-## What is done
+## Faults and moments
 
 | Fault | |
 |---|---|
@@ -169,22 +166,21 @@ from such runs ([CONTRIBUTING.md](../CONTRIBUTING.md#faults)).
 
 | Moment | Where managers are held: each lease at one of |
 |---|---|
-| `heads-up` | in the transaction: before the notification is written, after that |
-| `start` | before the pool is made, before the host is in it, after that |
-| `before-end` | before an image is made, after that |
-| `end` | before the host is taken from the pool, before that is removed, after that |
-| `relay` | before a start is published, after that and before it is remembered |
+| `heads-up` | in the transaction: before the notification is written, after it |
+| `start` | before the pool is created, before the host is in it, after it |
+| `before-end` | before an image is created, after it |
+| `end` | before the host leaves the pool, before the pool is deleted, after it |
+| `relay` | before a start is published, after it and before it is recorded |
 
-A paused manager is held before the first step, where a fence can still help. A broker that fails
-while the relay is at work does so before the message is sent.
+A paused manager is held before the first step, where a fence can still help. A broker fails before
+the message is sent.
 
-Heads-ups and the relay make no call to the cloud. There, `slow-plugin` and `failing-plugin` trouble
+Reminders and the relay make no call to the cloud. There, `slow-plugin` and `failing-plugin` affect
 other leases, which start meanwhile.
 
-Not tried here: two faults at once; a network that swallows packets and says nothing; a full disk
-below PostgreSQL, MariaDB or RabbitMQ; machines that lose power. What climate does to a real cloud
-while that fails is tried by `make test-openstack`
-([CONTRIBUTING.md](../CONTRIBUTING.md#a-real-openstack)).
+Not tested: two faults at once; a network that drops packets silently; a full disk below PostgreSQL,
+MariaDB or RabbitMQ; machines that lose power. `make test-openstack` tests a real cloud that fails
+([CONTRIBUTING.md](../../CONTRIBUTING.md#a-real-openstack)).
 """
 
 

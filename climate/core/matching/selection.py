@@ -1,7 +1,7 @@
 """Filters and weighers: they decide which of the matching resources a reservation gets.
 
-Filters and weighers are plug-ins (docs/plugins.md). They run inside the transaction that books the
-resources, so they must be pure functions: without clock, input or output.
+Filters and weighers are plug-ins (docs/reference/plugins.md). They run inside the transaction that
+books the resources, so they must be pure functions: without clock, input or output.
 """
 
 import math

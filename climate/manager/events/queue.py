@@ -32,7 +32,7 @@ from climate.manager.claims import Batch
 from climate.manager.process.runtime import Store
 
 # Events per query. Beyond that, the database has to order all of them by turns, which takes 1 to
-# 1.6 s for 100,000 (docs/performance.md). Only a backlog of many hours is longer.
+# 1.6 s for 100,000 (docs/evidence/performance.md). Only a backlog of many hours is longer.
 PAGE = 100_000
 # From this length on, each manager begins at a random position in the list. Managers that begin at
 # the same position try to claim the same events, and only one of them succeeds.

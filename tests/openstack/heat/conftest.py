@@ -18,7 +18,7 @@ from tests.support import servers
 from tests.support.process import Program, Service, eventually, running, write_config
 
 NO_OVERRIDES = "{}\n"
-# As docs/openstack.md has it.
+# As docs/compatibility/heat.md has it.
 MEMBERS_MAY_SEE_HOSTS = '"climate:oshosts:get": "rule:project_member_or_admin"\n'
 
 MakeStack = Callable[[Account, Template], Stack]

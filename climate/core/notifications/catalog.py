@@ -1,0 +1,149 @@
+"""All types of notifications, when climate publishes them, and the members of their payloads.
+
+The reference of notifications in the documentation is made from these tables.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationType:
+    """A type of notifications.
+
+    ``name`` may contain a placeholder in capitals, such as ``lease.event.KIND``. ``when`` is a
+    sentence for readers of the documentation. ``members`` are the members of the payload that this
+    type has besides those of its ``subject`` in ``SHARED``.
+    """
+
+    name: str
+    when: str
+    members: tuple[str, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        """The first word of the name, which is what the notification is about."""
+        return self.name.partition(".")[0]
+
+
+_RESOURCES = ("hosts", "floatingips", "networks", "error")
+
+TYPES = (
+    NotificationType("lease.create", "A lease was admitted."),
+    NotificationType("lease.update", "A lease was changed, by a request or by healing."),
+    NotificationType("lease.delete", "A lease was deleted."),
+    NotificationType(
+        "lease.event.before_start_lease",
+        "A reminder before the start is due.",
+        (*_RESOURCES, "starts_in"),
+    ),
+    NotificationType(
+        "lease.event.start_lease",
+        "A lease started, or its start failed after all retries: its status is then ERROR.",
+        _RESOURCES,
+    ),
+    NotificationType(
+        "lease.event.update_lease",
+        "A running lease got more resources, or the attempts to hand them over ended.",
+        _RESOURCES,
+    ),
+    NotificationType(
+        "lease.event.before_end_lease",
+        "The reminder before the end is due, and the snapshots of that time are done.",
+        _RESOURCES,
+    ),
+    NotificationType(
+        "lease.event.before_end_lease.stop",
+        "The end of a lease moved after its before_end_lease event: the event is due again.",
+    ),
+    NotificationType("lease.event.end_lease", "A lease ended.", _RESOURCES),
+    NotificationType("lease.event.KIND", "A user's own event of a lease is due.", _RESOURCES),
+    NotificationType(
+        "lease.catch_up",
+        "Events of a lease are late, because no manager ran. Published once, with the first of"
+        " them.",
+        ("late",),
+    ),
+    NotificationType(
+        "lease.start_delayed",
+        "The start of a lease waits for hosts that are not ready. Published once.",
+        ("waiting_for", "reason"),
+    ),
+    NotificationType(
+        "lease.not_started",
+        "A lease ended before its hosts were ready.",
+        ("waiting_for", "reason"),
+    ),
+    NotificationType(
+        "lease.trust_lost",
+        "climate can no longer act as the user of a lease.",
+        ("reason",),
+    ),
+    NotificationType("lease.trust_restored", "climate can act as the user of a lease again."),
+    NotificationType(
+        "node.prepare",
+        "Provisioning: a provisioner must prepare a host for a lease.",
+        ("preparation_id", "needed_at"),
+    ),
+    NotificationType(
+        "node.start_lease", "A lease with the host started; only with [provisioning] topics."
+    ),
+    NotificationType(
+        "node.end_lease", "A lease with the host ended; only with [provisioning] topics."
+    ),
+    NotificationType("audit.invariant_broken", "The self-audit found a violated invariant."),
+    NotificationType("audit.invariant_holds", "The invariant holds again."),
+    NotificationType(
+        "subscription.suspended",
+        "climate suspended a webhook subscription, because its receiver failed too often.",
+    ),
+)
+
+# Members of each payload, by the subject of its type.
+SHARED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "lease": ("lease_id", "name", "status", "start_date", "end_date", "reservations", "events"),
+        "node": ("lease_id", "node", "reservation_id"),
+        "audit": ("invariant", "look", "found", "broken_since"),
+        "subscription": ("subscription_id", "user_id", "reason"),
+    }
+)
+# What each member means.
+MEMBERS: Mapping[str, str] = MappingProxyType(
+    {
+        "lease_id": "Id of the lease; null if the notification is about no lease.",
+        "name": "Name of the lease.",
+        "status": "Status of the lease after the event; ERROR if the event failed.",
+        "start_date": "Start of the lease, UTC, as in v1.",
+        "end_date": "End of the lease, UTC, as in v1.",
+        "reservations": "Reservations of the lease, as in v1, without parameters that may be"
+        " secret.",
+        "events": "Events of the lease, as in v1.",
+        "hosts": "Hosts of the lease: a list of objects with reservation_id, id and name.",
+        "floatingips": "Floating IPs of the lease, in the form of hosts; absent if it has none.",
+        "networks": "Network segments of the lease, in the form of hosts; absent if it has none.",
+        "error": "Present if the event failed after all retries: the reason for each reservation.",
+        "starts_in": "Seconds until the start. The broker and webhooks measure it when the message"
+        " is sent, the log of notifications when the event took place.",
+        "late": "Late events in order: a list of objects with event_type, due, late_seconds and"
+        " outcome (done or skipped).",
+        "waiting_for": "Names of the hosts that are not ready.",
+        "reason": "A sentence about the cause, and what to do.",
+        "node": "Name of the host.",
+        "reservation_id": "Id of the reservation that holds the host.",
+        "preparation_id": "Id of the preparation, for /v2/preparations.",
+        "needed_at": "When the host must be ready, ISO 8601.",
+        "invariant": "Number of the invariant in ARCHITECTURE.md.",
+        "look": "Name of the check.",
+        "found": "Violations: up to 20 sentences.",
+        "broken_since": "When the self-audit first found a violation.",
+        "subscription_id": "Id of the subscription.",
+        "user_id": "Id of the user who owns the object.",
+        "project_id": "Id of the project that owns the object; empty for administrators only.",
+        "seq": "Number of the notification: without gaps, always growing. On the broker and in"
+        " webhooks; elsewhere it is beside the payload.",
+        "message_id": "Id of the notification, the same if it is sent twice. Place as of seq.",
+    }
+)
+EVERYWHERE = ("project_id", "seq", "message_id")
