@@ -8,7 +8,6 @@ were published while the listener was stopped, as long as climate keeps them.
 import logging
 import os
 import socket
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Any
 import oslo_messaging
 import requests
 from oslo_config.cfg import ConfigOpts
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
 from climate.core.errors import OperatorError
 from climate.notifications.emit import open_transport
@@ -101,23 +101,31 @@ def from_http(
     """
     session = requests.Session()
     session.headers["X-Auth-Token"] = token
-    log, next_pause = f"{url.rstrip('/')}/v2/notifications", pause
+    retrying = Retrying(
+        retry=retry_if_exception_type(requests.RequestException),
+        wait=wait_exponential(multiplier=pause, max=_LONGEST_PAUSE),
+        before_sleep=_log_failure,
+    )
     while True:
-        part = _read(session, log, after)
-        if isinstance(part, str):
-            LOG.warning("%s does not answer (%s): retrying in %s s", log, part, next_pause)
-            time.sleep(next_pause)
-            next_pause = min(next_pause * 2, _LONGEST_PAUSE)
-            continue
-        next_pause = pause
+        part = retrying(_read, session, f"{url.rstrip('/')}/v2/notifications", after)
         yield from part["notifications"]
         after = part["after"]
 
 
-def _read(session: requests.Session, url: str, after: int | None) -> dict[str, Any] | str:
-    """Return the next page of notifications, or the text of an error that a retry may overcome.
+def _log_failure(state: RetryCallState) -> None:
+    # Within ``except``, oslo.log would append the whole chain of exceptions to the line.
+    error = state.outcome.exception() if state.outcome else None
+    assert error is not None  # noqa: S101 - tenacity calls this only after an exception
+    reason = str(_root(error)) or type(error).__name__
+    LOG.warning(
+        "%s does not answer (%s): retrying in %g s", state.args[1], reason, state.upcoming_sleep
+    )
 
-    Raises Refused if a retry would not help.
+
+def _read(session: requests.Session, url: str, after: int | None) -> dict[str, Any]:
+    """Return the next page of notifications.
+
+    Raises requests.RequestException if a retry may help, and Refused if it would not.
     """
     params = {"wait": _WAIT} | ({} if after is None else {"after": after})
     try:
@@ -129,9 +137,6 @@ def _read(session: requests.Session, url: str, after: int | None) -> dict[str, A
         return {"notifications": list(page["notifications"]), "after": int(page["after"])}
     except (ValueError, LookupError, TypeError) as error:  # no URL, or not our JSON
         raise Refused(f"{url} is no log of notifications: {error}") from error
-    except requests.RequestException as error:
-        # The caller logs the text: here, oslo.log would append the whole chain of exceptions.
-        return str(_root(error)) or type(error).__name__
 
 
 def _root(error: BaseException) -> BaseException:

@@ -9,6 +9,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    sleep_using_event,
+    stop_when_event_set,
+    wait_fixed,
+)
+
 from climate.provisioner.client import ApiUnavailable, ClaimLost, ClimateClient, NodeTask
 
 LOG = logging.getLogger(__name__)
@@ -72,18 +81,23 @@ class Claim:
     def finish(self, state: str, **values: Any) -> None:
         """Report the result of the task, such as ``ready``; retry until climate has received it.
 
-        If the process stops before that, return although climate has not received the result.
+        If the process stops before that, return after one last attempt.
         Raises ClaimLost if the task is over or another provisioner has claimed it.
         """
-        while True:
-            try:
-                self._report(state=state, **values)
-            except ApiUnavailable as error:
-                LOG.warning("cannot report that %s is %s: %s", self.task.node, state, error)
-                if self._stopping.wait(_RETRY):
-                    return
-            else:
-                return
+
+        def log_failure(call: RetryCallState) -> None:
+            error = call.outcome and call.outcome.exception()
+            LOG.warning("cannot report that %s is %s: %s", self.task.node, state, error)
+
+        retrying = Retrying(
+            retry=retry_if_exception_type(ApiUnavailable),
+            wait=wait_fixed(_RETRY),
+            sleep=sleep_using_event(self._stopping),
+            stop=stop_when_event_set(self._stopping),
+            after=log_failure,
+            retry_error_callback=lambda _: None,
+        )
+        retrying(self._report, state=state, **values)
 
     def release(self) -> None:
         """Release the claim, so that another provisioner can claim the task at once.

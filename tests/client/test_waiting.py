@@ -67,7 +67,7 @@ def test_a_start_that_fails_ends_the_wait_with_the_reason(client: Client, story:
 
 
 def test_a_lease_that_is_over_or_deleted_does_not_start(client: Client, story: Story) -> None:
-    lease = client.leases.create("mine", reservations=[], start="now", duration=60)
+    lease = client.leases.create("mine", reservations=[climate.hosts()], start="now", duration=60)
     story.at(2)
     with pytest.raises(climate.WaitFailed, match="has ended"):
         client.leases.wait_until_active(lease.id)
@@ -78,13 +78,13 @@ def test_a_lease_that_is_over_or_deleted_does_not_start(client: Client, story: S
 
 
 def test_a_wait_ends_at_its_time_limit(client: Client) -> None:
-    lease = client.leases.create("mine", reservations=[], **LATER)
+    lease = client.leases.create("mine", reservations=[climate.hosts()], **LATER)
     with pytest.raises(climate.WaitTimedOut, match=r"time limit is over, and lease .* is PENDING"):
         client.leases.wait_until_active(lease.id, timeout=0)
 
 
 def test_a_wait_survives_a_service_that_is_away(url: str, client: Client, story: Story) -> None:
-    lease = client.leases.create("mine", reservations=[], start="now", duration=HOUR)
+    lease = client.leases.create("mine", reservations=[climate.hosts()], start="now", duration=HOUR)
     story.run()
     problems: list[object] = []
     lossy = unreliable(url, "GET", 6)
@@ -99,11 +99,12 @@ def test_without_a_place_for_a_long_poll_a_wait_asks_again(
     make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story = make_story(notifications__followers=1)
+    story.register(1)
     story.runtime.latest.place("admin")
     monkeypatch.setattr(waiting, "_PAUSE", 0.001)
     with served(story) as port:
         client = climate.connect(auth_type="none", endpoint=f"http://127.0.0.1:{port}", environ={})
-        lease = client.leases.create("mine", reservations=[], **LATER)
+        lease = client.leases.create("mine", reservations=[climate.hosts()], **LATER)
         states: list[Progress] = []
 
         def progress(state: Progress) -> None:

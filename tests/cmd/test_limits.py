@@ -8,7 +8,7 @@ import pytest
 
 from climate.cmd import main
 from tests.support.process import write_config
-from tests.support.service import Story
+from tests.support.service import Story, host_reservation
 
 Command = Callable[..., int]
 
@@ -59,7 +59,9 @@ def test_limits_are_set_shown_and_unset(
 
 
 def test_usage_is_shown(command: Command, story: Story, capsys: pytest.CaptureFixture[str]) -> None:
-    story.ok("POST", "/v1/leases", story.lease_body(60, 150), token="alice:lab")
+    small = host_reservation(hypervisor_properties='["==", "$vcpus", "16"]')  # others have 64
+    body = story.lease_body(60, 150, reservations=[small])
+    story.ok("POST", "/v1/leases", body, token="alice:lab")
     assert command("show", "--project", "lab") == 0
     lines = rows(capsys.readouterr().out)
     assert lines[1] == "project lab leases 7 1 default"

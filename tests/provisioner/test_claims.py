@@ -110,6 +110,14 @@ def test_a_result_is_reported_until_it_is_accepted() -> None:
     assert [item["state"] for item in told.said] == ["ready", "ready"]
 
 
+def test_a_result_is_not_reported_for_ever_when_the_process_stops() -> None:
+    stopping = threading.Event()
+    stopping.set()
+    told = RecordingClimate(answered=[])
+    Claim(told, WANTED, "p1", 60, stopping).finish("ready", cold=True)
+    assert [item["state"] for item in told.said] == ["ready"]
+
+
 class SlowNodes(Simulated):
     """Nodes with power, whose power takes longer to read than a claim lasts."""
 

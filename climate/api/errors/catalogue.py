@@ -1,7 +1,8 @@
 """The table of all error codes: what each one means, and what the client can do.
 
-The answers of v2, the pages ``/v2/errors/<code>`` and ``docs/reference/errors.md`` take their texts
-from it. Code spans in the texts are between backticks.
+The answers of v2, the pages ``/v2/errors/<code>`` and ``docs/reference/errors.md`` take their
+texts from it.
+Code spans in the texts are between backticks.
 """
 
 from collections.abc import Mapping

@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from climate.core.lease import schedule
+from climate.core.notifications import event_type
+from climate.core.notifications.event_type import EventType
+
 
 @dataclass(frozen=True, slots=True)
 class NotificationType:
@@ -17,7 +21,7 @@ class NotificationType:
     type has besides those of its ``subject`` in ``SHARED``.
     """
 
-    name: str
+    name: EventType
     when: str
     members: tuple[str, ...] = ()
 
@@ -30,73 +34,79 @@ class NotificationType:
 _RESOURCES = ("hosts", "floatingips", "networks", "error")
 
 TYPES = (
-    NotificationType("lease.create", "A lease was admitted."),
-    NotificationType("lease.update", "A lease was changed, by a request or by healing."),
-    NotificationType("lease.delete", "A lease was deleted."),
+    NotificationType(event_type.LEASE_CREATE, "A lease was admitted."),
+    NotificationType(event_type.LEASE_UPDATE, "A lease was changed, by a request or by healing."),
+    NotificationType(event_type.LEASE_DELETE, "A lease was deleted."),
     NotificationType(
-        "lease.event.before_start_lease",
+        event_type.of_event(schedule.BEFORE_START),
         "A reminder before the start is due.",
         (*_RESOURCES, "starts_in"),
     ),
     NotificationType(
-        "lease.event.start_lease",
+        event_type.of_event(schedule.START),
         "A lease started, or its start failed after all retries: its status is then ERROR.",
         _RESOURCES,
     ),
     NotificationType(
-        "lease.event.update_lease",
-        "A running lease got more resources, or the attempts to hand them over ended.",
+        event_type.of_event(schedule.UPDATE),
+        "climate has carried out a change of a running lease's resources, or the attempts ended.",
         _RESOURCES,
     ),
     NotificationType(
-        "lease.event.before_end_lease",
+        event_type.of_event(schedule.BEFORE_END),
         "The reminder before the end is due, and the snapshots of that time are done.",
         _RESOURCES,
     ),
     NotificationType(
-        "lease.event.before_end_lease.stop",
+        event_type.BEFORE_END_STOPPED,
         "The end of a lease moved after its before_end_lease event: the event is due again.",
     ),
-    NotificationType("lease.event.end_lease", "A lease ended.", _RESOURCES),
-    NotificationType("lease.event.KIND", "A user's own event of a lease is due.", _RESOURCES),
+    NotificationType(event_type.of_event(schedule.END), "A lease ended.", _RESOURCES),
     NotificationType(
-        "lease.catch_up",
+        event_type.of_event("KIND"), "A user's own event of a lease is due.", _RESOURCES
+    ),
+    NotificationType(
+        event_type.LEASE_CATCH_UP,
         "Events of a lease are late, because no manager ran. Published once, with the first of"
         " them.",
         ("late",),
     ),
     NotificationType(
-        "lease.start_delayed",
+        event_type.LEASE_START_DELAYED,
         "The start of a lease waits for hosts that are not ready. Published once.",
         ("waiting_for", "reason"),
     ),
     NotificationType(
-        "lease.not_started",
+        event_type.LEASE_NOT_STARTED,
         "A lease ended before its hosts were ready.",
         ("waiting_for", "reason"),
     ),
     NotificationType(
-        "lease.trust_lost",
+        event_type.LEASE_TRUST_LOST,
         "climate can no longer act as the user of a lease.",
         ("reason",),
     ),
-    NotificationType("lease.trust_restored", "climate can act as the user of a lease again."),
     NotificationType(
-        "node.prepare",
+        event_type.LEASE_TRUST_RESTORED, "climate can act as the user of a lease again."
+    ),
+    NotificationType(
+        event_type.of_node(event_type.PREPARE),
         "Provisioning: a provisioner must prepare a host for a lease.",
         ("preparation_id", "needed_at"),
     ),
     NotificationType(
-        "node.start_lease", "A lease with the host started; only with [provisioning] topics."
+        event_type.of_node(schedule.START),
+        "A lease with the host started; only with [provisioning] topics.",
     ),
     NotificationType(
-        "node.end_lease", "A lease with the host ended; only with [provisioning] topics."
+        event_type.of_node(schedule.END),
+        "A lease with the host ended; only with [provisioning] topics.",
     ),
-    NotificationType("audit.invariant_broken", "The self-audit found a violated invariant."),
-    NotificationType("audit.invariant_holds", "The invariant holds again."),
+    NotificationType(event_type.INVARIANT_BROKEN, "The self-audit found a violated invariant."),
+    NotificationType(event_type.INVARIANT_HOLDS, "The invariant holds again."),
     NotificationType(
-        "subscription.suspended",
-        "climate suspended a webhook subscription, because its receiver failed too often.",
+        event_type.SUBSCRIPTION_SUSPENDED,
+        "climate suspended a subscription: its receiver failed too often, or unsubscribed from its mails.",
     ),
 )
 

@@ -101,8 +101,18 @@ class Neutron:
             yield from self.fetch(collection, {name: values[start : start + _CHUNK]})
 
     def fetch(self, collection: str, query: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the objects of any ``collection`` whose fields have the values in ``query``."""
-        return list(self.send("GET", collection, params=query).json()[collection])
+        """Return the objects of any ``collection`` whose fields have the values in ``query``.
+
+        Neutron returns them in pages if an operator limits the length of its answers
+        (``pagination_max_limit``).
+        """
+        objects: list[dict[str, Any]] = []
+        while True:
+            page = self.send("GET", collection, params=query).json()
+            objects += page[collection]
+            if not any(link["rel"] == "next" for link in page.get(f"{collection}_links", ())):
+                return objects
+            query = {**query, "marker": objects[-1]["id"]}
 
     def send(
         self,

@@ -16,6 +16,7 @@ from typing import Any
 
 from keystoneauth1 import exceptions as http_errors
 from keystoneauth1.adapter import Adapter
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from climate.plugins.base import NotYet
 
@@ -46,20 +47,19 @@ class PlacementSlots:
         host's resource provider. ``put`` calls ``root`` only if the host has no child provider yet.
         """
         child = self._child(host) or self._create_child(host, root())
-        path, name = f"{_path(child)}/inventories", reservation_class(reservation_id)
-        for retries in reversed(range(_RACES)):
-            present = self._get(path)
-            inventories = present["inventories"]
-            if inventories.get(name, {}).get("total") == count:
-                return
+        self._write(f"{_path(child)}/inventories", reservation_class(reservation_id), count)
+
+    @retry(
+        retry=retry_if_exception_type(http_errors.Conflict),
+        stop=stop_after_attempt(_RACES),
+        reraise=True,
+    )
+    def _write(self, path: str, name: str, count: int) -> None:
+        present = self._get(path)
+        inventories = present["inventories"]
+        if inventories.get(name, {}).get("total") != count:
             changed = {**inventories, name: {"total": count, "max_unit": 1}}
-            try:
-                self._placement.put(path, json={**present, "inventories": changed})
-            except http_errors.Conflict:
-                if not retries:
-                    raise
-            else:
-                return
+            self._placement.put(path, json={**present, "inventories": changed})
 
     def clear(self, host: str, reservation_id: str) -> None:
         """Remove the slots of a reservation from a host; raise NotYet while a slot is in use."""

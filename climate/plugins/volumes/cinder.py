@@ -9,12 +9,14 @@ climate checks the type of each listed volume.
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar
 
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
+from novaclient import exceptions as nova_errors
 from oslo_config.cfg import ConfigOpts
 from requests import Response
 
@@ -26,42 +28,34 @@ from climate.plugins.openstack import session as openstack_session
 from climate.plugins.openstack.trusts import Trusts
 from climate.plugins.volumes.cloud import Quota, ReservedType, Volume, VolumeType
 
-# The oldest version of Nova's API that shows administrators a server's root device.
-_NOVA_VERSION = "2.3"
-_REFUSED, _GONE, _CONFLICT = 400, 404, 409
+_GONE, _CONFLICT = 404, 409
+# Nova shows it to administrators only.
+_ROOT_DEVICE = "OS-EXT-SRV-ATTR:root_device_name"
 
 
 class VolumeServers:
     """Detaches volumes from servers, through Nova, as the section ``[nova]`` configures it."""
 
     def __init__(self, conf: ConfigOpts, session: Session) -> None:
-        self._nova: Adapter = openstack_session.adapter(conf, session, "nova", _NOVA_VERSION)
+        self._nova = openstack_session.nova_client(conf, session)
 
     def detach(self, server_id: str, volume_id: str) -> bool:
         """Begin to detach a volume from a server; return False if the volume was not attached.
 
         If the server boots from the volume, begin to delete the server instead.
         """
-        server = self._send("GET", f"/servers/{server_id}")
-        if server.status_code == _GONE:
-            return False
-        path = f"/servers/{server_id}/os-volume_attachments/{volume_id}"
-        attachment = self._send("GET", path)
-        if attachment.status_code == _GONE:
-            return False
-        root = server.json()["server"].get("OS-EXT-SRV-ATTR:root_device_name")
-        is_root = str(attachment.json()["volumeAttachment"].get("device")) == root
-        self._send("DELETE", f"/servers/{server_id}" if is_root else path, _CONFLICT)
-        return True
-
-    def _send(self, method: str, path: str, *allowed: int) -> Response:
         with openstack_session.answers():
-            answer = self._nova.request(path, method, raise_exc=False)
-        if answer.status_code < _REFUSED or answer.status_code in {_GONE, *allowed}:
-            return answer
-        raise BackendUnavailable(
-            f"Nova rejected the request: {answer.status_code} {answer.text[:200]}"
-        )
+            try:
+                server = self._nova.servers.get(server_id)
+                attachment = self._nova.volumes.get_server_volume(server_id, volume_id)
+            except nova_errors.NotFound:
+                return False
+            with suppress(nova_errors.NotFound, nova_errors.Conflict):
+                if str(attachment.device) == getattr(server, _ROOT_DEVICE, None):
+                    self._nova.servers.delete(server_id)
+                else:
+                    self._nova.volumes.delete_server_volume(server_id, volume_id)
+        return True
 
 
 _RESERVED_TYPE = re.compile(

@@ -40,7 +40,7 @@ from tests.system.fuzz.valid import ROUTE_NAMES, Source, any_route, draft
 SEED = os.environ.get("CLIMATE_TEST_FUZZ_SEED", "1")
 _FULL, _FEW = 20_000, 400
 REQUESTS = int(os.environ.get("CLIMATE_TEST_FUZZ_REQUESTS", _FULL))
-_OTHER_MEDIA = {"text/plain", "text/html", "text/event-stream"}
+_OTHER_MEDIA = {"text/plain", "text/html", "text/event-stream", "text/calendar"}
 _WITH_OTHER_MEDIA = ("/metrics", "/v2/docs", "/v2/notifications/stream", "/console", "/email/")
 _PLUGINS = "physical.host.plugin, virtual.instance.plugin, flavor.instance.plugin,"
 _PLUGINS += " virtual.floatingip.plugin, virtual.network.plugin, virtual.volume.plugin,"
@@ -140,7 +140,7 @@ def _check(request: Request, answer: Answer) -> None:
     is_options = request.method == "OPTIONS" and answer.status == 200
     if request.method == "HEAD" or is_options or answer.status in {204, 304}:
         assert answer.body == b"", answer
-    elif request.path.startswith(_WITH_OTHER_MEDIA):
+    elif request.path.startswith(_WITH_OTHER_MEDIA) or request.path.endswith(".ics"):
         assert media in _OTHER_MEDIA or media.endswith("json"), answer
     elif answer.status != 202 or answer.body:
         assert media in {"application/json", "application/problem+json"}, answer
