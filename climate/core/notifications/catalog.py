@@ -106,7 +106,8 @@ TYPES = (
     NotificationType(event_type.INVARIANT_HOLDS, "The invariant holds again."),
     NotificationType(
         event_type.SUBSCRIPTION_SUSPENDED,
-        "climate suspended a subscription: its receiver failed too often, or unsubscribed from its mails.",
+        "climate suspended a subscription, because its receiver failed too often, or unsubscribed"
+        " from the mails.",
     ),
 )
 
