@@ -181,7 +181,7 @@ dist: $(INSTALLED_TEST) ## Build a wheel and a source distribution into dist/, w
 	@$(BIN)/python -m build --outdir dist . >$(VENV)/dist.log 2>&1 || { cat $(VENV)/dist.log >&2; exit 1; }
 	@ls dist/*
 
-release-notes: $(INSTALLED_DEV) ## Print what changed, from the notes in releasenotes/notes
+release-notes: $(INSTALLED_DEV) ## Print what changed, from the notes in releasenotes/changes
 	@$(BIN)/reno --quiet report --no-show-source
 
 clean: ## Remove all that make has made, but no database and no OpenStack

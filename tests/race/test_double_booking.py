@@ -23,7 +23,7 @@ from tests.support import allocation_guard as guard
 from tests.support.event_queue import add_hosts
 
 HOSTS = 5
-REFUSED = "NotEnoughResources"
+REFUSED = "Refusal"
 # Processes race; a scenario that must show a race is repeated until one was seen.
 TRIES = 8
 

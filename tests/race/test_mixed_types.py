@@ -14,7 +14,7 @@ from tests.race.engine.bookings import violations
 from tests.race.mixing import ADMITTED, AGAIN, Outcomes, mix, same_share
 from tests.support import rows
 
-REFUSED = "NotEnoughResources"
+REFUSED = "Refusal"
 # Processes race; a scenario that must show a race is repeated until one was seen.
 TRIES = 8
 THINGS = [
