@@ -40,13 +40,15 @@ class LeaseOptions(TypedDict, total=False):
 class LeaseChanges(TypedDict, total=False):
     """What can change of a lease. What is absent stays.
 
-    ``reservations`` has ``id`` and changed ``params`` of reservations; ``remove_reservations`` has
-    ids.
+    ``start`` can be ``now`` or ``asap``: as early as there is enough, to end at ``end_by`` at the
+    latest. ``reservations`` has ``id`` and changed ``params`` of reservations;
+    ``remove_reservations`` has ids.
     """
 
     name: str
     start: Time
     end: Time
+    end_by: Time
     duration: timedelta | int
     before_end: Time
     start_when: str

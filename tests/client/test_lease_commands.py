@@ -68,6 +68,14 @@ def test_a_dry_run_reserves_nothing(climate: Climate, story: Story) -> None:
     assert "Not enough hosts" in climate(*asked, "--host", "5").errors
 
 
+def test_a_lease_moves_to_its_earliest_window(climate: Climate) -> None:
+    climate("lease", "create", "mine", *WINDOW, "--host", "1")
+    asked = ("lease", "update", "mine", "--start", "asap", "-f", "json")
+    too_early = climate(*asked, "--end-by", "2030-01-15T12:30:00Z")
+    assert too_early.code == 1
+    assert climate(*asked).json["start"] == "2030-01-15T12:00:00Z"
+
+
 def test_changes_extends_and_ends_a_lease_by_its_name(climate: Climate, story: Story) -> None:
     climate("lease", "create", "mine", *WINDOW, "--host", "1")
     changed = climate("lease", "update", "mine", "--set", "max=2", "--name", "ours", "-f", "json")

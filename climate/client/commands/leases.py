@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from climate.client.commands.base import (
     ClimateCommand,
@@ -123,12 +123,15 @@ class UpdateLease(_Change):
         "--host and the other options of reservations add reservations. All changes are made"
         " together, or none."
     )
+    # What the service accepts in place of a time.
+    _WORDS: ClassVar[dict[str, set[str]]] = {"start": {times.NOW, times.ASAP}, "end": {times.NOW}}
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         add_lease(parser)
         parser.add_argument("--name", help="new name")
-        add_time(parser, "--start", "new start; now: start at once")
+        add_time(parser, "--start", "new start; now: at once; asap: as soon as there is enough")
+        add_time(parser, "--end-by", "with --start asap: latest end of the lease")
         end = parser.add_mutually_exclusive_group()
         add_time(end, "--end", "new end; now: end at once")
         end.add_argument(
@@ -160,7 +163,8 @@ class UpdateLease(_Change):
         lease = self.client.leases.find(parsed_args.lease)
         changes: dict[str, Any] = {
             "name": parsed_args.name,
-            **{name: self._time_or_now(parsed_args, name) for name in ("start", "end")},
+            **{name: self._time_or_word(parsed_args, name) for name in ("start", "end")},
+            "end_by": self.time(parsed_args, "end_by"),
             "before_end": self.time(parsed_args, "before_end"),
             "duration": parsed_args.duration,
             "start_when": parsed_args.start_when,
@@ -173,9 +177,9 @@ class UpdateLease(_Change):
             raise Failed("Nothing to change: give at least one option, such as --name or --end.")
         return self.change(lease, cast("LeaseChanges", given), parsed_args)
 
-    def _time_or_now(self, parsed_args: argparse.Namespace, name: str) -> Any:  # noqa: ANN401
-        is_now = getattr(parsed_args, name) == times.NOW
-        return times.NOW if is_now else self.time(parsed_args, name)
+    def _time_or_word(self, parsed_args: argparse.Namespace, name: str) -> Any:  # noqa: ANN401
+        word = getattr(parsed_args, name)
+        return word if word in self._WORDS[name] else self.time(parsed_args, name)
 
 
 class ExtendLease(_Change):
