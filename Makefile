@@ -140,7 +140,6 @@ coverage: $(INSTALLED_DEV) ## Run the tests and show the lines that none of them
 lint: $(INSTALLED_DEV) ## Check style and layout
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/reno --quiet lint
 	@if test -x $(BIN)/hadolint; then set -x; $(BIN)/hadolint deploy/Containerfile; fi
 
 format: $(INSTALLED_DEV) ## Lay the code out and mend what can be mended by machine
