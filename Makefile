@@ -27,6 +27,8 @@ TESTBED = $(PYTHON) -m tests.openstack.testbed
 PARALLEL := --numprocesses $(JOBS) --dist worksteal
 # Tests that no other target runs with its own marker.
 ELSEWHERE := not faults and not openstack and not clusters and not browser and not docs and not nightly
+BUILD_SITE := $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --jobs auto
+SITE := build/docs/html
 # Each set of packages has a stamp; it is installed again when one of INPUTS has changed.
 INSTALLED := $(VENV)/.installed
 INSTALLED_TEST := $(VENV)/.installed-test
@@ -83,7 +85,8 @@ test-clusters: $(INSTALLED_TEST) ## Run the tests of databases that span machine
 test-browser: $(INSTALLED_BROWSER) ## Run the tests of the web console in Chromium (4 minutes)
 	$(BIN)/pytest $(PARALLEL) --timeout 600 -m 'browser and not openstack and not nightly' tests/browser $(ARGS)
 
-test-docs: $(INSTALLED_TEST) ## Run the code blocks of the tutorial and the user guide (2 minutes)
+test-docs: $(INSTALLED_TEST) $(INSTALLED_DOCS) ## Run the code blocks of the tutorial and the user guide (2 minutes)
+	$(BUILD_SITE) docs $(SITE)
 	$(BIN)/pytest $(PARALLEL) -m docs tests/docs $(ARGS)
 
 screenshots: $(INSTALLED_BROWSER) ## Take the screenshots of README and docs anew
@@ -129,7 +132,7 @@ openstack-wipe: ## Stop it and remove all that it knows; its packages are kept
 	@$(TESTBED) wipe
 
 docs: $(INSTALLED_DOCS) ## Build the documentation into build/docs/html; a warning is an error
-	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --jobs auto $(ARGS) docs build/docs/html
+	$(BUILD_SITE) $(ARGS) docs $(SITE)
 
 coverage: $(INSTALLED_DEV) ## Run the tests and show the lines that none of them reached
 	$(BIN)/coverage erase

@@ -101,7 +101,7 @@ class Leases:
     ) -> Lease:
         """Create a lease. The request is repeated safely if the connection breaks.
 
-        A caller who may die and start over passes an ``idempotency_key``: the same key creates the
+        A program that may be restarted passes an ``idempotency_key``: the same key creates the
         lease once. Raises NotEnoughResources with alternatives, LimitExceeded, InvalidRequest.
         """
         return self._create(_request(name, options), idempotency_key)

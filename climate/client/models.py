@@ -171,8 +171,9 @@ class DryRun(Model, frozen=True, kw_only=True):
 
 
 class LeaseReadiness(Model, frozen=True, kw_only=True):
-    """Whether provisioners have prepared the hosts of a lease (``state`` None: none is asked for).
+    """Whether provisioners have prepared the hosts of a lease.
 
+    ``state`` is None if the lease needs no preparation.
     ``early`` is the number of seconds between readiness and start; negative: late.
     """
 

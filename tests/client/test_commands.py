@@ -30,7 +30,7 @@ def test_shows_what_is_free_and_finds_windows(climate: Climate) -> None:
     assert "| 2030-01-15 17:00:00 CET | 2030-01-15 19:00:00 CET |" in found.output
     nothing = climate(*search, "--host", "9", "-f", "json")
     assert nothing.json == []
-    assert "No window until 2030-01-16 00:00:00 CET" in nothing.errors
+    assert "no free window until 2030-01-16 00:00:00 CET" in nothing.errors
 
 
 def test_manages_resources(climate: Climate) -> None:

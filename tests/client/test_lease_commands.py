@@ -42,7 +42,7 @@ def test_a_refusal_numbers_its_alternatives_and_take_accepts_one(climate: Climat
     refused = climate(*asked)
     assert (refused.code, refused.output) == (1, "")
     lines = refused.errors.splitlines()[2:]
-    assert lines[0].startswith("Not enough hosts available: at least 4 asked for, 4 match")
+    assert lines[0].startswith("Not enough hosts available: at least 4 requested, 4 match")
     assert lines[2].startswith(
         "  2030-01-15 14:00:00 CET to 2030-01-15 15:00:00 CET  your lease first"
     )

@@ -1,4 +1,4 @@
-"""``climate-manage audit`` prints differences, and says of each repair what came of it."""
+"""``climate-manage audit`` prints differences, and the result of each repair."""
 
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,8 @@
 """The image and the Compose project are valid, and name only what exists.
 
 ``compose-spec.json`` is the schema of the Compose Specification (compose-spec/compose-spec at
-170098ba, Apache License 2.0). tests/system/test_compose.py runs the programs of the project.
+170098ba, Apache License 2.0) without the element ``models``, which the project does not use.
+tests/system/test_compose.py runs the programs of the project.
 """
 
 import json

@@ -147,8 +147,8 @@ hold.
 
 The numbers are `held / retried / repeated / too late`: calls in progress when the fault came;
 attempts at an event after its first, which did only what was missing; messages that came more than
-once, with the same id; reminders and before-ends that nobody could handle in time. They differ from
-run to run.
+once, with the same id; reminders and before-ends that no manager could handle in time. They
+differ from run to run.
 """
 
 _FOOT = """\

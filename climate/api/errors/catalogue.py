@@ -270,7 +270,7 @@ CODES: Mapping[str, ErrorCode] = {
     "sign_in_unavailable": ErrorCode(
         503,
         "Sign-in unavailable",
-        "The operator has not set `[console] session_key_file`, so nobody can sign in.",
+        "Users cannot sign in because the operator has not set `[console] session_key_file`.",
         _CONFIGURED,
     ),
     "contention": ErrorCode(

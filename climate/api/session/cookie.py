@@ -132,7 +132,7 @@ def header(value: str, scheme: str, host: str) -> str:
 def is_plain_http(origin: str) -> bool:
     """Return whether ``origin``, a header Origin, is an http URL whose host is not loopback.
 
-    Browsers reject the session cookie from such an origin, so nobody can sign in there.
+    Browsers reject the session cookie from such an origin, so users cannot sign in there.
     """
     parts = urlsplit(origin)
     return parts.scheme == "http" and not names_this_machine(parts.netloc)

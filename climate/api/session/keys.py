@@ -50,7 +50,7 @@ def for_config(conf: ConfigOpts) -> Keys | None:
         return CreatedKeyFile(Path(f"{url.database}.session-key"))
     if conf.api.auth_strategy == "noauth":
         return RandomKey()
-    LOG.warning("nobody can sign in to the console: [console] session_key_file is not set")
+    LOG.warning("users cannot sign in to the console: [console] session_key_file is not set")
     return None
 
 

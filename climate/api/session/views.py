@@ -110,7 +110,7 @@ def _for_change() -> Sessions:
 def _keys(sessions: Sessions) -> Keys:
     if sessions.keys is None:
         raise SignInUnavailable(
-            "Nobody can sign in: the operator must set [console] session_key_file"
+            "Users cannot sign in: the operator must set [console] session_key_file"
         )
     return sessions.keys
 

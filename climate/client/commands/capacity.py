@@ -90,7 +90,8 @@ class SearchWindows(Lister):
         )
         zone = parsed_args.time_zone
         if not windows:
-            self.say(f"No window until {times.show(end_by, zone)}: ask for less, or for later.")
+            latest = times.show(end_by, zone)
+            self.say(f"There is no free window until {latest}. Request less, or a later time.")
         header = ("start", "end", "latest_start")
         return header, [[Time(getattr(each, name), zone) for name in header] for each in windows]
 
@@ -116,7 +117,10 @@ class ListLimits(Lister):
 
 
 def _limits(party: LimitedParty, *, is_short: bool) -> Iterator[Sequence[Any]]:
-    """Yield a row for each limit; if ``is_short``, without those that mean nothing."""
+    """Yield a row for each limit of a project or user.
+
+    If ``is_short``, leave out unlimited resources whose use climate does not count.
+    """
     for name, limit in party.limits.items():
         if is_short and limit is None and name not in party.used:
             continue

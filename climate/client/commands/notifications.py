@@ -1,4 +1,4 @@
-"""Notifications: follow them as they come, and list those that are stored."""
+"""The commands that list stored notifications and follow new ones."""
 
 import argparse
 import json

@@ -40,7 +40,7 @@ def run(conf: ConfigOpts, arguments: argparse.Namespace) -> int:
 
 
 def _repair_all(runtime: Runtime, drifts: Sequence[Drift]) -> dict[str, Repair]:
-    """Repair what is safe to repair; return what came of each drift, by its description.
+    """Repair what is safe to repair; return the results by the description of the drift.
 
     A second audit finds out which repairs had an effect.
     """

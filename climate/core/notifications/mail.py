@@ -1,8 +1,8 @@
 """Subscriptions by e-mail: which addresses are allowed, secret links, and when a digest is due.
 
 climate sends nothing but the confirmation until the owner of the address has opened the link in it
-and pressed the button (double opt-in). So nobody can subscribe a stranger. Each mail contains a
-link that ends the subscription without a sign-in.
+and pressed the button (double opt-in). So users can subscribe only addresses whose owners agree.
+Each mail contains a link that ends the subscription without a sign-in.
 """
 
 import base64

@@ -1,7 +1,7 @@
 """Notifications in words: what mails and chat messages say about each type of notification.
 
-Values that users choose, such as names, become one line of text. Whoever renders them escapes them
-for the format of the message.
+Values that users choose, such as names, become one line of text. The caller that renders them
+escapes them for the format of the message.
 """
 
 import unicodedata

@@ -1,8 +1,8 @@
 """The limit of confirmations of e-mail addresses, per address and per project in an hour.
 
 Each request takes a place in each of its buckets. A place is free again an hour later. The primary
-key of the table enforces the limit, even if two requests run at the same time. Rows outlive their
-subscriptions, so nobody gets round the limit by removing a subscription.
+key of the table enforces the limit, even if two requests run at the same time. The row stays
+if the subscription is deleted, so users cannot avoid the limit by deleting subscriptions.
 """
 
 from datetime import datetime

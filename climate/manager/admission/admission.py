@@ -188,7 +188,7 @@ def _insufficient(session: Session, candidates: CandidateSet) -> InsufficientRes
             noun = requirement.noun
             return InsufficientResources(
                 f"Not enough {noun if requirement.is_whole else 'units'} available:"
-                f" at least {requirement.minimum} asked for,"
+                f" at least {requirement.minimum} requested,"
                 f" {matching} {'match' if requirement.is_whole else f'{noun} match'}"
                 f" the requirements, {free} of them free {in_words(occupied)} UTC (cleaning time"
                 " included)",

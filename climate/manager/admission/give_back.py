@@ -2,8 +2,8 @@
 
 1. Before the transaction, ``find_unused`` asks the plug-in which resources are unused.
 2. In the transaction, the bookings of these resources move to a new reservation, which leaves the
-   lease like a removed one. An ``update_lease`` event reclaims its resources. Nobody else
-   can book them before that.
+   lease like a removed one. An ``update_lease`` event reclaims its resources. Other
+   leases cannot book them before that.
 """
 
 from collections.abc import Collection, Mapping, Sequence

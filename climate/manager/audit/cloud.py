@@ -46,7 +46,7 @@ def audit(runtime: Runtime) -> list[Drift]:
 
 
 class Repair(Enum):
-    """What came of the repair of a drift."""
+    """The result of the repair of a drift."""
 
     DONE = "repaired"
     LEFT_TO_MANAGER = "scheduled"

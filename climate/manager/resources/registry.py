@@ -112,7 +112,8 @@ def set_properties(
         native = (plugin.native_properties | resource.native) & extra.keys()
         if native:
             raise InvalidInput(
-                f"{', '.join(sorted(native))}: told by the cloud, cannot be changed here"
+                f"{', '.join(sorted(native))}: the cloud reports these properties, so climate cannot"
+                " change them"
             )
         changing = {name for name in extra if resource.properties.get(name) != extra[name]}
         required = {
@@ -123,7 +124,7 @@ def set_properties(
         }
         if changing & required:
             raise Conflict(
-                f"Extra capability {', '.join(sorted(changing & required))} is asked for by a"
+                f"Extra capability {', '.join(sorted(changing & required))} is required by a"
                 f" reservation of {resources.noun(resource_type)} {resource_id}"
             )
         _check_declared(session, plugin, resource, extra)

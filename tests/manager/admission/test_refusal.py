@@ -123,7 +123,7 @@ def test_every_database_names_own_leases_first_and_hides_others(story_everywhere
     assert response.headers["Climate-Error-Code"] == "not_enough_resources"
     message = response.get_json()["error_message"]
     assert message.startswith("Not enough hosts available")
-    assert "at least 3 asked for" in message
+    assert "at least 3 requested" in message
     assert "4 match the requirements" in message
     assert "0 of them free from 2030-01-15 13:00 to 2030-01-15 14:00" in message
 

@@ -136,7 +136,7 @@ def test_another_stack_boots_servers_with_the_flavor_of_an_instance_lease(
 @pytest.mark.parametrize(
     ("start", "count", "expression", "sentence"),
     [
-        (60, 2, "", "Not enough hosts available: at least 2 asked for"),
+        (60, 2, "", "Not enough hosts available: at least 2 requested"),
         (60, 1, '["==", "$ssd"]', "expected three items as in"),
         (-60, 1, "", "Start date must be later than current date"),
     ],

@@ -121,7 +121,7 @@ def test_a_segment_belongs_to_a_lease_from_start_to_end(story: Story) -> None:
     lease = reserve(story, 0, 60, fast)
     body = story.lease_body(0, 60, reservations=[fast])
     message = story.refused(409, "POST", "/v1/leases", body)
-    assert message.startswith("Not enough segments available: at least 1 asked for, 1 match")
+    assert message.startswith("Not enough segments available: at least 1 requested, 1 match")
     story.run()
     (reservation,) = story.lease(lease["id"])["reservations"]
     in_use = owners(story, "virtual:network")
@@ -155,10 +155,10 @@ def test_a_lease_gets_all_required_addresses_or_none(story: Story) -> None:
     assert THIRD in addresses(story, lease)
     reserve(story, 60, 120, v1(1, SECOND))
     assert rejected(story, v1(2, FIRST, SECOND)).startswith(
-        "Not enough of the required floating IPs available: at least 2 asked for,"
+        "Not enough of the required floating IPs available: at least 2 requested,"
         " 2 match the requirements, 1 of them free"
     )
-    assert "1 asked for, 0 match the requirements" in rejected(story, v1(1, "198.51.100.77"))
+    assert "1 requested, 0 match the requirements" in rejected(story, v1(1, "198.51.100.77"))
     besides = "Not enough floating IPs besides the required ones available"
     assert rejected(story, v1(3, FIRST)).startswith(besides)
     reserve(story, 60, 120, v1(2, FIRST))

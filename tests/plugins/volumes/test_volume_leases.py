@@ -56,7 +56,7 @@ def test_a_lease_has_volumes_from_start_to_end(story: Story) -> None:
 
 def test_admits_volumes_as_far_as_size_and_number_allow(story: Story) -> None:
     story.reserve(0, 60, reservations=[volumes(amount=4)])
-    assert "Not enough units available: at least 7 asked for" in rejected(story, volumes(amount=7))
+    assert "Not enough units available: at least 7 requested" in rejected(story, volumes(amount=7))
     assert "1 volume types match" in rejected(story, volumes(amount=1, size=61))
     assert "1 volume types match" in rejected(story, volumes(amount=7, size=1))
     story.reserve(0, 60, reservations=[volumes(amount=5), volumes(amount=1)])

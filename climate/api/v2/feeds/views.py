@@ -62,7 +62,7 @@ def create(call: Call) -> Answer:
 
 
 def delete(call: Call, feed_id: str) -> Answer:
-    """Revoke a calendar feed that you created: nobody can read it any more.
+    """Revoke a calendar feed that you created. Its URL stops working.
 
     The policy ``feeds:delete_all`` also allows you to revoke feeds of other users.
     """

@@ -13,7 +13,8 @@ from climate.client.commands.options.times import Zone
 from climate.client.models import DryRun, FreeCapacity, Lease, LeaseResource, Limits
 
 Fields = tuple[Sequence[str], Sequence[Any]]
-# Fields that tables show only if they are asked for, or if they are not the usual.
+# Fields and their usual values. A table shows such a field only if the user requests the field, or
+# if the lease has another value.
 _ASIDE = {"etag": None, "start_when": "scheduled", "degraded": False, "all_projects": False}
 _RESOURCE = ("id", "name", "resource_type", "state", "handed_over", "reservation_id")
 

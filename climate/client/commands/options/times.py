@@ -36,7 +36,7 @@ _DATE = (
     rf"|\b{_MONTH}\s+{_DAY}\b(?!:)(?:,?\s+\d{{4}}\b(?!:))?"
 )
 _DATED = re.compile(_DATE, re.IGNORECASE)
-# Parts of a text that are clear. What is left of its digits is not.
+# Parts of a text that are unambiguous. Digits outside of these parts are ambiguous.
 _CLEAR = re.compile(
     _DATE + r"|(?<![\d:.])(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?(?![\d:])"  # a time of day
     r"|\b(?:0?[1-9]|1[0-2])\s*[ap]\.?m\b\.?"

@@ -198,7 +198,7 @@ def test_a_rejected_change_names_the_place_and_changes_nothing(story: Story) -> 
     change = {"reservations": [{"id": id_, "params": {"min": 5, "max": 5}}]}
     problem = story.problem(409, "PATCH", path, change)
     assert problem["code"] == "not_enough_resources"
-    assert "at least 5 asked for" in problem["detail"]
+    assert "at least 5 requested" in problem["detail"]
     assert story.call("GET", path).get_data() == created.get_data()
 
 

@@ -214,9 +214,9 @@ def test_changes_properties_of_any_type(empty: Story) -> None:
     empty.refused(409, "POST", "/v1/leases", body)
     empty.reserve(60, 120, reservations=[{**asked, "size": 7}])
     for properties, status, reason in [
-        ({"rack": "r2"}, 409, "is asked for by a reservation of volume"),
+        ({"rack": "r2"}, 409, "is required by a reservation of volume"),
         ({"gigabytes": "lots"}, 400, "must be a whole number"),
-        ({"name": "silver"}, 400, "told by the cloud"),
+        ({"name": "silver"}, 400, "the cloud reports these properties"),
         ({"tier": ["a"]}, 400, "tier must be a text"),
     ]:
         assert reason in detail(empty, status, "PATCH", path, {"properties": properties})
