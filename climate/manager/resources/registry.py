@@ -112,8 +112,8 @@ def set_properties(
         native = (plugin.native_properties | resource.native) & extra.keys()
         if native:
             raise InvalidInput(
-                f"{', '.join(sorted(native))}: the cloud reports these properties, so climate cannot"
-                " change them"
+                f"{', '.join(sorted(native))}: the cloud reports these properties,"
+                " so climate cannot change them"
             )
         changing = {name for name in extra if resource.properties.get(name) != extra[name]}
         required = {

@@ -157,40 +157,38 @@ def _truncated(element: floor, compiler: SQLCompiler, **options: Any) -> str:
     return f"CAST({compiler.process(element.clauses, **options)} AS INTEGER)"
 
 
-class at_least(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """An SQL expression: the greatest of several integers, or the latest of several times."""
+class _Extreme(FunctionElement[int]):
+    """The greatest or least of at least two values of the same type: integers or times."""
 
     # Not a CASE expression, which would compute an argument twice.
 
     type = sa.BigInteger()
+    function: str
+    function_of_sqlite: str
+
+
+class at_least(_Extreme):  # noqa: N801 - reads like a function of SQL
+    """An SQL expression: the greatest of some integers, or the latest of some times."""
+
     inherit_cache = True
+    function, function_of_sqlite = "greatest", "max"
 
 
-@compiles(at_least)
-def _greatest(element: at_least, compiler: SQLCompiler, **options: Any) -> str:
-    return f"greatest({compiler.process(element.clauses, **options)})"
+class at_most(_Extreme):  # noqa: N801 - reads like a function of SQL
+    """An SQL expression: the least of some integers, or the earliest of some times."""
 
-
-@compiles(at_least, "sqlite")
-def _max(element: at_least, compiler: SQLCompiler, **options: Any) -> str:
-    return f"max({compiler.process(element.clauses, **options)})"
-
-
-class at_most(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
-    """An SQL expression: the smallest of two or more integers."""
-
-    type = sa.BigInteger()
     inherit_cache = True
+    function, function_of_sqlite = "least", "min"
 
 
-@compiles(at_most)
-def _least(element: at_most, compiler: SQLCompiler, **options: Any) -> str:
-    return f"least({compiler.process(element.clauses, **options)})"
+@compiles(_Extreme)
+def _extreme(element: _Extreme, compiler: SQLCompiler, **options: Any) -> str:
+    return f"{element.function}({compiler.process(element.clauses, **options)})"
 
 
-@compiles(at_most, "sqlite")
-def _min(element: at_most, compiler: SQLCompiler, **options: Any) -> str:
-    return f"min({compiler.process(element.clauses, **options)})"
+@compiles(_Extreme, "sqlite")
+def _extreme_of_sqlite(element: _Extreme, compiler: SQLCompiler, **options: Any) -> str:
+    return f"{element.function_of_sqlite}({compiler.process(element.clauses, **options)})"
 
 
 def signs() -> sa.FromClause:
