@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from climate.client.errors import NotConfigured
+from climate.client.transport import TIMEOUT
 
 if TYPE_CHECKING:  # takes a third of a second, which `climate --help` does not need
     from keystoneauth1.session import Session
@@ -94,6 +95,10 @@ def _known(endpoint: str | None, region: str | None) -> str:
             f"The catalog has no endpoint of the type {SERVICE_TYPE}{where}. Check the region, or"
             f" set OS_{OVERRIDE.upper()} to the URL of climate."
         )
+    if not endpoint.startswith(("http://", "https://")):
+        raise NotConfigured(
+            f"The endpoint {endpoint!r} is not a URL: it must begin with http:// or https://."
+        )
     return root_of(endpoint)
 
 
@@ -130,6 +135,7 @@ def _session(auth: Any, options: Mapping[str, Any]) -> "Session":  # noqa: ANN40
         verify=not insecure and (options.get("cacert") or True),
         cert=(cert, key) if cert and key else cert,
         app_name="climate",
+        timeout=TIMEOUT,
     )
 
 
@@ -146,6 +152,7 @@ def _from_clouds_yaml(cloud: str | None, given: Mapping[str, Any]) -> Place:
     try:
         region = config.OpenStackConfig().get_one(cloud, **settings)
         session = region.get_session()
+        session.timeout = session.timeout or TIMEOUT  # api_timeout of clouds.yaml is optional
     except (exceptions.SDKException, ClientException) as error:
         reason = "Nothing says where climate is." if cloud is None else str(error)
         raise NotConfigured(f"{reason} {_ADVICE}.") from None

@@ -1,5 +1,6 @@
 """The leases of a project: create, list, read, change, end, delete, and wait for them."""
 
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -210,7 +211,7 @@ class Leases:
         default there is no limit. A service that does not answer for a while is waited for, too.
         Raises WaitFailed if the lease fails to start, ends or is deleted, and WaitTimedOut.
         """
-        return waiting.Wait(self._transport, self, lease_id, timeout, progress).until_active()
+        return self._wait(lease_id, timeout, progress).until_active()
 
     def wait_until_over(
         self,
@@ -223,7 +224,14 @@ class Leases:
 
         The parameters are those of ``wait_until_active``. Raises WaitTimedOut.
         """
-        return waiting.Wait(self._transport, self, lease_id, timeout, progress).until_over()
+        return self._wait(lease_id, timeout, progress).until_over()
+
+    def _wait(
+        self, lease_id: str, timeout: float | None, progress: waiting.Callback | None
+    ) -> waiting.Wait:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        transport = self._transport.until(deadline)
+        return waiting.Wait(transport, Leases(transport), lease_id, deadline, progress)
 
     def _create(self, body: Mapping[str, Any], key: str | None) -> Lease:
         headers = {"Idempotency-Key": key or str(uuid.uuid4())}

@@ -1,5 +1,6 @@
 """Sends requests to API v2, reads pages, and turns failures into errors of the client."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ Query = Mapping[str, Any]
 
 #: Seconds to wait for an answer. A request that waits for something needs as many more.
 TIMEOUT = 60.0
+_SHORTEST_TIMEOUT = 0.1
 # A request that may be sent twice is sent up to three times, within about a second.
 _ATTEMPTS = 3
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.3, 30.0
@@ -80,13 +82,30 @@ class Transport:
     """Requests to API v2 through a keystoneauth session.
 
     ``find_root`` returns the URL of the service without a version. It may send requests to
-    Keystone, so it is called at the first use. Instances can be shared by threads.
+    Keystone, so it is called at the first use. Requests end by ``deadline`` (of the monotonic
+    clock). ``attempts`` is how often a request is sent that can be repeated. Instances can be
+    shared by threads.
     """
 
-    def __init__(self, session: "Session", find_root: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        session: "Session",
+        find_root: Callable[[], str],
+        deadline: float | None = None,
+        attempts: int = _ATTEMPTS,
+    ) -> None:
         self._session = session
         self._find_root = find_root
         self._root: str | None = None
+        self._deadline = deadline
+        self._attempts = attempts
+
+    def until(self, deadline: float | None) -> "Transport":
+        """Return a transport whose requests end by ``deadline`` (of the monotonic clock).
+
+        It sends each request once, because its caller repeats them.
+        """
+        return Transport(self._session, self._find_root, deadline, attempts=1)
 
     @property
     def url(self) -> str:
@@ -113,7 +132,7 @@ class Transport:
             return self._send(method, path, query or {}, body, headers or {})
         return patiently(
             lambda: self._send(method, path, query or {}, body, headers or {}),
-            attempts=_ATTEMPTS,
+            attempts=self._attempts,
         )
 
     def wait(self, path: str, *, query: Query, seconds: int) -> Answer:
@@ -152,9 +171,14 @@ class Transport:
             params=_encoded(query),
             json=body,
             headers={"Accept": "application/json", **headers},
-            timeout=TIMEOUT + waiting,
+            timeout=self._timeout(TIMEOUT + waiting),
         )
         return self._read(response)
+
+    def _timeout(self, usual: float) -> float:
+        if self._deadline is None:
+            return usual
+        return min(usual, max(_SHORTEST_TIMEOUT, self._deadline - time.monotonic()))
 
     def _exchange(self, method: str, url: str, **options: Any) -> "Response":
         from keystoneauth1 import exceptions  # noqa: PLC0415 - see TYPE_CHECKING
@@ -162,7 +186,7 @@ class Transport:
         try:
             return self._session.request(url, method, raise_exc=False, **options)
         except exceptions.ConnectTimeout:
-            reason = f"no answer within {options['timeout']:.0f} s"
+            reason = f"no answer within {options['timeout']:.3g} s"
         except exceptions.ConnectionError as error:
             reason = _reason(error)
         except exceptions.ClientException as error:  # the token has expired, and Keystone fails

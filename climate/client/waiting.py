@@ -70,20 +70,24 @@ class _Leases(Protocol):
 
 
 class Wait:
-    """A wait for one lease. ``timeout`` is in seconds, None means no limit."""
+    """A wait for one lease.
+
+    ``deadline`` is a time of the monotonic clock; None means no limit. The requests of
+    ``transport`` and ``leases`` must end by then.
+    """
 
     def __init__(
         self,
         transport: Transport,
         leases: _Leases,
         lease_id: str,
-        timeout: float | None,
+        deadline: float | None,
         progress: Callback | None,
     ) -> None:
         self._transport = transport
         self._leases = leases
         self._lease_id = lease_id
-        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._deadline = deadline
         self._progress = progress
         self._shown: Progress | None = None
         self._after = 0

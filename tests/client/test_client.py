@@ -12,8 +12,9 @@ from requests.adapters import HTTPAdapter
 
 from climate import client as climate
 from climate.client import Client
-from climate.client.leases import Ambiguous
+from climate.client.leases import Ambiguous, Leases
 from climate.client.reservations import NoSuchAlternative
+from tests.client.conftest import run
 from tests.conftest import NOON
 from tests.support.service import Story
 
@@ -75,6 +76,25 @@ def test_a_lease_has_times_and_an_etag(client: Client) -> None:
     with pytest.raises(climate.Changed) as caught:
         client.leases.update(lease.id, if_match=lease.etag, name="theirs")
     assert caught.value.etag == client.leases.get(lease.id).etag
+
+
+def test_an_extension_does_not_follow_a_change_in_between(
+    client: Client, url: str, story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = client.leases.create("mine", reservations=[climate.hosts()], **LATER)
+    change = Leases._change
+    ends = iter(["2030-01-15T14:30:00Z", "2030-01-15T14:45:00Z"])
+
+    def change_after_another(*given: Any) -> Any:
+        story.ok("PATCH", f"/v2/leases/{lease.id}", {"end": next(ends)})
+        return change(*given)
+
+    monkeypatch.setattr(Leases, "_change", change_after_another)
+    with pytest.raises(climate.Changed):
+        client.leases.extend(lease.id, by=HOUR)
+    none = ("--os-auth-type", "none", "--os-endpoint", url)
+    assert "has changed" in run(*none, "lease", "extend", "mine", "--by", "1h").errors
+    assert story.ok("GET", f"/v2/leases/{lease.id}")["end"] == "2030-01-15T14:45:00Z"
 
 
 def test_a_lost_answer_creates_no_second_lease(url: str, story: Story) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from climate import client as climate
 from climate.client import connection
+from climate.client.transport import TIMEOUT
 from tests.client.conftest import run
 from tests.support.keystone import Keystone
 from tests.support.loopback import served
@@ -74,6 +75,24 @@ def test_without_any_setting_the_error_says_what_to_set() -> None:
         climate.connect(environ={"OS_AUTH_TYPE": "none"})
     with pytest.raises(climate.NotConfigured, match="Unknown OS_AUTH_TYPE 'magic'; known: "):
         climate.connect(environ={"OS_AUTH_TYPE": "magic"})
+
+
+def test_requests_to_keystone_have_a_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = {"OS_AUTH_URL": "http://127.0.0.1:1/v3", "OS_USERNAME": "alice"}
+    session, _ = connection.open_place({}, variables)
+    assert session.timeout == TIMEOUT
+    clouds = tmp_path / "clouds.yaml"
+    clouds.write_text("clouds: {lab: {auth: {auth_url: 'http://127.0.0.1:1/v3'}}}")
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(clouds))
+    session, _ = connection.open_place({"cloud": "lab"}, {})
+    assert session.timeout == TIMEOUT
+
+
+def test_an_endpoint_must_be_a_url() -> None:
+    with pytest.raises(climate.NotConfigured, match="must begin with http"):
+        climate.connect(auth_type="none", endpoint="127.0.0.1:1234", environ={}).me()
 
 
 def test_a_keystone_that_does_not_answer_is_named() -> None:

@@ -1,6 +1,7 @@
 """Waiting for a lease, and following notifications, while the service and the cloud fail."""
 
 import datetime as dt
+import socket
 
 import pytest
 
@@ -81,6 +82,14 @@ def test_a_wait_ends_at_its_time_limit(client: Client) -> None:
     lease = client.leases.create("mine", reservations=[climate.hosts()], **LATER)
     with pytest.raises(climate.WaitTimedOut, match=r"time limit is over, and lease .* is PENDING"):
         client.leases.wait_until_active(lease.id, timeout=0)
+
+
+def test_a_wait_ends_at_its_time_limit_although_the_service_hangs() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        hanging = climate.connect(auth_type="none", endpoint=url, environ={})
+        with pytest.raises(climate.WaitTimedOut):
+            hanging.leases.wait_until_active("a lease", timeout=0.2)
 
 
 def test_a_wait_survives_a_service_that_is_away(url: str, client: Client, story: Story) -> None:

@@ -113,7 +113,7 @@ class Climate(App):
         stream.write("\ncommands:\n")
         for name, entry_point in sorted(self.command_manager):
             text = (getdoc(entry_point.load()) or "").partition("\n")[0].rstrip(".")
-            stream.write(f"  {name:<28}{text[:1].upper()}{text[1:]}\n")
+            stream.write(f"  {name:<30}{text[:1].upper()}{text[1:]}\n")
         stream.write("\n`climate help COMMAND` shows the options of a command.\n")
 
 

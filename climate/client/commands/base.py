@@ -146,7 +146,7 @@ def _is_exact(text: str) -> bool:
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
     """Add the option that limits the number of rows."""
-    parser.add_argument("--limit", type=_count, metavar="N", help="at most so many rows")
+    parser.add_argument("--limit", type=count_of, metavar="N", help="at most so many rows")
 
 
 def add_all_projects(parser: argparse.ArgumentParser) -> None:
@@ -161,7 +161,8 @@ def first(found: Iterable[T], parsed_args: argparse.Namespace) -> Iterator[T]:
     return islice(found, parsed_args.limit)
 
 
-def _count(text: str) -> int:
+def count_of(text: str) -> int:
+    """Return the number in an argument. Raises ArgumentTypeError if it is not above 0."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return int(text)

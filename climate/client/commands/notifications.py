@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from climate.client.commands.base import ClimateCommand, Lister, Rows, add_limit
+from climate.client.commands.base import ClimateCommand, Lister, Rows, add_limit, count_of
 from climate.client.commands.display.columns import Structured, Time, optional
 from climate.client.commands.options import times
 from climate.client.commands.options.times import Zone
@@ -42,7 +42,7 @@ class FollowNotifications(ClimateCommand):
             help="json: one JSON object per line (default: line)",
         )
         parser.add_argument(
-            "--count", type=int, metavar="N", help="end after so many notifications"
+            "--count", type=count_of, metavar="N", help="end after so many notifications"
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -61,6 +61,7 @@ class FollowNotifications(ClimateCommand):
             text = json.dumps(each.to_dict()) if is_json else _line(each, parsed_args.time_zone)
             self.app.stdout.write(f"{text}\n")
             self.app.stdout.flush()
+            self._said = ""  # report the next outage, too
 
     def _on_retry(self, error: ClientError) -> None:
         text = f"{str(error).rstrip('.')}. Trying again."

@@ -203,10 +203,16 @@ def search(
 
 
 def window_search(
-    runtime: Runtime, requirements: Sequence[Requirement], length: timedelta, within: Window
+    runtime: Runtime,
+    requirements: Sequence[Requirement],
+    length: timedelta,
+    within: Window,
+    deadline: float | None = None,
 ) -> WindowSearch:
     """Return a search for windows that must end within ``[api] search_timeout``.
 
+    ``deadline`` is the end of that time by the monotonic clock ``clock.elapsed``, in seconds (None:
+    the time begins now).
     Raises InvalidDate if the windows do not fit into ``within``, or if this span is too long.
     Raises InvalidInput if there are too many requirements.
     """
@@ -218,7 +224,8 @@ def window_search(
             f"A search has at most {MAX_REQUIREMENTS} reservations (parts of stacks count), not"
             f" {len(requirements)}: search for fewer, or create the lease with a fixed start"
         )
-    deadline = runtime.clock.elapsed() + runtime.settings.search_timeout
+    if deadline is None:
+        deadline = runtime.clock.elapsed() + runtime.settings.search_timeout
     return WindowSearch(requirements, length, within, deadline)
 
 

@@ -339,7 +339,7 @@ def _new_reservations(
     """
     if types := sorted({r.resource_type for r in requests if any_prepares(runtime.catalog, [r])}):
         raise Conflict(f"{', '.join(types)} cannot be added to a lease: create another lease")
-    if len(lease.reservations) + len(requests) > MAX_RESERVATIONS:
+    if requests and len(lease.reservations) + len(requests) > MAX_RESERVATIONS:
         raise InvalidInput(
             f"A lease has at most {MAX_RESERVATIONS} reservations, those that are over included"
         )

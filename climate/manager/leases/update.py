@@ -201,7 +201,11 @@ def _at_earliest(runtime: Runtime, request: _Request, apply: Callable[[_Request]
     NotEnoughResources if there is no window.
     """
     change = _completed(runtime, request.lease_id, request.change, request.owner)
-    search = partial(_find_earliest, runtime, request=replace(request, change=change))
+    # One deadline for all attempts, because each search holds the lock of the lease.
+    deadline = runtime.clock.elapsed() + runtime.settings.search_timeout
+    search = partial(
+        _find_earliest, runtime, request=replace(request, change=change), deadline=deadline
+    )
     for _ in range(availability.ATTEMPTS):
         within, length, found = runtime.database.rehearse(search)
         start = within.start if found is None else found.start
@@ -215,7 +219,7 @@ def _at_earliest(runtime: Runtime, request: _Request, apply: Callable[[_Request]
 
 
 def _find_earliest(
-    runtime: Runtime, session: Session, request: _Request
+    runtime: Runtime, session: Session, request: _Request, deadline: float
 ) -> tuple[Window, timedelta, Window | None]:
     """Return the span of a search, the duration of the lease, and the earliest free window.
 
@@ -234,7 +238,7 @@ def _find_earliest(
         _check_queries(runtime.catalog, session, lease, reservations, request.owner)
     live = [reservation for reservation in reservations if reservation.stays]
     requirements = [part for each in live for part in requirements_of(runtime.catalog, each)]
-    query = availability.window_search(runtime, requirements, length, within)
+    query = availability.window_search(runtime, requirements, length, within, deadline)
     allocations.release(session, [reservation.id for reservation in lease.reservations])
     offer = next(availability.offers(runtime, session, query), None)
     return within, length, None if offer is None else offer.window

@@ -111,10 +111,13 @@ class Results:
     def _note_success(self, delivery: Delivery, outcome: Outcome) -> bool:
         now, subscription = self._now(), delivery.subscription
         id_, seqs = subscription.id, delivery.seqs
-        values: dict[str, Any] = {"given_up": 0, "slow": outcome.slow, "delivered_at": now}
-        values |= {"claimed_until": self.claimed_until(now), "reason": None}
+        values: dict[str, Any] = {"given_up": 0, "slow": outcome.slow, "reason": None}
+        values["claimed_until"] = self.claimed_until(now)
         if delivery.letter is None:
             values |= {"done_seq": seqs[-1], "attempts": 0, "digest_through": None}
+        if delivery.letter is None or not subscription.is_digest:
+            # A redelivered dead letter does not take the place of the digest of the period.
+            values["delivered_at"] = now
         return self._store(
             id_, lambda session: subscriptions.remove_dead_letters(session, id_, seqs), **values
         )

@@ -35,7 +35,8 @@ def find(runtime: Runtime, link: str, purpose: Purpose) -> Subscription:
 def confirm(runtime: Runtime, link: str) -> Subscription:
     """Confirm the address of a subscription: from now on, climate sends it notifications.
 
-    Notifications from before are not sent. Raises NotFound. A second call changes nothing.
+    Notifications from before are not sent. A suspended subscription stays suspended. Raises
+    NotFound. A second call changes nothing.
     """
 
     def work(session: Session) -> Subscription:
@@ -43,7 +44,9 @@ def confirm(runtime: Runtime, link: str) -> Subscription:
         if subscription.is_confirmed:
             return subscription
         now = runtime.clock.now()
-        values: dict[str, Any] = {"confirmed_at": now, "due_at": now, "reason": None}
+        values: dict[str, Any] = {"confirmed_at": now, "due_at": now}
+        if subscription.status is SubscriptionStatus.ACTIVE:
+            values["reason"] = None
         values |= {
             "slow": False,
             "attempts": 0,
@@ -117,10 +120,14 @@ def _find(
 
 
 def _is_open(runtime: Runtime, subscription: Subscription, purpose: Purpose) -> bool:
-    """Return whether the link can be used now; a request for a confirmation expires."""
+    """Return whether the link can be used now. A confirmation expires some days after its mail.
+
+    The time counts from the mail and not from the request, because the mail can be late.
+    """
     if purpose is Purpose.UNSUBSCRIBE:
         return True
-    requested = subscription.confirm_requested_at
-    if requested is None:
+    if subscription.confirm_requested_at is None:
         return False
-    return subscription.is_confirmed or runtime.clock.now() <= requested + CONFIRMED_WITHIN
+    now = runtime.clock.now()
+    sent = subscription.confirm_sent_at or now
+    return subscription.is_confirmed or now <= sent + CONFIRMED_WITHIN

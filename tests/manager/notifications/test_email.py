@@ -113,6 +113,26 @@ def test_only_a_recent_and_complete_link_confirms(story: Story, server: MailServ
     assert story.http.post(server.got[1].link("confirm")).status_code == 200
 
 
+def test_a_confirmation_that_is_sent_late_can_be_opened_for_the_full_time(
+    story: Story, server: MailServer
+) -> None:
+    subscribe(story)
+    story.clock.advance(8 * 86400)
+    deliver(story)
+    assert story.http.post(server.got[0].link("confirm")).status_code == 200
+
+
+def test_a_confirmation_does_not_resume_a_suspended_subscription(
+    story: Story, server: MailServer
+) -> None:
+    made = subscribe(story)
+    deliver(story)
+    story.ok("PATCH", f"{PATH}/{made['id']}", {"status": "suspended"})
+    page = story.http.post(server.got[0].link("confirm"))
+    assert "climate sends none until the project resumes the subscription" in page.text
+    assert shown(story, made)["status"] == "suspended"
+
+
 def test_a_new_address_must_be_confirmed_and_ends_the_links_of_the_old_one(
     story: Story, server: MailServer
 ) -> None:
@@ -428,3 +448,21 @@ def test_a_digest_is_the_same_in_each_attempt(story: Story, server: MailServer) 
     deliver(story)
     assert server.got[-1].message["Subject"] == "1 notification, delivered again"
     assert shown(story, made)["dead_letters"] == 0
+
+
+def test_a_dead_letter_does_not_take_the_place_of_a_digest(
+    story: Story, server: MailServer
+) -> None:
+    made = confirmed(story, server, frequency="hourly")
+    publish(story, "lease.create")
+    story.clock.advance(3600)
+    server.data_replies = ["554 refused"]
+    deliver(story)
+    server.got.clear()
+    publish(story, "lease.update")
+    story.clock.advance(3600)
+    story.ok("POST", f"{PATH}/{made['id']}/redeliver", {})
+    for _ in range(3):
+        deliver(story)
+    subjects = [mail.message["Subject"] for mail in server.got]
+    assert subjects == ["1 notification, delivered again", "1 notification of the last hour"]

@@ -14,7 +14,7 @@ from climate.api.call import Answer, Api
 from climate.api.route import Route
 from climate.core.errors import NotFound
 from climate.core.notifications.mail import Purpose, address_of
-from climate.core.notifications.subscription import Subscription
+from climate.core.notifications.subscription import Subscription, SubscriptionStatus
 from climate.manager.notifications import email_links
 from climate.notifications.rendering import render
 
@@ -44,12 +44,17 @@ _QUESTIONS = {
 _DONE = {
     Purpose.CONFIRM: (
         "Your address is confirmed",
-        "climate sends notifications about leases of project {project} to {address} from now on.",
+        "{address} can receive notifications about leases of project {project}. {state}",
     ),
     Purpose.UNSUBSCRIBE: (
         "You have unsubscribed",
         "climate sends no more notifications of this subscription to {address}.",
     ),
+}
+
+_STATES = {
+    SubscriptionStatus.ACTIVE: "climate sends them from now on.",
+    SubscriptionStatus.SUSPENDED: "climate sends none until the project resumes the subscription.",
 }
 
 
@@ -105,7 +110,11 @@ def _answer(
         subscription = act(secret)
     except NotFound as error:
         return _page("This link does not work", error.message, ""), 404, _HEADERS
-    values = {"project": subscription.project_id, "address": address_of(subscription.url)}
+    values = {
+        "project": subscription.project_id,
+        "address": address_of(subscription.url),
+        "state": _STATES[subscription.status],
+    }
     return _page(title, text.format(**values), action), 200, _HEADERS
 
 

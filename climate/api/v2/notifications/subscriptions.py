@@ -10,7 +10,12 @@ from climate.api.v2.http import paging, validation
 from climate.api.v2.notifications import schemas
 from climate.core.errors import InvalidInput, NotFound
 from climate.core.notifications import mail
-from climate.core.notifications.subscription import Kind, Subscription, check_url
+from climate.core.notifications.subscription import (
+    Kind,
+    Subscription,
+    SubscriptionStatus,
+    check_url,
+)
 from climate.core.page import SUBSCRIPTION_SORTS
 from climate.manager.notifications import subscriptions
 from climate.manager.notifications.subscriptions import Change, New
@@ -66,6 +71,10 @@ def update(call: Call, subscription_id: str) -> Answer:
     data = validation.load(schemas.SUBSCRIPTION_CHANGE, validation.body(call))
     for name, texts in schemas.foreign_fields(before.kind, data).items():
         raise validation.placed(InvalidInput(f"{name}: {texts[0]}"), (name,))
+    is_resumed = data.get("status") is SubscriptionStatus.ACTIVE
+    if before.kind is Kind.EMAIL and ("address" in data or is_resumed):
+        # Both can send a confirmation to the address.
+        call.require("subscriptions:post_email", before.project_id)
     change = Change(
         url=_checked_receiver(call, data),
         secret=data.get("secret"),

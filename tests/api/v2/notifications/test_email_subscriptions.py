@@ -1,12 +1,14 @@
 """/v2/subscriptions of the kind email: fields, limits and rights. No mail is sent here."""
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
+from climate.cmd import bootstrap
 from climate.db.tables.notifications import ConfirmationRow, SubscriptionRow
 from tests.conftest import MakeStory
 from tests.support.receiver import SECRET
@@ -146,6 +148,22 @@ def test_the_operator_restricts_who_sends_mail_and_to_whom(make_story: MakeStory
     story.ok("POST", PATH, mail_to("a@lab.example"))
     problem = story.problem(400, "POST", PATH, mail_to("a@example.org"))
     assert "lab.example" in problem["detail"]
+
+
+def test_only_a_caller_who_may_send_mail_requests_a_confirmation(
+    make_story: MakeStory, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text('"climate:subscriptions:post_email": "role:mailer"\n', encoding="utf-8")
+    story = make_story(**OPTIONS)
+    story.conf.set_override("policy_file", str(policy), group="oslo_policy")
+    story.http = bootstrap.make_api(story.conf, story.runtime).test_client()
+    story.problem(403, "POST", PATH, mail_to("a@example.org"), token="bob:lab:member")
+    made = story.ok("POST", PATH, mail_to("a@example.org"), token="alice:lab:member,mailer")
+    path = f"{PATH}/{made['id']}"
+    for change in ({"address": "b@example.org"}, {"status": "active"}):
+        story.problem(403, "PATCH", path, change, token="bob:lab:member")
+    story.ok("PATCH", path, {"status": "suspended"}, token="bob:lab:member")
 
 
 def test_the_secret_of_the_links_is_stored_encrypted(make_story: MakeStory) -> None:
