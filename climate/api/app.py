@@ -87,7 +87,7 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     trials = WriteTrials(runtime.store)
     served = [route for route in _ALL if conf.console.enabled or not _is_of_console(route)]
     identify = _strategy(app, conf, runtime.clock, served)
-    api = Api(conf, runtime, identify, Policy(conf), dispatcher, trials)
+    api = Api(conf, runtime, identify, Policy(conf, runtime.clock.elapsed), dispatcher, trials)
     if conf.api.trusted_proxies:
         proxies = conf.api.trusted_proxies
         app.wsgi_app = ProxyFix(  # type: ignore[method-assign]

@@ -50,15 +50,6 @@ class Caller(Owner):
     user_name: str | None = None
     project_name: str | None = None
 
-    def credentials(self) -> dict[str, object]:
-        """Return the caller's ids and roles as a dict, in the form that oslo.policy expects."""
-        return {
-            "user_id": self.user_id,
-            "project_id": self.project_id,
-            "roles": list(self.roles),
-            "service_roles": list(self.service_roles),
-        }
-
 
 Identify = Callable[[Request], Caller]
 
