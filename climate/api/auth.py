@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
@@ -137,6 +138,7 @@ def names_this_machine(host: str) -> bool:
     return is_loopback(name) or name in _LOCAL_NAMES or name.endswith(".localhost")
 
 
+@lru_cache
 def _hostname(host: str) -> str:
     """Return the name or address in a Host header, without the port.
 
@@ -148,6 +150,7 @@ def _hostname(host: str) -> str:
         return ""
 
 
+@lru_cache
 def is_loopback(host: str) -> bool:
     """Return whether ``host`` is a loopback address or the name ``localhost``."""
     try:
