@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from climate.core.lease.model import Lease
 from climate.core.matching.packing import Units
 from climate.core.matching.requirement import Requirement
+from climate.db.resources.booking_statement import BookingPlan
 
 # The requirements of a lease, each with its number of units by resource id.
 Taken = Iterable[tuple[Requirement, Units]]
@@ -34,6 +35,13 @@ class Gate:
         completes the lease.
         """
         return lease
+
+    def planned(self, _plan: BookingPlan, _lease: Lease) -> BookingPlan | None:
+        """Return the plan with the check of this gate, if one SQL statement can book and check.
+
+        Returns None if the gate needs the other hooks. Then climate calls them in a transaction.
+        """
+        return None
 
     def before(
         self, session: Session, lease: Lease, now: datetime, present: Lease | None = None

@@ -12,7 +12,7 @@ project.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
@@ -26,6 +26,7 @@ from climate.core.window import Window
 from climate.db import limits as rows
 from climate.db.engine.database import Database
 from climate.db.limits import Overrides, Party, UseOf
+from climate.db.resources.booking_statement import BookingPlan, OpenLeases
 from climate.manager.admission.gates import Gate, Taken
 from climate.manager.process.runtime import Store
 
@@ -208,6 +209,14 @@ class OpenLeasesGate(Gate):
         self._rules = rules
         self._roles = roles
 
+    def planned(self, plan: BookingPlan, lease: Lease) -> BookingPlan:
+        """Return the plan with the limit of the project."""
+        most = self._rules.effective(Scope.PROJECT, {}).leases
+        if most is None or not self._applies_to(lease):
+            return plan
+        limit = OpenLeases(project_id=lease.project_id, most=most, now=lease.created_at)
+        return replace(plan, open_leases=limit)
+
     def before(
         self, session: Session, lease: Lease, now: datetime, present: Lease | None = None
     ) -> None:
@@ -215,15 +224,16 @@ class OpenLeasesGate(Gate):
 
         ``present`` is the stored lease; None for a new lease. Only a new lease is checked.
         """
-        if present is not None or not self._rules.apply_to(
-            lease.project_id, lease.user_id, self._roles
-        ):
+        if present is not None or not self._applies_to(lease):
             return
         party = Party(Scope.PROJECT, lease.project_id)
         own, count = rows.open_leases(session, party, now)
         excess = rules.excess_of_leases(self._rules.effective(party.scope, own), count)
         if excess is not None:
             raise rules.limit_exceeded(party.scope, party.owner_id, self._rules.period, excess)
+
+    def _applies_to(self, lease: Lease) -> bool:
+        return self._rules.apply_to(lease.project_id, lease.user_id, self._roles)
 
 
 def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str]) -> Guard:
