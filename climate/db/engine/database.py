@@ -145,6 +145,16 @@ class Database:
             yield session
 
     @contextlib.contextmanager
+    def read_at_once(self) -> Iterator[Session]:
+        """Return a context with a session for one query, which needs no transaction.
+
+        On SQLite, the context is the same as ``read``.
+        """
+        engine = self.engine if self.dialect == "sqlite" else self._autocommit
+        with Session(engine) as session:
+            yield session
+
+    @contextlib.contextmanager
     def snapshot(self) -> Iterator[Session]:
         """Return a context with a session for reading, in which all statements see the same state.
 

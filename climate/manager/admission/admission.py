@@ -30,6 +30,7 @@ from climate.core.lease.model import Lease
 from climate.core.matching.expression import MAX_CONDITIONS
 from climate.core.matching.packing import Units
 from climate.core.matching.query import names, written
+from climate.core.matching.requirement import Requirement
 from climate.core.matching.selection import Preference
 from climate.core.window import Window, in_words
 from climate.db.engine.database import LostRace, conflict, is_patient, is_transient
@@ -49,10 +50,13 @@ from climate.manager.admission.candidates import (
 )
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.requirements import occupied_window
+from climate.manager.process.calendar_memory.view import CalendarView
 from climate.manager.process.runtime import Runtime
 
 # If the single statement loses this many races, a transaction takes over, which can wait for locks.
 _ATTEMPTS_AT_ONCE = 2
+# The share of refusals from memory that SQL checks.
+_CHECKED_SHARE = 0.01
 
 
 def admit(
@@ -149,14 +153,13 @@ def _plan(
     The statement can book whole resources for one demand, without the operator's filters and
     weighers.
     """
-    selection = runtime.selection
-    if runtime.database.dialect != "postgresql" or len(demands) != 1:
+    requirement = _only_whole(runtime, demands)
+    if runtime.database.dialect != "postgresql" or requirement is None:
         return None
-    (demand,), requirement = demands, demands[0].requirement
-    is_simple = requirement.is_whole and not (selection.filters or selection.weighers)
-    if not (is_simple and demand.maximum) or written(requirement.query) > MAX_CONDITIONS:
+    if written(requirement.query) > MAX_CONDITIONS:
         return None
     native = runtime.catalog.plugins[requirement.resource_type].native_properties
+    (demand,) = demands
     return BookingPlan(
         requirement=requirement,
         reservation_id=demand.reservation_id,
@@ -167,6 +170,53 @@ def _plan(
         names=names(requirement.query) - native,
         sees_private=sees_private,
     )
+
+
+def find_shortage(
+    runtime: Runtime, lease: Lease, demands: Sequence[Demand]
+) -> tuple["InsufficientResources", CalendarView] | None:
+    """Look for a shortage of resources for a new lease in the calendar in memory.
+
+    Returns the error and the view that found the shortage. Returns None if there may be enough
+    resources, or if memory cannot answer. Some of the answers are checked with SQL. If SQL finds
+    enough resources and memory still does not, memory is loaded again.
+    """
+    requirement = _only_whole(runtime, demands)
+    if requirement is None:
+        return None
+    busy = occupied_window(lease.window, lease.created_at, runtime.settings)
+    view = runtime.calendar.view(requirement.resource_type)
+    if view is None or view.has_enough(requirement, busy):
+        return None
+    if runtime.rng.random() < _CHECKED_SHARE and _is_wrong(runtime, requirement, busy):
+        return None
+    matching, free = view.count_matching(requirement), view.count_free(requirement, busy)
+    return insufficient(demands, 0, busy, matching=matching, free=free), view
+
+
+def _is_wrong(runtime: Runtime, requirement: Requirement, busy: Window) -> bool:
+    """Return whether SQL finds enough resources; report it if memory still does not."""
+    least = requirement.minimum
+    with runtime.database.read() as session:
+        found = allocations.candidates(session, requirement, busy, limit=least, rotation=0.0)
+    if len(found) < least:
+        return False
+    # Another transaction may have released resources just now: then memory knows it by now.
+    view = runtime.calendar.view(requirement.resource_type)
+    if view is not None and not view.has_enough(requirement, busy):
+        runtime.calendar.found_wrong(f"memory found too few resources, SQL found {found}")
+    return True
+
+
+def _only_whole(runtime: Runtime, demands: Sequence[Demand]) -> Requirement | None:
+    """Return the requirement of a lease if there is only one, for whole resources; else None.
+
+    None also if the operator has configured filters or weighers: only Python can apply them.
+    """
+    if len(demands) != 1 or runtime.selection.filters or runtime.selection.weighers:
+        return None
+    requirement = demands[0].requirement
+    return requirement if requirement.is_whole and requirement.maximum else None
 
 
 @dataclass(frozen=True, slots=True)

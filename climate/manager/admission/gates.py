@@ -36,6 +36,14 @@ class Gate:
         """
         return lease
 
+    def before_refusal(self, _session: Session, _lease: Lease, _now: datetime) -> bool:
+        """Return whether climate may refuse the lease for lack of resources without a transaction.
+
+        The hook ``before`` is not called then. To reject the request for another reason, the gate
+        raises any ClimateError.
+        """
+        return False
+
     def planned(self, _plan: BookingPlan, _lease: Lease) -> BookingPlan | None:
         """Return the plan with the check of this gate, if one SQL statement can book and check.
 

@@ -155,6 +155,13 @@ class LimitGate(Gate):
         self._present: Lease | None = None
         self._used: Sequence[Use] = ()
 
+    def before_refusal(self, session: Session, lease: Lease, now: datetime) -> bool:
+        """Check the dates of the lease, and read the limits for the hook ``allows``."""
+        owner = lease.project_id, lease.user_id
+        self._limit = guard_without_lock(session, self._rules, *owner, self._roles)
+        self._limit.check_dates(None, lease.window, now)
+        return True
+
     def before(
         self, session: Session, lease: Lease, now: datetime, present: Lease | None = None
     ) -> None:
@@ -208,6 +215,10 @@ class OpenLeasesGate(Gate):
     def __init__(self, rules: Rules, roles: Collection[str]) -> None:
         self._rules = rules
         self._roles = roles
+
+    def before_refusal(self, _session: Session, _lease: Lease, _now: datetime) -> bool:
+        """Allow the refusal: it does not matter whether the limit would allow the lease."""
+        return True
 
     def planned(self, plan: BookingPlan, lease: Lease) -> BookingPlan:
         """Return the plan with the limit of the project."""

@@ -43,13 +43,15 @@ from climate.manager.admission.admission import (
     InsufficientResources,
     admit,
     book_at_once,
+    find_shortage,
     rows,
 )
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.limits import Account, LimitGate, OpenLeasesGate
 from climate.manager.admission.preview import Preview, free_capacity, use_after
-from climate.manager.admission.refusal import Refusal, explain
+from climate.manager.admission.refusal.bookings import RememberedBookings, StoredBookings
+from climate.manager.admission.refusal.refusal import Refusal, explain
 from climate.manager.admission.requirements import (
     ReservationRequest,
     any_acts_as_user,
@@ -134,14 +136,12 @@ def create_lease(
         raise
     log_context.about_lease(lease.id)
     gates = _gates(runtime, owner, lease, idempotent)
+    demands = _demands(runtime, lease)
+    _refuse_from_memory(runtime, owner, lease, demands, gates)
     with _explained(runtime, lease, gates):
+        tables = _rows(lease, now)
         if not book_at_once(
-            runtime,
-            lease,
-            _demands(runtime, lease),
-            _rows(lease, now),
-            gates,
-            sees_private=owner.sees_private,
+            runtime, lease, demands, tables, gates, sees_private=owner.sees_private
         ):
             runtime.database.write(lambda session: _store(runtime, session, owner, lease, gates))
     for gate in gates:
@@ -209,6 +209,29 @@ def _store(
         gate.after(session, stored, now)
 
 
+def _refuse_from_memory(
+    runtime: Runtime,
+    owner: Owner,
+    lease: Lease,
+    demands: Sequence[Demand],
+    gates: Sequence[Gate],
+) -> None:
+    """Raise Refusal if the calendar in memory has too few free resources for a new lease.
+
+    Raises InvalidQuery, LimitExceeded as the transaction would.
+    """
+    found = find_shortage(runtime, lease, demands)
+    if found is None:
+        return
+    shortage, view = found
+    requirements = [demand.requirement for demand in demands]
+    with runtime.database.read() as session:
+        check_queries(session, runtime.catalog, requirements, private=owner.sees_private)
+        if all(gate.before_refusal(session, lease, lease.created_at) for gate in gates):
+            bookings = RememberedBookings(runtime, session, view, runtime.rng.random())
+            raise explain(bookings, shortage, lease, gates)
+
+
 @contextmanager
 def _explained(runtime: Runtime, lease: Lease, gates: Sequence[Gate]) -> Iterator[None]:
     """Return a context that adds an explanation to the error if too few resources are free.
@@ -220,7 +243,8 @@ def _explained(runtime: Runtime, lease: Lease, gates: Sequence[Gate]) -> Iterato
         yield
     except InsufficientResources as shortage:
         with runtime.database.read() as session:
-            raise explain(runtime, session, shortage, lease, gates) from None
+            bookings = StoredBookings.about(runtime, session, shortage)
+            raise explain(bookings, shortage, lease, gates) from None
 
 
 def _gates(
