@@ -11,7 +11,7 @@ also changes the object, because results are cached.
 """
 
 from collections.abc import Collection, Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from climate.core.matching.booked_hours import free_counts
 from climate.core.matching.booked_hours import openings as search
@@ -31,6 +31,8 @@ from climate.core.matching.booking_change import BookingChange, ResourceBookings
 from climate.core.matching.query import Query
 
 _NEVER = -(2**63)
+# Hours for which ``lasting`` checks whether enough resources are free.
+_SPANS = (64, 8, 1, 0)
 
 
 class BookedHours:
@@ -165,9 +167,8 @@ class BookedHours:
         """
         first = int(len(self._ids) * rotation)
         low = mask & ((1 << first) - 1)
-        chosen = [self._ids[first + place] for place in islice(places(mask >> first), limit)]
-        missing = None if limit is None else limit - len(chosen)
-        return chosen + [self._ids[place] for place in islice(places(low), missing)]
+        chosen = chain((first + place for place in places(mask >> first)), places(low))
+        return [self._ids[place] for place in islice(chosen, limit)]
 
     def earliest(self, mask: Mask, needed: int, length: int, first: int, last: int) -> int | None:
         """Return the earliest start in [first, last] for a lease of ``length`` microseconds.
@@ -193,8 +194,15 @@ class BookedHours:
         Returns None if fewer are free at ``start``. The result is at most ``horizon``. The meaning
         is that of ``climate.core.matching.calendar.lasting`` for whole resources.
         """
-        free = self.free(mask, start, start + 1)
-        return search.lasting(self._hours, self._calendars, free, needed, start, horizon)
+        needed = max(1, needed)
+        next_hour = start // HOUR + 1
+        # The longer the span, the fewer resources need an exact check.
+        for end in (*((next_hour + hours) * HOUR for hours in _SPANS), start + 1):
+            free = self.free(mask, start, end)
+            if free.bit_count() >= needed:
+                span = start, end
+                return search.lasting(self._hours, self._calendars, free, needed, span, horizon)
+        return None
 
     def bookings(
         self, resource_ids: Collection[int], start: int, end: int

@@ -3,7 +3,7 @@
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from operator import le, lt
 
@@ -13,7 +13,8 @@ from climate.core.matching.booking_change import UNKNOWN_OWNER, ResourceBookings
 # A booking: start, end, owner.
 Row = tuple[int, int, int]
 
-_NO_COUNTS = array("I")
+# Stands for empty columns, which would otherwise use much of the memory. It is never changed.
+_EMPTY = array("q")
 
 
 class BookingList:
@@ -26,11 +27,9 @@ class BookingList:
     __slots__ = ("_latest", "counts", "ends", "owners", "starts")
 
     def __init__(self) -> None:
-        self.starts = array("q")
-        self.ends = array("q")
-        self.owners = array("i")
+        self.starts = self.ends = self.owners = _EMPTY
         # How many equal bookings an item stands for. Empty while each stands for one.
-        self.counts = _NO_COUNTS
+        self.counts = _EMPTY
         # The latest end of the bookings up to each one. It is ``ends`` itself if no bookings
         # overlap, and None if it must be computed again.
         self._latest: array[int] | None = None
@@ -43,7 +42,7 @@ class BookingList:
         self._latest = None
         if all(map(lt, bookings.starts, bookings.starts[1:])):
             self.starts, self.ends = bookings.starts[:], bookings.ends[:]
-            self.owners, self.counts = bookings.owners[:], _NO_COUNTS
+            self.owners, self.counts = bookings.owners[:], _EMPTY
             return
         counted = _counted(bookings)
         rows = sorted(counted)
@@ -60,6 +59,8 @@ class BookingList:
             self.counts[at] += 1
             return
         self._latest = None
+        if not self.starts:
+            self.starts, self.ends, self.owners = array("q"), array("q"), array("i")
         self.starts.insert(at, row[0])
         self.ends.insert(at, row[1])
         self.owners.insert(at, row[2])
@@ -101,15 +102,16 @@ class BookingList:
             if self.ends[at] > start:
                 yield self._row(at)
 
-    def spans(self, start: int, end: int) -> list[Span]:
-        """Return the spans in which bookings overlap [start, end), sorted and disjoint."""
-        if not self.starts:
-            return []
+    def edges(self, start: int, end: int) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the starts and the ends of the spans in which bookings overlap [start, end).
+
+        The spans are disjoint and in order.
+        """
         near = self._range(start, end)
-        pairs = zip(
-            self.starts[near.start : near.stop], self.ends[near.start : near.stop], strict=True
-        )
-        return list(pairs) if self._latest is self.ends else united(list(pairs))
+        starts, ends = self.starts[near.start : near.stop], self.ends[near.start : near.stop]
+        if self._latest is self.ends:
+            return starts, ends
+        return separate(united(zip(starts, ends, strict=True)))
 
     def next_start(self, moment: int) -> int | None:
         """Return the start of the first booking that starts at ``moment`` or later."""
@@ -190,15 +192,26 @@ class ResourceCalendar:
         """Return whether no booking overlaps [start, end)."""
         return self.whole.is_free(start, end) and self.shares.is_free(start, end)
 
-    def spans(self, start: int, end: int) -> list[Span]:
-        """Return the spans in which bookings overlap [start, end), sorted and disjoint."""
-        whole, shares = self.whole.spans(start, end), self.shares.spans(start, end)
-        return united(sorted(whole + shares)) if whole and shares else whole or shares
+    def edges(self, start: int, end: int) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the starts and the ends of the spans in which bookings overlap [start, end).
+
+        The spans are disjoint and in order.
+        """
+        if not self.shares:
+            return self.whole.edges(start, end)
+        if not self.whole:
+            return self.shares.edges(start, end)
+        spans = [
+            span
+            for kind in (self.whole, self.shares)
+            for span in zip(*kind.edges(start, end), strict=True)
+        ]
+        return separate(united(sorted(spans)))
 
     def gaps(self, start: int, end: int) -> Iterator[Span]:
         """Yield the spans in [start, end) without bookings, in order."""
         free_since = start
-        for begin, finish in self.spans(start, end):
+        for begin, finish in zip(*self.edges(start, end), strict=True):
             if begin > free_since:
                 yield free_since, begin
             free_since = max(free_since, finish)
@@ -216,7 +229,7 @@ class ResourceCalendar:
         yield from self.shares.all_spans()
 
 
-def united(spans: list[Span]) -> list[Span]:
+def united(spans: Iterable[Span]) -> list[Span]:
     """Return the spans, sorted by start, with those that overlap or touch joined."""
     joined: list[Span] = []
     for start, end in spans:
@@ -225,6 +238,11 @@ def united(spans: list[Span]) -> list[Span]:
         else:
             joined.append((start, end))
     return joined
+
+
+def separate(spans: list[Span]) -> tuple[list[int], list[int]]:
+    """Return the starts and the ends of the spans."""
+    return [start for start, _ in spans], [end for _, end in spans]
 
 
 def differs(bookings: BookingList, rows: ResourceBookings, moment: int) -> bool:

@@ -14,15 +14,16 @@ def changes(calendars: Iterable[ResourceCalendar], start: int, end: int) -> Coun
 
     Bookings from before ``start`` count as a change at ``start``.
     """
-    begins: Counter[int] = Counter()
-    free: Counter[int] = Counter()
+    begins: list[int] = []
+    ends: list[int] = []
     for calendar in calendars:
-        spans = calendar.spans(start, end)
-        begins.update([max(begin, start) for begin, _ in spans])
-        free.update([finish for _, finish in spans if finish < end])
-    for moment, count in begins.items():
-        free[moment] -= count
-    return free
+        first, last = calendar.edges(start, end)
+        begins += first
+        ends += last
+    free = Counter(ends)
+    for moment, count in Counter(begins).items():
+        free[max(moment, start)] -= count
+    return Counter({moment: change for moment, change in free.items() if change and moment < end})
 
 
 def steps(total: int, changed: Counter[int], start: int, end: int) -> Iterator[Step]:
@@ -32,8 +33,6 @@ def steps(total: int, changed: Counter[int], start: int, end: int) -> Iterator[S
     """
     since, free = start, total
     for moment in sorted(changed):
-        if not changed[moment]:
-            continue
         if moment > since:
             yield since, moment, free
         since, free = moment, free + changed[moment]

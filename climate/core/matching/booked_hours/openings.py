@@ -7,12 +7,16 @@ at no time, or at any time, in the block. Exact times are needed only in the hou
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from operator import or_
 
 from climate.core.matching.booked_hours.bookings import ResourceCalendar
 from climate.core.matching.booked_hours.touched_hours import (
     BITS,
+    CHILDREN,
     HOUR,
     MAX_LEVEL,
+    Block,
     Mask,
     Span,
     TouchedHours,
@@ -71,18 +75,18 @@ def _pieces(search: Search, mask: Mask) -> Iterator[Span]:
         yield search.first, search.last
         return
     first, last = search.first // HOUR, search.last // HOUR
-    level = 0
+    level = 1
     while (last >> BITS * level) - (first >> BITS * level) > 1 << BITS:
         level += 1
     for block in range(first >> BITS * level, (last >> BITS * level) + 1):
         yield from _in_block(search, mask, (level, block), (0, 0))
 
 
-def _in_block(search: Search, mask: Mask, at: tuple[int, int], known: Span) -> Iterator[Span]:
+def _in_block(search: Search, mask: Mask, at: Block, known: Span) -> Iterator[Span]:
     """Yield ranges of possible starts in a block of hours.
 
-    ``mask`` has the resources that are free in the hours ``known``, in which each lease from this
-    block would run.
+    ``mask`` has the resources that are free in the hours ``known``, during which each lease that
+    starts in this block would run.
     """
     level, block = at
     begin = max(search.first, (block << BITS * level) * HOUR)
@@ -100,13 +104,43 @@ def _in_block(search: Search, mask: Mask, at: tuple[int, int], known: Span) -> I
     sure = without(mask, _touched_between(search.hours, outer, known))
     if sure.bit_count() >= search.needed:
         yield begin, end
-    elif level == 0:
-        unsure = places(mask ^ sure)
-        runs = _runs((search.calendars[place] for place in unsure), search.length, (begin, end))
-        yield from covered(runs, search.needed - sure.bit_count())
+    elif level == 1:
+        yield from _in_hours(search, mask, block << BITS)
     else:
         for child in range(block << BITS, (block + 1) << BITS):
             yield from _in_block(search, mask, (level - 1, child), known)
+
+
+def _in_hours(search: Search, mask: Mask, first: int) -> Iterator[Span]:
+    """Yield ranges of possible starts in the hours of a block of level 1 that begins at ``first``.
+
+    ``mask`` has the resources that are free in the hours which all leases from the block share.
+    """
+    inner, outer = search.length // HOUR, _hour_after(search.length)
+    shared = max(0, inner - CHILDREN)
+    # The hours of the block, and the hours in which its leases end, without those in between.
+    hours = search.hours.each(first, first + CHILDREN)
+    hours += search.hours.each(first + CHILDREN + shared, first + CHILDREN + outer + 1)
+    for n in range(CHILDREN):
+        inside = reduce(or_, hours[n + 1 : n + inner - shared], 0)
+        free = without(mask, inside)
+        missing = search.needed - free.bit_count()
+        if missing > 0:
+            continue
+        edges = reduce(
+            or_, hours[max(n + 1, n + inner - shared) : n + 1 + outer - shared], hours[n]
+        )
+        unsure = free & edges
+        missing += unsure.bit_count()
+        begin = max(search.first, (first + n) * HOUR)
+        end = min(search.last, (first + n + 1) * HOUR)
+        if begin > end:
+            continue
+        if missing <= 0:
+            yield begin, end
+            continue
+        calendars = (search.calendars[place] for place in places(unsure))
+        yield from covered(_runs(calendars, search.length, (begin, end)), missing)
 
 
 def _touched_between(hours: TouchedHours, outer: Span, known: Span) -> Mask:
@@ -143,37 +177,23 @@ def covered(ranges: Iterable[Span], needed: int) -> Iterator[Span]:
 
 
 def lasting(
-    hours: TouchedHours, calendars: Calendars, free: Mask, needed: int, start: int, horizon: int
+    hours: TouchedHours, calendars: Calendars, free: Mask, needed: int, span: Span, horizon: int
 ) -> int | None:
     """Return until when ``needed`` resources of ``free`` stay free, at most ``horizon``.
 
-    All resources of ``free`` are free at ``start``. Returns None if they are fewer than ``needed``.
+    All resources of ``free`` are free during ``span``, and they are at least ``needed``. If the
+    span does not end with an hour, fewer than ``needed`` stay free until the end of the hour.
     """
-    needed = max(1, needed)
-    if free.bit_count() < needed:
-        return None
-    hour = start // HOUR
-    # An earlier booking may touch the first hour as well, so exact times are needed.
-    soon = free & hours.within(hour, hour + 1)
-    mask = without(free, _booked_before(calendars, soon, start, (hour + 1) * HOUR))
-    if mask.bit_count() >= needed:
-        hour, free = _enough_until(hours, mask, needed, hour + 1, _hour_after(horizon))
-        mask = without(free, hours.within(hour, hour + 1))
-    if hour * HOUR >= horizon:
-        return horizon
-    next_starts = (calendars[place].next_start(start) for place in places(free ^ mask))
-    latest = sorted((at for at in next_starts if at is not None), reverse=True)
-    return min(latest[needed - mask.bit_count() - 1], horizon)
-
-
-def _booked_before(calendars: Calendars, mask: Mask, start: int, end: int) -> Mask:
-    """Return the resources with a booking that starts in [start, end)."""
-    booked = 0
-    for place in places(mask):
-        at = calendars[place].next_start(start)
-        if at is not None and at < end:
-            booked |= 1 << place
-    return booked
+    start, end = span
+    longer = 0
+    if end % HOUR == 0:
+        hour, free = _enough_until(hours, free, needed, end // HOUR, _hour_after(horizon))
+        if hour * HOUR >= horizon:
+            return horizon
+        longer = without(free, hours.within(hour, hour + 1))
+    starts = (calendars[place].next_start(start) for place in places(free ^ longer))
+    latest = sorted((horizon if at is None else at for at in starts), reverse=True)
+    return min(latest[needed - longer.bit_count() - 1], horizon)
 
 
 def _enough_until(

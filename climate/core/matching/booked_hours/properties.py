@@ -1,6 +1,7 @@
 """Which resources match a query, as a mask. See ``touched_hours`` for places and masks."""
 
 import sys
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import reduce
@@ -93,7 +94,7 @@ class _Column:
         self._used = 0
         # Computed when a query first needs them, for ``_indexed`` places.
         self._indexed = 0
-        self._places: dict[Value, list[int]] = {}
+        self._places: dict[Value, array[int]] = {}
         self._by_number: dict[float, list[str]] = {}
         self._masks: dict[Value, Mask] = {}
 
@@ -126,10 +127,10 @@ class _Column:
     def _index(self, size: int) -> None:
         if self._indexed == size:
             return
-        places = defaultdict(list)
+        places: dict[Value, array[int]] = defaultdict(lambda: array("i"))
         for place, value in zip_longest(range(size), self._values):
             places[value].append(place)
-        numbers = defaultdict(list)
+        numbers: dict[float, list[str]] = defaultdict(list)
         for value in places:
             if value is not None and (number := as_number(value)) is not None:
                 numbers[number].append(value)
@@ -152,7 +153,7 @@ class _Column:
 
     def _union(self, values: Iterable[Value]) -> Mask:
         mask = 0
-        rare = []
+        rare: list[int] = []
         for value in values:
             if len(self._places[value]) < _FREQUENT:
                 rare += self._places[value]

@@ -23,16 +23,14 @@ Span = tuple[int, int]
 HOUR = 3_600_000_000
 #: A block has 2 ** BITS blocks of the level below.
 BITS = 3
-_CHILDREN = 1 << BITS
+CHILDREN = 1 << BITS
 MAX_LEVEL = 8
 _LEVELS = range(MAX_LEVEL + 1)
 # Bookings up to this number of hours are stored by the hour, which makes loading faster.
 _SHORT = 128
 # Loading uses tables of this size, and sets bits one by one for fewer than _FEW resources.
 _TABLE_ROWS = 256
-_TABLE_HOURS = 16_064
-# A table begins this long before the first booking of its first row: later rows may begin earlier.
-_HOURS_BEFORE = 200
+_TABLE_HOURS = 16_000
 _FEW = 16
 # Stands for a mask that must be computed again.
 _STALE = -1
@@ -73,6 +71,8 @@ class TouchedHours:
         self._stored: list[dict[int, Mask]] = [{} for _ in _LEVELS]
         # By level: block -> places with a booking that is stored in or below this block.
         self._touched = [self._stored[0], *({} for _ in _LEVELS[1:])]
+        # The levels above 0 in which bookings are stored.
+        self._upper: list[int] = []
 
     def add(self, place: int, added: Iterable[Block]) -> None:
         """Store a booking, or several, of the resource at ``place``."""
@@ -81,6 +81,8 @@ class TouchedHours:
         for level, block in added:
             stored = self._stored[level]
             stored[block] = stored.get(block, 0) | bit
+            if level and level not in self._upper:
+                self._upper.append(level)
             if level or block >> BITS != parent:
                 self._mark_above(level, block, bit)
                 parent = block >> BITS
@@ -90,7 +92,9 @@ class TouchedHours:
 
         This is several times faster than ``add``.
         """
-        for _, group in groupby(sorted(bookings), lambda place: place // _TABLE_ROWS):
+        # The highest place first: the masks have their final size at once.
+        ordered = sorted(bookings, reverse=True)
+        for _, group in groupby(ordered, lambda place: place // _TABLE_ROWS):
             numbers = list(group)
             if len(numbers) >= _FEW:
                 self._load_table({place: bookings[place] for place in numbers})
@@ -117,6 +121,7 @@ class TouchedHours:
             for known in (self._stored[level], self._touched[level]):
                 for block in [block for block in known if (block + 1) << BITS * level <= hour]:
                     del known[block]
+        self._upper = [level for level in _LEVELS[1:] if self._stored[level]]
 
     def within(self, first: int, last: int) -> Mask:
         """Return the resources with a booking that overlaps the hours from ``first`` to ``last``.
@@ -125,21 +130,23 @@ class TouchedHours:
         """
         if first >= last:
             return 0
-        mask = self._stored_above(first)
-        if last - first > 1:
-            mask |= self._stored_above(last - 1)
+        mask = 0
+        for level in self._upper:
+            stored, shift = self._stored[level], BITS * level
+            mask |= stored.get(first >> shift, 0) | stored.get(last - 1 >> shift, 0)
         for level, block in _largest(first, last):
             touched = self._touched[level].get(block, 0)
             mask |= touched if touched >= 0 else self._computed(level, block)
         return mask
 
-    def _stored_above(self, hour: int) -> Mask:
-        """Return the places whose bookings are stored in larger blocks that contain the hour."""
-        mask = 0
-        for level in _LEVELS[1:]:
-            if stored := self._stored[level]:
-                mask |= stored.get(hour >> BITS * level, 0)
-        return mask
+    def each(self, first: int, last: int) -> list[Mask]:
+        """Return the resources with a booking in each of the hours from ``first`` to ``last``."""
+        hours = self._stored[0]
+        masks = [hours.get(hour, 0) for hour in range(first, last)]
+        for level in self._upper:
+            stored, shift = self._stored[level], BITS * level
+            masks = [mask | stored.get(first + n >> shift, 0) for n, mask in enumerate(masks)]
+        return masks
 
     def _computed(self, level: int, block: int) -> Mask:
         mask = self._touched[level].get(block, 0)
@@ -169,53 +176,46 @@ class TouchedHours:
             self._touched[upper][parent] = _STALE
 
     def _load_table(self, bookings: Mapping[int, Iterable[Span]]) -> None:
-        table = _Table(min(bookings))
-        for place, spans in bookings.items():
-            for span in table.fill(place, spans):
-                self.add(place, blocks(*span))
-        hours = self._stored[0]
-        parents = set()
-        for hour, mask in table.masks():
-            hours[hour] = hours.get(hour, 0) | mask
-            parents.add(hour >> BITS)
-        for parent in parents:
-            self._invalidate_above(0, parent << BITS)
+        """Store the bookings of up to _TABLE_ROWS neighbouring places.
 
-
-class _Table:
-    """A table of resources and hours, which is filled by resource and read by hour.
-
-    It makes loading faster: setting the bits of masks one by one creates a new integer each time.
-    """
-
-    def __init__(self, first_place: int) -> None:
-        self._first_place = first_place
-        self._first_hour = 0
-        self._used_hours = 0
+        Most go through a table of resources and hours, which is filled by resource and read by
+        hour. Setting the bits of masks one by one would create a new integer each time.
+        """
+        rows, others = _sorted_out(bookings)
+        for place, span in others:
+            self.add(place, blocks(*span))
+        if not rows:
+            return
+        first_place, first_hour = min(bookings), min(first for _, first, _ in rows)
+        width = max(last for _, _, last in rows) - first_hour
         # A character for each resource and hour. The row of the highest place comes first.
-        self._cells = bytearray()
+        cells = bytearray(b"0") * (_TABLE_ROWS * width)
+        for place, first, last in rows:
+            row = (_TABLE_ROWS - 1 - place + first_place) * width - first_hour
+            cells[row + first : row + last] = b"1" * (last - first)
+        hours = self._stored[0]
+        for hour in range(first_hour, first_hour + width):
+            if mask := int(cells[hour - first_hour :: width], 2):
+                hours[hour] = hours.get(hour, 0) | mask << first_place
+        for hour in range(first_hour, first_hour + width + CHILDREN, CHILDREN):
+            self._invalidate_above(0, hour)
 
-    def fill(self, place: int, bookings: Iterable[Span]) -> list[Span]:
-        """Set the hours of a resource; return the bookings that do not fit into the table."""
-        others = []
-        row = (_TABLE_ROWS - 1 - place + self._first_place) * _TABLE_HOURS
-        for start, end in bookings:
-            if not self._cells:
-                self._cells = bytearray(b"0") * (_TABLE_ROWS * _TABLE_HOURS)
-                self._first_hour = start // HOUR - _HOURS_BEFORE
-            first, last = start // HOUR - self._first_hour, -(-end // HOUR) - self._first_hour
-            if first < 0 or last > _TABLE_HOURS or last - first > _SHORT:
-                others.append((start, end))
-                continue
-            self._cells[row + first : row + last] = b"1" * (last - first)
-            self._used_hours = max(self._used_hours, last)
-        return others
 
-    def masks(self) -> Iterator[tuple[int, Mask]]:
-        """Yield each hour with bookings, and its mask."""
-        for hour in range(self._used_hours):
-            if mask := int(self._cells[hour::_TABLE_HOURS], 2):
-                yield self._first_hour + hour, mask << self._first_place
+def _sorted_out(
+    bookings: Mapping[int, Iterable[Span]],
+) -> tuple[list[tuple[int, int, int]], list[tuple[int, Span]]]:
+    """Return (place, first hour, last hour) of bookings for a table, and the other bookings."""
+    rows, others = [], []
+    for place, spans in bookings.items():
+        for start, end in spans:
+            first, last = start // HOUR, -(-end // HOUR)
+            if last - first <= _SHORT:
+                rows.append((place, first, last))
+            else:
+                others.append((place, (start, end)))
+    limit = min((first for _, first, _ in rows), default=0) + _TABLE_HOURS
+    late = [(place, (first * HOUR, last * HOUR)) for place, first, last in rows if last > limit]
+    return [row for row in rows if row[2] <= limit], others + late
 
 
 def _largest(first: int, last: int) -> Iterator[Block]:
@@ -225,10 +225,10 @@ def _largest(first: int, last: int) -> Iterator[Block]:
         if level == MAX_LEVEL:
             yield from ((level, block) for block in range(first, last))
             return
-        while first & (_CHILDREN - 1) and first < last:
+        while first & (CHILDREN - 1) and first < last:
             yield level, first
             first += 1
-        while last & (_CHILDREN - 1) and first < last:
+        while last & (CHILDREN - 1) and first < last:
             last -= 1
             yield level, last
         first >>= BITS
