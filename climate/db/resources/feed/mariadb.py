@@ -8,23 +8,22 @@ Proof that a reader receives each change exactly once:
 
 1. Numbers become visible in their order. Each run of ``number`` reads the highest number n, reads
    committed changes without a number, and writes n + 1 and so on. Two runs with the same n both
-   write n + 1, and the unique index lets only one commit. A run with a higher n read it from a
-   commit. So a run that writes higher numbers began after the commit of all lower ones, and whoever
-   sees n sees all numbers below it.
-2. Nothing is missed. A committed change is without a number, and then each statement reads it; or it
-   has a number. If that is above the reader's last number, the statement reads it. Otherwise, the
-   reader had seen it at an earlier statement, by 1.
-3. Nothing is received twice. A reader remembers the ids of the changes without a number (``ahead``).
-   Such a change later appears with a number above the reader's last one, or still without one; both
-   times its id is known. Changes with numbers appear only above the last number.
+   write n + 1, and the unique index lets only one commit. A run that writes higher numbers has read
+   n after its commit. So a statement that sees the number n sees all lower ones.
+2. Nothing is missed. Each statement reads all committed changes without a number. If a change has a
+   number above the reader's last one, the statement reads it, too. If its number is not above, the
+   reader's earlier statement saw it, by 1.
+3. Nothing is received twice. A reader remembers the ids of changes without a number (``ahead``).
+   Such a change is read again without a number, or with one above the reader's last number, and
+   its id is known. All other changes are read only if their number is above the last one.
 
-A snapshot reads its position and the bookings in one read view, so the proof begins there.
+A snapshot reads its position and the bookings in one read view, so the proof holds from there on.
 
-On Galera, all nodes apply transactions in one order. Two runs of ``number`` on two nodes conflict in
-the unique index, so certification rejects one. A statement sees the state after a prefix of that
-order; with ``wsrep_sync_wait``, the prefix contains all that was committed before. If a reader
-changes to a node that is behind, and does not wait, its last number is missing: it loads anew. The
-change rows replicate like all others, and triggers do not fire again on other nodes.
+On Galera, all nodes apply transactions in one order. Two runs of ``number`` on two nodes conflict
+in the unique index, so certification rejects one. A statement sees the state after a prefix of that
+order; ``wsrep_sync_wait`` makes it contain all that was committed before. On a node that is behind,
+a reader does not find its last number, and loads a new snapshot. The rows of changes replicate like
+all others; triggers do not fire again on other nodes.
 """
 
 import sqlalchemy as sa

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.matching.booking_change import ResourceBookings, ResourceState
 from climate.db.resources.feed import rows
-from climate.db.resources.feed.port import KEPT, Changes, Position, Snapshot
+from climate.db.resources.feed.port import KEPT, PRUNED, Changes, Position, Snapshot
 from climate.db.resources.feed.rows import CHANGE_COLUMNS, to_changes
 
 _Row = Any  # a row with CHANGE_COLUMNS, and its ``number`` or None
@@ -113,7 +113,10 @@ class NumberedFeed:
     def prune(self, session: Session) -> int:
         """Implement BookingFeed.prune: keep the newest of the old changes as an anchor."""
         before = session.execute(self._now).scalar_one() - KEPT
-        newest = sa.select(sa.func.max(self._number)).where(rows.CHANGES.c.made_at < before)
+        numbered = sa.select(self._number.label("number"), rows.CHANGES.c.made_at)
+        numbered = numbered.where(self._number.is_not(None)).order_by(self._number).limit(PRUNED)
+        oldest = numbered.subquery()
+        newest = sa.select(sa.func.max(oldest.c.number)).where(oldest.c.made_at < before)
         anchor = session.scalar(newest)
         if anchor is None:
             return 0

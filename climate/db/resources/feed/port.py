@@ -21,8 +21,9 @@ from sqlalchemy.orm import Session
 
 from climate.core.matching.booking_change import BookingChange, ResourceBookings, ResourceState
 
-#: How long ``prune`` keeps changes.
+#: How long ``prune`` keeps changes, and how many it deletes in a call.
 KEPT = timedelta(hours=1)
+PRUNED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,4 +106,7 @@ class BookingFeed(Protocol):
         """
 
     def prune(self, session: Session) -> int:
-        """Delete changes that are older than ``KEPT``, by the database's clock; return how many."""
+        """Delete up to ``PRUNED`` changes that are older than ``KEPT``; return how many.
+
+        The database's clock decides.
+        """

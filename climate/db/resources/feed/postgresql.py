@@ -31,7 +31,7 @@ from sqlalchemy.orm import Session
 from climate.core.matching.booking_change import ResourceBookings, ResourceState
 from climate.db.engine.servers import PG_TIMELINE
 from climate.db.resources.feed import rows
-from climate.db.resources.feed.port import KEPT, Changes, Position, Snapshot
+from climate.db.resources.feed.port import KEPT, PRUNED, Changes, Position, Snapshot
 
 _VALID = KEPT / 2
 _HISTORY = (
@@ -57,9 +57,15 @@ _SINCE = sa.text(
     """  # noqa: S608 - only constants
 )
 _PRUNE = sa.text(
-    "DELETE FROM booking_changes WHERE made_at < clock_timestamp() - :kept"
-    " OR xid >= pg_snapshot_xmax(pg_current_snapshot())\\:\\:text\\:\\:bigint"
-).bindparams(sa.bindparam("kept", KEPT, sa.Interval))
+    """
+    DELETE FROM booking_changes
+    WHERE id IN (SELECT id FROM booking_changes ORDER BY id LIMIT :most)
+    AND (
+        made_at < clock_timestamp() - :kept
+        OR xid >= pg_snapshot_xmax(pg_current_snapshot())\\:\\:text\\:\\:bigint
+    )
+    """
+).bindparams(sa.bindparam("kept", KEPT, sa.Interval), most=PRUNED)
 # The time limits of connections are for short transactions.
 _PATIENCE = sa.text(
     "SELECT set_config('statement_timeout', '10min', true),"
@@ -75,7 +81,12 @@ _PACKED = """
             nullif(('x' || substr(md5(project_id), 1, 8))\\:\\:bit(32)\\:\\:int, 0), 1
         ) AS hash
         FROM (SELECT DISTINCT project_id FROM leases) AS projects
-    ), sorted AS MATERIALIZED (
+    )
+    SELECT resource_id, is_shared,
+        string_agg(timestamptz_send(start_at + interval '946684800 seconds'), ''),
+        string_agg(timestamptz_send(busy_until + interval '946684800 seconds'), ''),
+        string_agg(int4send(owner), '')
+    FROM (
         SELECT allocations.resource_id, resource_class IS NOT NULL AS is_shared,
             allocations.start_at, busy_until, coalesce(owners.hash, 0) AS owner
         FROM allocations
@@ -84,13 +95,9 @@ _PACKED = """
         LEFT JOIN owners ON owners.project_id = leases.project_id
         WHERE busy_until > now() AND {condition}
         ORDER BY 1, 2, 3
-    )
-    SELECT resource_id, is_shared,
-        string_agg(timestamptz_send(start_at + interval '946684800 seconds'), ''),
-        string_agg(timestamptz_send(busy_until + interval '946684800 seconds'), ''),
-        string_agg(int4send(owner), '')
-    FROM sorted GROUP BY resource_id, is_shared
-"""  # noqa: S608 - only constants
+    ) AS sorted
+    GROUP BY resource_id, is_shared
+"""
 _OF_TYPES = sa.text(
     _PACKED.format(condition="resource_id IN (SELECT id FROM resources WHERE type = ANY(:types))")
 )

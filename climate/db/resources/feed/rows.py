@@ -101,9 +101,7 @@ def _states(session: Session, conditions: Iterable[Any]) -> list[ResourceState]:
 
 
 def bookings(
-    session: Session,
-    condition: Any,
-    now: datetime,  # noqa: ANN401 - a condition of any kind
+    session: Session, condition: sa.ColumnElement[Any], now: datetime
 ) -> Iterator[ResourceBookings]:
     """Yield the bookings of the resources that meet a condition, from a stream of rows.
 
@@ -121,12 +119,12 @@ def bookings(
         yield ResourceBookings(resource_id, bool(is_shared), starts, ends, owners)
 
 
-def of_types(types: Collection[str]) -> Any:  # noqa: ANN401 - a condition of any kind
+def of_types(types: Collection[str]) -> sa.ColumnElement[Any]:
     """Return the condition that an allocation is of a resource of one of these types."""
     matching = sa.select(RESOURCES.c.id).where(RESOURCES.c.type.in_(types))
     return ALLOCATIONS.c.resource_id.in_(matching)
 
 
-def of_resources(ids: Collection[int]) -> Any:  # noqa: ANN401 - a condition of any kind
+def of_resources(ids: Collection[int]) -> sa.ColumnElement[Any]:
     """Return the condition that an allocation is of one of these resources."""
     return any_of(ALLOCATIONS.c.resource_id, ids)
