@@ -4,7 +4,7 @@ Triggers, because they record the writes of all code: of an earlier release duri
 of cascades on PostgreSQL and SQLite. InnoDB fires no triggers for cascades, so climate deletes
 allocations itself before it deletes leases, reservations and resources.
 
-PostgreSQL has one trigger for each statement. For 1-3 rows, it costs no more than a trigger for each
+PostgreSQL has one trigger for each statement. For 1-3 rows, it costs no more than one for each
 row (0.07-0.19 ms), and for 1,000 rows half as much.
 """
 
