@@ -22,6 +22,7 @@ from climate.db.tables.bulk import certify, record
 from climate.db.tables.leases import (
     PROPERTIES,
     RESOURCES,
+    AllocationRow,
     PropertyRow,
     ResourceProperty,
     ResourceRow,
@@ -176,6 +177,8 @@ def set_native(
 
 def delete(session: Session, resource_id: int) -> None:
     """Delete a resource with its properties, inventories and allocations (bookings)."""
+    # Not by the cascade: InnoDB fires no triggers for it, and the booking feed needs them.
+    session.execute(sa.delete(AllocationRow).where(AllocationRow.resource_id == resource_id))
     session.execute(sa.delete(ResourceRow).where(ResourceRow.id == resource_id))
 
 

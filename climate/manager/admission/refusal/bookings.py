@@ -1,0 +1,188 @@
+"""The bookings that a refusal asks about: in the database, or in the calendar in memory.
+
+``Bookings`` is the interface. The calendar in memory answers for leases with one requirement for
+whole resources, and examines all resources. SQL queries answer for every lease. To limit their
+cost, they examine only a sample of the matching resources.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Protocol
+
+from sqlalchemy.orm import Session
+
+from climate.core.errors import SearchTooLong
+from climate.core.matching import calendar
+from climate.core.matching.packing import Units
+from climate.core.matching.requirement import Requirement
+from climate.core.matching.selection import Preference
+from climate.core.window import Window, later
+from climate.db.resources import calendar as stored
+from climate.db.resources.calendar import Blocker
+from climate.manager.admission.admission import InsufficientResources, dry_run
+from climate.manager.admission.availability import WindowSearch, ceil, matching, offers
+from climate.manager.admission.candidates import Demand
+from climate.manager.process.calendar_memory.view import CalendarView
+from climate.manager.process.runtime import Runtime
+
+# Resources in a sample (at least twice the required number).
+_SAMPLE = 50
+# Bookings of other projects that an explanation reads.
+_MAX_BOOKINGS = 1000
+# Ranges of starts to examine. A range shorter than a second may have no start.
+_OPENINGS = 10
+
+Taken = Mapping[int, Sequence[Window]]
+
+
+class Bookings(Protocol):
+    """Questions about bookings. The windows include cleaning time."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime of the process."""
+
+    @property
+    def session(self) -> Session:
+        """The session for further questions to the database."""
+
+    def own(
+        self, requirement: Requirement, occupied: Window, project_id: str, limit: int
+    ) -> list[Blocker]:
+        """Return up to ``limit`` leases of a project that have booked matching resources."""
+
+    def of_others(self, requirement: Requirement, occupied: Window, project_id: str) -> Taken:
+        """Return the bookings of matching resources by other projects, by resource id."""
+
+    def lasting(self, requirement: Requirement, occupied: Window) -> datetime | None:
+        """Return until when enough resources stay free from the start of the window on.
+
+        The result is at most the end of the window. None if too few are free at its start.
+        """
+
+    def earliest(self, query: WindowSearch) -> Window | None:
+        """Return the earliest window for a lease; None if there is none, or no time to search."""
+
+    def choose(self, demands: Sequence[Demand], occupied: Window) -> tuple[Units, ...] | None:
+        """Return the units that a lease would get; None if too few are free."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBookings:
+    """Bookings in the database, as the transaction of ``session`` sees them.
+
+    ``preference`` says which resources come first. ``ids`` are the resources to examine (None: a
+    sample of those that match a requirement).
+    """
+
+    runtime: Runtime
+    session: Session
+    preference: Preference
+    ids: Sequence[int] | None = None
+
+    @classmethod
+    def about(
+        cls, runtime: Runtime, session: Session, shortage: InsufficientResources
+    ) -> "StoredBookings":
+        """Return the bookings to examine for this error."""
+        ids = list(shortage.in_use.ids) if shortage.in_use else None
+        return cls(runtime, session, runtime.preference(), ids)
+
+    def own(
+        self, requirement: Requirement, occupied: Window, project_id: str, limit: int
+    ) -> list[Blocker]:
+        """Implement Bookings.own."""
+        ids = self._sample(requirement)
+        return stored.blockers(self.session, ids, occupied, project_id, limit) if ids else []
+
+    def of_others(self, requirement: Requirement, occupied: Window, project_id: str) -> Taken:
+        """Implement Bookings.of_others."""
+        ids = self._sample(requirement)
+        found: dict[int, list[Window]] = defaultdict(list)
+        if ids:
+            taken = stored.taken_by_others(self.session, ids, occupied, project_id, _MAX_BOOKINGS)
+            for id_, window in taken:
+                found[id_].append(window)
+        return found
+
+    def lasting(self, requirement: Requirement, occupied: Window) -> datetime | None:
+        """Implement Bookings.lasting."""
+        ids = self._sample(requirement)
+        timelines = stored.timelines(self.session, requirement, ids, occupied)
+        return calendar.lasting(requirement, timelines, occupied.start, occupied.end)
+
+    def earliest(self, query: WindowSearch) -> Window | None:
+        """Implement Bookings.earliest."""
+        sample = max(map(_sample_size, query.requirements))
+        with suppress(SearchTooLong):
+            for offer in islice(offers(self.runtime, self.session, query, sample), 1):
+                return offer.window
+        return None
+
+    def choose(self, demands: Sequence[Demand], occupied: Window) -> tuple[Units, ...] | None:
+        """Implement Bookings.choose."""
+        return dry_run(self.session, demands, occupied, self.preference)
+
+    def _sample(self, requirement: Requirement) -> Sequence[int]:
+        if self.ids is not None:
+            return self.ids
+        size = _sample_size(requirement)
+        return matching(self.session, requirement, self.preference, size)
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedBookings:
+    """Bookings in memory, for a lease with one requirement for whole resources.
+
+    ``session`` reads the names of the requester's own leases, and only if there are any.
+    ``rotation`` is a fraction from 0 to 1 that says which resources come first.
+    """
+
+    runtime: Runtime
+    session: Session
+    view: CalendarView
+    rotation: float
+
+    def own(
+        self, requirement: Requirement, occupied: Window, project_id: str, limit: int
+    ) -> list[Blocker]:
+        """Implement Bookings.own."""
+        ids = self.view.perhaps_own(self._sample(requirement), occupied, project_id)
+        return stored.blockers(self.session, ids, occupied, project_id, limit) if ids else []
+
+    def of_others(self, requirement: Requirement, occupied: Window, project_id: str) -> Taken:
+        """Implement Bookings.of_others."""
+        return self.view.booked_by_others(
+            self._sample(requirement), occupied, project_id, _MAX_BOOKINGS
+        )
+
+    def lasting(self, requirement: Requirement, occupied: Window) -> datetime | None:
+        """Implement Bookings.lasting."""
+        return self.view.lasting(requirement, occupied)
+
+    def earliest(self, query: WindowSearch) -> Window | None:
+        """Implement Bookings.earliest."""
+        (requirement,) = query.requirements
+        starts = Window(ceil(query.within.start), query.within.end - query.length)
+        occupied = query.length + self.runtime.settings.cleaning_time
+        for begin, end in self.view.openings(requirement, occupied, starts, _OPENINGS):
+            if (start := ceil(begin)) <= end:  # leases start at whole seconds
+                return Window(start, later(start, query.length))
+        return None
+
+    def choose(self, demands: Sequence[Demand], occupied: Window) -> tuple[Units, ...] | None:
+        """Implement Bookings.choose."""
+        (demand,) = demands
+        ids = self.view.choose(demand.requirement, occupied, self.rotation)
+        return None if ids is None else (dict.fromkeys(ids, 1),)
+
+    def _sample(self, requirement: Requirement) -> list[int]:
+        return self.view.sample(requirement, _sample_size(requirement), self.rotation)
+
+
+def _sample_size(requirement: Requirement) -> int:
+    return max(_SAMPLE, 2 * requirement.minimum)
