@@ -4,8 +4,8 @@ Triggers, because they record the writes of all code: of an earlier release duri
 of cascades on PostgreSQL and SQLite. InnoDB fires no triggers for cascades, so climate deletes
 allocations itself before it deletes leases, reservations and resources.
 
-PostgreSQL has one trigger for each statement: for one row this costs as much as a trigger for each
-row, and for 1,000 rows a third.
+PostgreSQL has one trigger for each statement. For 1-3 rows, it costs no more than one for each
+row (0.07-0.19 ms), and for 1,000 rows half as much.
 """
 
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
+from climate.core.errors import OperatorError
 from climate.db.engine.types import MARIADB, UtcDateTime
 
 revision = "0026"
@@ -237,13 +238,37 @@ def _row_triggers(now: str, same: str, trigger: str) -> None:
 
 
 def _mariadb() -> None:
-    """Create row triggers; MariaDB has no triggers for statements."""
-    _row_triggers(
-        "UTC_TIMESTAMP(6)",
-        "<=>",
-        "CREATE TRIGGER {name} AFTER {event} ON {table} FOR EACH ROW"
-        " BEGIN IF {condition} THEN {statements} END IF; END",
-    )
+    """Create row triggers; MariaDB has no triggers for statements.
+
+    DDL is not transactional on MariaDB. So if the server allows no triggers, drop the table, so
+    that the migration can run again.
+    """
+    try:
+        _row_triggers(
+            "UTC_TIMESTAMP(6)",
+            "<=>",
+            "CREATE TRIGGER {name} AFTER {event} ON {table} FOR EACH ROW"
+            " BEGIN IF {condition} THEN {statements} END IF; END",
+        )
+    except sa.exc.OperationalError as error:
+        code = error.orig.args[0] if error.orig is not None else None
+        if code not in _NO_TRIGGERS:
+            raise
+        op.drop_table("booking_changes")
+        raise OperatorError(_NO_TRIGGERS[code]) from error
+
+
+_NO_TRIGGERS = {
+    1419: (
+        "MariaDB lets only administrators create triggers while its binary log is on: run 'SET"
+        " GLOBAL log_bin_trust_function_creators = 1' as an administrator, and then"
+        " 'climate-db-manage upgrade' again"
+    ),
+    1142: (
+        "the database user must have the privilege TRIGGER on all tables of climate: grant it, and"
+        " run 'climate-db-manage upgrade' again"
+    ),
+}
 
 
 def _sqlite() -> None:

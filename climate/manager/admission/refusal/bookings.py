@@ -24,7 +24,7 @@ from climate.core.window import Window, later
 from climate.db.resources import calendar as stored
 from climate.db.resources.calendar import Blocker
 from climate.manager.admission.admission import InsufficientResources, dry_run
-from climate.manager.admission.availability import WindowSearch, ceil, matching, offers
+from climate.manager.admission.availability import WindowSearch, matching, offers
 from climate.manager.admission.candidates import Demand
 from climate.manager.process.calendar_memory.view import CalendarView
 from climate.manager.process.runtime import Runtime
@@ -33,8 +33,6 @@ from climate.manager.process.runtime import Runtime
 _SAMPLE = 50
 # Bookings of other projects that an explanation reads.
 _MAX_BOOKINGS = 1000
-# Ranges of starts to examine. A range shorter than a second may have no start.
-_OPENINGS = 10
 
 Taken = Mapping[int, Sequence[Window]]
 
@@ -50,13 +48,14 @@ class Bookings(Protocol):
     def session(self) -> Session:
         """The session for further questions to the database."""
 
-    def own(
+    def blockers(
         self, requirement: Requirement, occupied: Window, project_id: str, limit: int
-    ) -> list[Blocker]:
-        """Return up to ``limit`` leases of a project that have booked matching resources."""
+    ) -> tuple[list[Blocker], Taken]:
+        """Return who has booked matching resources in a window.
 
-    def of_others(self, requirement: Requirement, occupied: Window, project_id: str) -> Taken:
-        """Return the bookings of matching resources by other projects, by resource id."""
+        The first item contains up to ``limit`` leases of the project. The second item contains
+        bookings of other projects, by resource id.
+        """
 
     def lasting(self, requirement: Requirement, occupied: Window) -> datetime | None:
         """Return until when enough resources stay free from the start of the window on.
@@ -92,22 +91,20 @@ class StoredBookings:
         ids = list(shortage.in_use.ids) if shortage.in_use else None
         return cls(runtime, session, runtime.preference(), ids)
 
-    def own(
+    def blockers(
         self, requirement: Requirement, occupied: Window, project_id: str, limit: int
-    ) -> list[Blocker]:
-        """Implement Bookings.own."""
+    ) -> tuple[list[Blocker], Taken]:
+        """Implement Bookings.blockers."""
         ids = self._sample(requirement)
-        return stored.blockers(self.session, ids, occupied, project_id, limit) if ids else []
-
-    def of_others(self, requirement: Requirement, occupied: Window, project_id: str) -> Taken:
-        """Implement Bookings.of_others."""
-        ids = self._sample(requirement)
-        found: dict[int, list[Window]] = defaultdict(list)
-        if ids:
-            taken = stored.taken_by_others(self.session, ids, occupied, project_id, _MAX_BOOKINGS)
-            for id_, window in taken:
-                found[id_].append(window)
-        return found
+        if not ids:
+            return [], {}
+        own = stored.blockers(self.session, ids, occupied, project_id, limit)
+        of_others: dict[int, list[Window]] = defaultdict(list)
+        for id_, window in stored.taken_by_others(
+            self.session, ids, occupied, project_id, _MAX_BOOKINGS
+        ):
+            of_others[id_].append(window)
+        return own, of_others
 
     def lasting(self, requirement: Requirement, occupied: Window) -> datetime | None:
         """Implement Bookings.lasting."""
@@ -147,18 +144,14 @@ class RememberedBookings:
     view: CalendarView
     rotation: float
 
-    def own(
+    def blockers(
         self, requirement: Requirement, occupied: Window, project_id: str, limit: int
-    ) -> list[Blocker]:
-        """Implement Bookings.own."""
-        ids = self.view.perhaps_own(self._sample(requirement), occupied, project_id)
-        return stored.blockers(self.session, ids, occupied, project_id, limit) if ids else []
-
-    def of_others(self, requirement: Requirement, occupied: Window, project_id: str) -> Taken:
-        """Implement Bookings.of_others."""
-        return self.view.booked_by_others(
-            self._sample(requirement), occupied, project_id, _MAX_BOOKINGS
-        )
+    ) -> tuple[list[Blocker], Taken]:
+        """Implement Bookings.blockers."""
+        sample = self.view.sample(requirement, _sample_size(requirement), self.rotation)
+        ids, of_others = self.view.blockers(sample, occupied, project_id, _MAX_BOOKINGS)
+        own = stored.blockers(self.session, ids, occupied, project_id, limit) if ids else []
+        return own, of_others
 
     def lasting(self, requirement: Requirement, occupied: Window) -> datetime | None:
         """Implement Bookings.lasting."""
@@ -167,21 +160,16 @@ class RememberedBookings:
     def earliest(self, query: WindowSearch) -> Window | None:
         """Implement Bookings.earliest."""
         (requirement,) = query.requirements
-        starts = Window(ceil(query.within.start), query.within.end - query.length)
+        starts = Window(query.within.start, query.within.end - query.length)
         occupied = query.length + self.runtime.settings.cleaning_time
-        for begin, end in self.view.openings(requirement, occupied, starts, _OPENINGS):
-            if (start := ceil(begin)) <= end:  # leases start at whole seconds
-                return Window(start, later(start, query.length))
-        return None
+        start = self.view.earliest(requirement, occupied, starts)
+        return None if start is None else Window(start, later(start, query.length))
 
     def choose(self, demands: Sequence[Demand], occupied: Window) -> tuple[Units, ...] | None:
         """Implement Bookings.choose."""
         (demand,) = demands
         ids = self.view.choose(demand.requirement, occupied, self.rotation)
         return None if ids is None else (dict.fromkeys(ids, 1),)
-
-    def _sample(self, requirement: Requirement) -> list[int]:
-        return self.view.sample(requirement, _sample_size(requirement), self.rotation)
 
 
 def _sample_size(requirement: Requirement) -> int:
