@@ -200,6 +200,12 @@ def definitions(session: Session, *resource_types: str) -> list[Property]:
     return [record(Property, row) for row in session.scalars(query.order_by(PropertyRow.name))]
 
 
+def count_of_types(session: Session, types: Collection[str]) -> int:
+    """Return the number of resources of these types that new leases can book."""
+    query = sa.select(sa.func.count()).where(RESOURCES.c.type.in_(types), RESOURCES.c.reservable)
+    return session.scalar(query) or 0
+
+
 def names_in_use(session: Session, resource_type: str, candidates: Collection[str]) -> set[str]:
     """Return which of the names ``candidates`` are names of properties of the resource type.
 

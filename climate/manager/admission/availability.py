@@ -237,7 +237,7 @@ def offers(
     ``query`` states what the lease requires and how long it is. The function examines at most
     ``sample`` resources per requirement. Raises SearchTooLong.
     """
-    begin = ceil(max(query.within.start, runtime.clock.now()))
+    begin = _ceil(max(query.within.start, runtime.clock.now()))
     preference = runtime.preference()
     ids = [
         matching(session, requirement, preference, limit=sample)
@@ -252,7 +252,7 @@ def offers(
     latest_before = None
     for part in _parts(begin, query.within.end - query.length):
         for first, latest in _starts(session, query.requirements, ids, occupied, part):
-            start = ceil(first)
+            start = _ceil(first)
             check_time(runtime, query)
             is_new = first != latest_before and start <= latest
             latest_before = latest
@@ -357,6 +357,6 @@ def _parts(begin: datetime, last: datetime) -> Iterator[Starts]:
         begin = later(begin, length)
 
 
-def ceil(moment: datetime) -> datetime:
+def _ceil(moment: datetime) -> datetime:
     """Return the moment rounded up to a whole second, the precision of the API."""
     return datetime.fromtimestamp(math.ceil(moment.timestamp()), UTC)

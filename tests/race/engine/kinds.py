@@ -23,6 +23,7 @@ from climate.manager.process.calendar_memory.memory import CalendarMemory, Use
 from climate.manager.process.deletion_waits import DeletionWaits
 from climate.manager.process.long_poll import LongPoll
 from climate.manager.process.runtime import Runtime
+from climate.observability.metrics import Metrics
 from climate.plugins.base import DiscoveredResource, RequestSchema, ResourcePlugin
 from tests.conftest import NOON
 

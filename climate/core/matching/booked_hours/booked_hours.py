@@ -24,6 +24,7 @@ from climate.core.matching.booked_hours.touched_hours import (
     Span,
     TouchedHours,
     blocks,
+    mask_of,
     places,
     without,
 )
@@ -154,10 +155,10 @@ class BookedHours:
         sure = mask ^ unsure
         if enough is not None and sure.bit_count() >= enough:
             return sure
-        for place in places(unsure):
-            if self._calendars[place].is_free(start, end):
-                sure |= 1 << place
-        return sure
+        calendars = self._calendars
+        return sure | mask_of(
+            place for place in places(unsure) if calendars[place].is_free(start, end)
+        )
 
     def ids(self, mask: Mask, limit: int | None = None, rotation: float = 0.0) -> list[int]:
         """Return the ids of up to ``limit`` resources of ``mask``.

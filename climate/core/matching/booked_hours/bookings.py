@@ -107,6 +107,8 @@ class BookingList:
 
         The spans are disjoint and in order.
         """
+        if not self.starts:
+            return (), ()
         near = self._range(start, end)
         starts, ends = self.starts[near.start : near.stop], self.ends[near.start : near.stop]
         if self._latest is self.ends:
@@ -197,26 +199,13 @@ class ResourceCalendar:
 
         The spans are disjoint and in order.
         """
-        if not self.shares:
-            return self.whole.edges(start, end)
-        if not self.whole:
-            return self.shares.edges(start, end)
-        spans = [
-            span
-            for kind in (self.whole, self.shares)
-            for span in zip(*kind.edges(start, end), strict=True)
-        ]
+        whole, shares = self.whole.edges(start, end), self.shares.edges(start, end)
+        if not shares[0]:
+            return whole
+        if not whole[0]:
+            return shares
+        spans = [span for edges in (whole, shares) for span in zip(*edges, strict=True)]
         return separate(united(sorted(spans)))
-
-    def gaps(self, start: int, end: int) -> Iterator[Span]:
-        """Yield the spans in [start, end) without bookings, in order."""
-        free_since = start
-        for begin, finish in zip(*self.edges(start, end), strict=True):
-            if begin > free_since:
-                yield free_since, begin
-            free_since = max(free_since, finish)
-        if free_since < end:
-            yield free_since, end
 
     def next_start(self, moment: int) -> int | None:
         """Return the start of the first booking that starts at ``moment`` or later."""

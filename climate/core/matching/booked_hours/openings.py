@@ -98,9 +98,11 @@ def _in_block(search: Search, mask: Mask, at: Block, known: Span) -> Iterator[Sp
     outer = begin // HOUR, _hour_after(end + search.length)
     if inner[0] < inner[1]:
         mask = without(mask, _touched_between(search.hours, inner, known))
-        if mask.bit_count() < search.needed:
-            return
         known = inner
+    else:
+        mask = without(mask, search.hours.filled(level, block))
+    if mask.bit_count() < search.needed:
+        return
     sure = without(mask, _touched_between(search.hours, outer, known))
     if sure.bit_count() >= search.needed:
         yield begin, end
@@ -153,8 +155,16 @@ def _touched_between(hours: TouchedHours, outer: Span, known: Span) -> Mask:
 def _runs(calendars: Iterable[ResourceCalendar], length: int, within: Span) -> list[Span]:
     """Return the ranges of starts, ends included, at which a resource is free for ``length``."""
     first, last = within
-    gaps = (gap for calendar in calendars for gap in calendar.gaps(first, last + length))
-    return [(begin, end - length) for begin, end in gaps if begin <= end - length]
+    runs = []
+    for calendar in calendars:
+        free_since = first
+        for start, end in zip(*calendar.edges(first, last + length), strict=True):
+            if start - free_since >= length:
+                runs.append((free_since, start - length))
+            free_since = end
+        if free_since <= last:
+            runs.append((free_since, last))
+    return runs
 
 
 def covered(ranges: Iterable[Span], needed: int) -> Iterator[Span]:

@@ -8,7 +8,7 @@ from functools import reduce
 from itertools import zip_longest
 from operator import and_, or_
 
-from climate.core.matching.booked_hours.touched_hours import Mask
+from climate.core.matching.booked_hours.touched_hours import Mask, mask_of
 from climate.core.matching.query import (
     And,
     Compare,
@@ -165,12 +165,3 @@ class _Column:
         if value not in self._masks:
             self._masks[value] = mask_of(self._places[value])
         return self._masks[value]
-
-
-def mask_of(places: Iterable[int]) -> Mask:
-    """Return the mask of these places."""
-    numbers = list(places)
-    cells = bytearray(b"0") * (max(numbers, default=0) + 1)
-    for place in numbers:
-        cells[~place] = ord("1")
-    return int(cells, 2)

@@ -12,7 +12,7 @@ Hours and their numbers count from 1970-01-01 UTC. Times are microseconds since 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import compress, count, groupby
 
 Mask = int
 # A block: its level, and its number among the blocks of this level. Level 0: one hour.
@@ -32,6 +32,8 @@ _SHORT = 128
 _TABLE_ROWS = 256
 _TABLE_HOURS = 16_000
 _FEW = 16
+# Converts the digits of a binary number to truth values.
+_TRUTH = bytes.maketrans(b"01", b"\0\1")
 # Stands for a mask that must be computed again.
 _STALE = -1
 
@@ -39,22 +41,38 @@ _STALE = -1
 def blocks(start: int, end: int) -> list[Block]:
     """Return the blocks in which a booking from ``start`` to ``end`` is stored.
 
-    The blocks contain exactly the hours that the booking overlaps.
+    The blocks contain exactly the hours that the booking overlaps. A block above level 0 contains
+    only hours that are booked from their start to their end.
     """
     first, last = start // HOUR, -(-end // HOUR)
     if last - first <= _SHORT:
         return [(0, hour) for hour in range(first, last)]
-    return list(_largest(first, last))
+    inner = _largest(first + 1, last - 1)
+    edges = [(0, first), (0, last - 1)]
+    return edges + [(level, block) for level, numbers in inner for block in numbers]
 
 
 def places(mask: Mask) -> Iterator[int]:
     """Yield the places in a mask, lowest first."""
     bits = f"{mask:b}"
+    if mask.bit_count() > len(bits) >> 3:
+        # Many bits: faster than searching each one.
+        yield from compress(count(), reversed(bits.encode().translate(_TRUTH)))
+        return
     highest = len(bits) - 1
     at = bits.rfind("1")
     while at >= 0:
         yield highest - at
         at = bits.rfind("1", 0, at)
+
+
+def mask_of(places: Iterable[int]) -> Mask:
+    """Return the mask of these places."""
+    numbers = list(places)
+    cells = bytearray(b"0") * (max(numbers, default=0) + 1)
+    for place in numbers:
+        cells[~place] = ord("1")
+    return int(cells, 2)
 
 
 def without(mask: Mask, other: Mask) -> Mask:
@@ -134,9 +152,22 @@ class TouchedHours:
         for level in self._upper:
             stored, shift = self._stored[level], BITS * level
             mask |= stored.get(first >> shift, 0) | stored.get(last - 1 >> shift, 0)
-        for level, block in _largest(first, last):
-            touched = self._touched[level].get(block, 0)
-            mask |= touched if touched >= 0 else self._computed(level, block)
+        for level, numbers in _largest(first, last):
+            touched = self._touched[level]
+            for block in numbers:
+                known = touched.get(block, 0)
+                mask |= known if known >= 0 else self._computed(level, block)
+        return mask
+
+    def filled(self, level: int, block: int) -> Mask:
+        """Return resources that are booked during the whole block.
+
+        Only long bookings count; so not all such resources are in the result.
+        """
+        mask = 0
+        for upper in self._upper:
+            if upper >= level:
+                mask |= self._stored[upper].get(block >> BITS * (upper - level), 0)
         return mask
 
     def each(self, first: int, last: int) -> list[Mask]:
@@ -218,19 +249,13 @@ def _sorted_out(
     return [row for row in rows if row[2] <= limit], others + late
 
 
-def _largest(first: int, last: int) -> Iterator[Block]:
-    """Yield the largest possible blocks that together contain the hours [first, last)."""
-    level = 0
-    while first < last:
-        if level == MAX_LEVEL:
-            yield from ((level, block) for block in range(first, last))
+def _largest(first: int, last: int) -> Iterator[tuple[int, range]]:
+    """Yield the largest possible blocks that together contain the hours [first, last), by level."""
+    for level in _LEVELS:
+        parents = range(-(-first // CHILDREN), last >> BITS)
+        if not parents or level == MAX_LEVEL:
+            yield level, range(first, last)
             return
-        while first & (CHILDREN - 1) and first < last:
-            yield level, first
-            first += 1
-        while last & (CHILDREN - 1) and first < last:
-            last -= 1
-            yield level, last
-        first >>= BITS
-        last >>= BITS
-        level += 1
+        yield level, range(first, parents.start << BITS)
+        yield level, range(parents.stop << BITS, last)
+        first, last = parents.start, parents.stop

@@ -24,7 +24,7 @@ from climate.core.window import Window, later
 from climate.db.resources import calendar as stored
 from climate.db.resources.calendar import Blocker
 from climate.manager.admission.admission import InsufficientResources, dry_run
-from climate.manager.admission.availability import WindowSearch, ceil, matching, offers
+from climate.manager.admission.availability import WindowSearch, matching, offers
 from climate.manager.admission.candidates import Demand
 from climate.manager.process.calendar_memory.view import CalendarView
 from climate.manager.process.runtime import Runtime
@@ -33,8 +33,6 @@ from climate.manager.process.runtime import Runtime
 _SAMPLE = 50
 # Bookings of other projects that an explanation reads.
 _MAX_BOOKINGS = 1000
-# Ranges of starts to examine. A range shorter than a second may have no start.
-_OPENINGS = 10
 
 Taken = Mapping[int, Sequence[Window]]
 
@@ -167,12 +165,10 @@ class RememberedBookings:
     def earliest(self, query: WindowSearch) -> Window | None:
         """Implement Bookings.earliest."""
         (requirement,) = query.requirements
-        starts = Window(ceil(query.within.start), query.within.end - query.length)
+        starts = Window(query.within.start, query.within.end - query.length)
         occupied = query.length + self.runtime.settings.cleaning_time
-        for begin, end in self.view.openings(requirement, occupied, starts, _OPENINGS):
-            if (start := ceil(begin)) <= end:  # leases start at whole seconds
-                return Window(start, later(start, query.length))
-        return None
+        start = self.view.earliest(requirement, occupied, starts)
+        return None if start is None else Window(start, later(start, query.length))
 
     def choose(self, demands: Sequence[Demand], occupied: Window) -> tuple[Units, ...] | None:
         """Implement Bookings.choose."""

@@ -1,4 +1,4 @@
-"""The copy of the calendar that a process keeps in memory: load it, bring it up to date, compare it.
+"""The copy of the calendar in the memory of a process: load it, bring it up to date, compare it.
 
 - **Load**: a thread loads the copy after the first question. Until then, there is no answer, and
   the caller asks SQL.
@@ -16,6 +16,7 @@ import threading
 from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -61,13 +62,14 @@ class _Copy:
     """A copy of the resources and bookings at ``position``, by resource type.
 
     ``types`` contains the type of each resource. The next comparison begins after the resource
-    ``compared``.
+    ``compared``. Bookings that ended before ``forgotten`` are not in the copy.
     """
 
     position: Position
     hours: Mapping[str, BookedHours]
     types: dict[int, str]
     compared: int = 0
+    forgotten: datetime | None = None
 
 
 class CalendarMemory:
@@ -93,8 +95,8 @@ class CalendarMemory:
         self._begun = self._done = 0
         self._is_broken = False
         self._wake, self._stopping = threading.Event(), threading.Event()
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._starting, self._is_started = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="calendar memory", daemon=True)
 
     def view(self, resource_type: str) -> CalendarView | None:
         """Return a view of the bookings that were committed when the call began.
@@ -114,7 +116,7 @@ class CalendarMemory:
         """Stop the thread, and wait for its end."""
         self._stopping.set()
         self._wake.set()
-        if self._thread is not None:
+        if self._is_started.is_set():
             self._thread.join()
 
     def load(self) -> None:
@@ -209,30 +211,33 @@ class CalendarMemory:
             ]
             copy.position = changes.position
         if wrong:
-            self._drop([f"resource {c.resource_id}: a removed booking is not in memory" for c in wrong])
+            self._drop(
+                [f"resource {c.resource_id}: a removed booking is not in memory" for c in wrong]
+            )
 
     def _states(self, session: Session, ids: Collection[int]) -> list[ResourceState]:
         found = self._feed.resource_states(session, ids) if ids else []
         return [state for state in found if state.type in TYPES]
 
     def _drop(self, findings: Sequence[str]) -> None:
+        """Drop the copy, and report the findings. Without findings, load it again at once."""
         with self._using:
             self._copy = None
-        self._wake.set()
-        if findings and not self._is_broken:
+        if not findings:
+            self._wake.set()
+        elif not self._is_broken:
             self._is_broken = True
             with logged("the broken calendar in memory could not be reported"):
                 self._report(findings[:_FINDINGS])
 
     def _start(self) -> None:
         """Start the thread that loads and compares the copy, once in each process."""
-        if self._thread is not None:
+        if self._is_started.is_set():
             return
         with self._starting:
-            if self._thread is None and not self._stopping.is_set():
-                name = "calendar memory"
-                self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
+            if not (self._is_started.is_set() or self._stopping.is_set()):
                 self._thread.start()
+                self._is_started.set()
 
     def _loop(self) -> None:
         pause = 0.0
@@ -258,14 +263,19 @@ class CalendarMemory:
         if self._use is Use.ON:
             return True
         with self._database.read() as session:
-            return resources.count(session, TYPES) >= _LEAST_RESOURCES
+            return resources.count_of_types(session, TYPES) >= _LEAST_RESOURCES
 
     def _forget(self) -> None:
+        copy = self._copy
+        if copy is None or copy.position.read_at is None:
+            return
+        hour = copy.position.read_at.replace(minute=0, second=0, microsecond=0)
+        if hour == copy.forgotten:
+            return
         with self._using:
-            copy = self._copy
-            if copy is not None and copy.position.read_at is not None:
-                for hours in copy.hours.values():
-                    hours.forget_before(ticks(copy.position.read_at))
+            for hours in copy.hours.values():
+                hours.forget_before(ticks(hour))
+        copy.forgotten = hour
 
 
 def _differs(

@@ -13,6 +13,7 @@ from climate.core.window import Window
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
+_SECOND = 1_000_000
 
 
 def ticks(moment: datetime) -> int:
@@ -27,11 +28,11 @@ def moment_of(count: int) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class CalendarView:
-    """The resources of one type and their bookings, as they were when the view was opened, or later.
+    """The resources of one type and their bookings, as of the call for the view, or later.
 
-    Each method holds ``lock`` while it reads ``hours``. The methods take a requirement for whole resources. A resource matches if new leases can book it
-    and its properties satisfy the query. It is free if neither a booking of the whole resource nor
-    of a share overlaps the window.
+    Each method holds ``lock`` while it reads ``hours``. The methods take a requirement for whole
+    resources. A resource matches if new leases can book it and its properties satisfy the query. It
+    is free if neither a booking of the whole resource nor of a share overlaps the window.
     """
 
     hours: BookedHours
@@ -68,20 +69,23 @@ class CalendarView:
         with self.lock:
             return self.hours.ids(self.hours.matching(requirement.query), limit, rotation)
 
-    def openings(
-        self, requirement: Requirement, length: timedelta, within: Window, limit: int
-    ) -> list[tuple[datetime, datetime]]:
-        """Return up to ``limit`` ranges (first start, last start) of possible starts, in order.
+    def earliest(
+        self, requirement: Requirement, length: timedelta, within: Window
+    ) -> datetime | None:
+        """Return the earliest start of a lease with this ``length`` (cleaning time included).
 
-        A lease of this ``length`` (cleaning time included) can start at any time of a range. The
-        starts are at or after the start of ``within``, and at or before its end.
+        The start is a whole second, at or after the start of ``within``, and at or before its end.
+        None if there is none.
         """
         with self.lock:
             mask = self.hours.matching(requirement.query)
-            found = self.hours.openings(
-                mask, requirement.minimum, length // _TICK, *_span(within)
-            )
-            return [(moment_of(first), moment_of(last)) for first, last in islice(found, limit)]
+            needed, duration = requirement.minimum, length // _TICK
+            start, last = _whole_second(ticks(within.start)), ticks(within.end)
+            while start <= last:
+                found = self.hours.earliest(mask, needed, duration, start, last)
+                if found is None or (start := _whole_second(found)) == found:
+                    return None if found is None else moment_of(found)
+        return None
 
     def lasting(self, requirement: Requirement, window: Window) -> datetime | None:
         """Return until when the minimum number stays free from the start of the window on.
@@ -121,6 +125,11 @@ class CalendarView:
 
     def _free(self, requirement: Requirement, window: Window) -> int:
         return self.hours.free(self.hours.matching(requirement.query), *_span(window))
+
+
+def _whole_second(count: int) -> int:
+    """Return the first whole second at or after a time."""
+    return -(-count // _SECOND) * _SECOND
 
 
 def _span(window: Window) -> tuple[int, int]:
