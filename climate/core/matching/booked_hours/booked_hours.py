@@ -86,6 +86,7 @@ class BookedHours:
             after = self._blocks(place)
             self._hours.remove(place, before - after)
             self._hours.add(place, sorted(after - before))
+            self._hours.mark_ragged({place: calendar.all_spans()})
         else:
             self._pending.add(place)
 
@@ -95,9 +96,10 @@ class BookedHours:
         Otherwise the next call of another method does this, which takes 2 seconds after bookings of
         10,000 resources were added.
         """
-        pending = {place: self._calendars[place].all_spans() for place in self._pending}
+        pending = [(place, self._calendars[place]) for place in self._pending]
         self._pending.clear()
-        self._touched.load(pending)
+        self._touched.load({place: calendar.all_spans() for place, calendar in pending})
+        self._touched.mark_ragged({place: calendar.all_spans() for place, calendar in pending})
 
     def apply(self, change: BookingChange) -> bool:
         """Add or remove one booking. Unknown resources and forgotten bookings are ignored.
@@ -113,6 +115,7 @@ class BookedHours:
         if change.is_added:
             booked.add(row)
             self._hours.add(place, blocks(change.start, change.end))
+            self._hours.mark_ragged({place: [(change.start, change.end)]})
             return True
         if not booked.remove(row):
             return False
@@ -151,7 +154,11 @@ class BookedHours:
         edges = [hour for hour in {first, last - 1} if not inner[0] <= hour < inner[1]]
         unsure = 0
         for hour in edges:
-            unsure |= mask & self._hours.within(hour, hour + 1)
+            touched = mask & self._hours.within(hour, hour + 1)
+            ragged = touched & self._hours.ragged(hour)
+            mask ^= touched ^ ragged
+            unsure |= ragged
+        unsure &= mask
         sure = mask ^ unsure
         if enough is not None and sure.bit_count() >= enough:
             return sure

@@ -124,8 +124,9 @@ def _in_hours(search: Search, mask: Mask, first: int) -> Iterator[Span]:
     hours = search.hours.each(first, first + CHILDREN)
     hours += search.hours.each(first + CHILDREN + shared, first + CHILDREN + outer + 1)
     for n in range(CHILDREN):
-        inside = reduce(or_, hours[n + 1 : n + inner - shared], 0)
-        free = without(mask, inside)
+        # A lease that starts when a booked hour is over is found in the next hour.
+        full = without(hours[n], search.hours.ragged(first + n))
+        free = without(mask, reduce(or_, hours[n + 1 : n + inner - shared], full))
         missing = search.needed - free.bit_count()
         if missing > 0:
             continue

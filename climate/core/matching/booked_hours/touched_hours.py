@@ -8,9 +8,14 @@ Hours are grouped into blocks of 8, 64, 512, ... hours, as in a segment tree. A 
 consists of few blocks, so a search over years reads a few masks instead of thousands. A long
 booking is stored as few blocks, too.
 
+An hour is *ragged* for a resource if one of its bookings starts or ends within the hour. A resource
+that is touched in an hour that is not ragged is booked during the whole hour. So only ragged hours
+need a look at the exact bookings.
+
 Hours and their numbers count from 1970-01-01 UTC. Times are microseconds since then.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import compress, count, groupby
 
@@ -89,8 +94,28 @@ class TouchedHours:
         self._stored: list[dict[int, Mask]] = [{} for _ in _LEVELS]
         # By level: block -> places with a booking that is stored in or below this block.
         self._touched = [self._stored[0], *({} for _ in _LEVELS[1:])]
+        self._ragged: dict[int, Mask] = {}
         # The levels above 0 in which bookings are stored.
         self._upper: list[int] = []
+
+    def mark_ragged(self, bookings: Mapping[int, Iterable[Span]]) -> None:
+        """Note the hours in which these bookings start or end; they are given by place.
+
+        A mark stays when its booking is removed. It only causes an unnecessary look.
+        """
+        marked: dict[int, list[int]] = defaultdict(list)
+        for place, spans in bookings.items():
+            for start, end in spans:
+                if start % HOUR:
+                    marked[start // HOUR].append(place)
+                if end % HOUR:
+                    marked[end // HOUR].append(place)
+        for hour, numbers in marked.items():
+            self._ragged[hour] = self._ragged.get(hour, 0) | mask_of(numbers)
+
+    def ragged(self, hour: int) -> Mask:
+        """Return the resources for which the hour is ragged, and perhaps some others."""
+        return self._ragged.get(hour, 0)
 
     def add(self, place: int, added: Iterable[Block]) -> None:
         """Store a booking, or several, of the resource at ``place``."""
@@ -135,6 +160,8 @@ class TouchedHours:
 
     def forget_before(self, hour: int) -> None:
         """Forget the hours before ``hour``."""
+        for past in [known for known in self._ragged if known < hour]:
+            del self._ragged[past]
         for level in _LEVELS:
             for known in (self._stored[level], self._touched[level]):
                 for block in [block for block in known if (block + 1) << BITS * level <= hour]:

@@ -48,13 +48,14 @@ class Bookings(Protocol):
     def session(self) -> Session:
         """The session for further questions to the database."""
 
-    def own(
+    def blockers(
         self, requirement: Requirement, occupied: Window, project_id: str, limit: int
-    ) -> list[Blocker]:
-        """Return up to ``limit`` leases of a project that have booked matching resources."""
+    ) -> tuple[list[Blocker], Taken]:
+        """Return who has booked matching resources in a window.
 
-    def of_others(self, requirement: Requirement, occupied: Window, project_id: str) -> Taken:
-        """Return the bookings of matching resources by other projects, by resource id."""
+        The first item contains up to ``limit`` leases of the project. The second item contains
+        bookings of other projects, by resource id.
+        """
 
     def lasting(self, requirement: Requirement, occupied: Window) -> datetime | None:
         """Return until when enough resources stay free from the start of the window on.
@@ -90,22 +91,20 @@ class StoredBookings:
         ids = list(shortage.in_use.ids) if shortage.in_use else None
         return cls(runtime, session, runtime.preference(), ids)
 
-    def own(
+    def blockers(
         self, requirement: Requirement, occupied: Window, project_id: str, limit: int
-    ) -> list[Blocker]:
-        """Implement Bookings.own."""
+    ) -> tuple[list[Blocker], Taken]:
+        """Implement Bookings.blockers."""
         ids = self._sample(requirement)
-        return stored.blockers(self.session, ids, occupied, project_id, limit) if ids else []
-
-    def of_others(self, requirement: Requirement, occupied: Window, project_id: str) -> Taken:
-        """Implement Bookings.of_others."""
-        ids = self._sample(requirement)
-        found: dict[int, list[Window]] = defaultdict(list)
-        if ids:
-            taken = stored.taken_by_others(self.session, ids, occupied, project_id, _MAX_BOOKINGS)
-            for id_, window in taken:
-                found[id_].append(window)
-        return found
+        if not ids:
+            return [], {}
+        own = stored.blockers(self.session, ids, occupied, project_id, limit)
+        of_others: dict[int, list[Window]] = defaultdict(list)
+        for id_, window in stored.taken_by_others(
+            self.session, ids, occupied, project_id, _MAX_BOOKINGS
+        ):
+            of_others[id_].append(window)
+        return own, of_others
 
     def lasting(self, requirement: Requirement, occupied: Window) -> datetime | None:
         """Implement Bookings.lasting."""
@@ -145,18 +144,14 @@ class RememberedBookings:
     view: CalendarView
     rotation: float
 
-    def own(
+    def blockers(
         self, requirement: Requirement, occupied: Window, project_id: str, limit: int
-    ) -> list[Blocker]:
-        """Implement Bookings.own."""
-        ids = self.view.perhaps_own(self._sample(requirement), occupied, project_id)
-        return stored.blockers(self.session, ids, occupied, project_id, limit) if ids else []
-
-    def of_others(self, requirement: Requirement, occupied: Window, project_id: str) -> Taken:
-        """Implement Bookings.of_others."""
-        return self.view.booked_by_others(
-            self._sample(requirement), occupied, project_id, _MAX_BOOKINGS
-        )
+    ) -> tuple[list[Blocker], Taken]:
+        """Implement Bookings.blockers."""
+        sample = self.view.sample(requirement, _sample_size(requirement), self.rotation)
+        ids, of_others = self.view.blockers(sample, occupied, project_id, _MAX_BOOKINGS)
+        own = stored.blockers(self.session, ids, occupied, project_id, limit) if ids else []
+        return own, of_others
 
     def lasting(self, requirement: Requirement, occupied: Window) -> datetime | None:
         """Implement Bookings.lasting."""
@@ -175,9 +170,6 @@ class RememberedBookings:
         (demand,) = demands
         ids = self.view.choose(demand.requirement, occupied, self.rotation)
         return None if ids is None else (dict.fromkeys(ids, 1),)
-
-    def _sample(self, requirement: Requirement) -> list[int]:
-        return self.view.sample(requirement, _sample_size(requirement), self.rotation)
 
 
 def _sample_size(requirement: Requirement) -> int:

@@ -121,8 +121,7 @@ def explain(
     optional features, such as limits. The error offers only alternatives that all gates allow.
     """
     inquiry = _Inquiry(bookings, shortage, lease, gates, present)
-    own = inquiry.own_blockers()
-    others = inquiry.taken_by_others()[: _BLOCKERS - len(own)]
+    own, others = inquiry.blockers()
     alternatives = inquiry.alternatives()
     number, message = _located(lease, shortage)
     sentences = [message]
@@ -183,25 +182,21 @@ class _Inquiry:
         self._can_move = present is None or not has_started(present, now)
         self._occupied = occupied_window(lease.window, now, runtime.settings)
 
-    def own_blockers(self) -> list[Blocker]:
-        """Return up to ``_BLOCKERS`` leases of the same project that block the requested lease.
+    def blockers(self) -> tuple[list[Blocker], list[Window]]:
+        """Return what blocks the requested lease, at most ``_BLOCKERS`` items in all.
 
-        These leases have booked resources that match the unmet requirement.
+        The first item contains leases of the same project. The second one contains the windows in
+        which other projects have booked resources that match the unmet requirement, sorted by
+        start, without duplicates. Bookings of one resource without a gap between them are merged
+        into one window, so that the requester cannot see where one lease ends and the next begins.
         """
         project_id = self._lease.project_id
-        return self._bookings.own(self._requirement, self._occupied, project_id, _BLOCKERS)
-
-    def taken_by_others(self) -> list[Window]:
-        """Return the windows in which other projects have booked resources that the lease needs.
-
-        The windows are sorted by start, without duplicates. Bookings of one resource without a gap
-        between them are merged into one window, so that the requester cannot see where one lease
-        ends and the next begins.
-        """
-        project_id = self._lease.project_id
-        found = self._bookings.of_others(self._requirement, self._occupied, project_id)
+        own, found = self._bookings.blockers(
+            self._requirement, self._occupied, project_id, _BLOCKERS
+        )
         runs = {run for windows in found.values() for run in merged(windows, _MAX_WINDOWS)}
-        return sorted(runs, key=lambda run: (run.start, run.end))
+        others = sorted(runs, key=lambda run: (run.start, run.end))
+        return own, others[: _BLOCKERS - len(own)]
 
     def alternatives(self) -> list[Alternative]:
         """Return up to three variants of the lease that climate would accept now."""

@@ -97,31 +97,27 @@ class CalendarView:
             found = self.hours.lasting(mask, requirement.minimum, *_span(window))
         return None if found is None else moment_of(found)
 
-    def booked_by_others(
+    def blockers(
         self, resource_ids: list[int], window: Window, project_id: str, limit: int
-    ) -> dict[int, list[Window]]:
-        """Return bookings of other projects that overlap the window, by resource id.
+    ) -> tuple[list[int], dict[int, list[Window]]]:
+        """Return resources that a project may have booked in the window, and bookings of others.
 
-        The function examines at most ``limit`` bookings.
+        The first item contains ids of resources. Only an SQL query can tell for sure whose bookings
+        they are, because the copy has hashes of project ids. The second item contains bookings of
+        other projects that overlap the window, by resource id. The function examines at most
+        ``limit`` bookings.
         """
         own = owner_hash(project_id)
-        found: dict[int, list[Window]] = defaultdict(list)
+        perhaps_own: dict[int, None] = {}
+        of_others: dict[int, list[Window]] = defaultdict(list)
         with self.lock:
             booked = list(islice(self.hours.bookings(resource_ids, *_span(window)), limit))
         for id_, start, end, owner, _ in booked:
-            if owner != own:
-                found[id_].append(Window(moment_of(start), moment_of(end)))
-        return found
-
-    def perhaps_own(self, resource_ids: list[int], window: Window, project_id: str) -> list[int]:
-        """Return which of the resources the project may have booked in the window.
-
-        Only an SQL query can tell for sure, because the copy has hashes of project ids.
-        """
-        own = owner_hash(project_id)
-        with self.lock:
-            booked = list(self.hours.bookings(resource_ids, *_span(window)))
-        return list(dict.fromkeys(id_ for id_, _, _, owner, _ in booked if owner == own))
+            if owner == own:
+                perhaps_own[id_] = None
+            else:
+                of_others[id_].append(Window(moment_of(start), moment_of(end)))
+        return list(perhaps_own), of_others
 
     def _free(self, requirement: Requirement, window: Window) -> int:
         return self.hours.free(self.hours.matching(requirement.query), *_span(window))
