@@ -4,6 +4,7 @@ from collections import defaultdict
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import islice
 
 from climate.core.matching.booked_hours.booked_hours import BookedHours
@@ -21,6 +22,7 @@ def ticks(moment: datetime) -> int:
     return (moment - _EPOCH) // _TICK
 
 
+@lru_cache(4096)
 def moment_of(count: int) -> datetime:
     """Return the time that is ``count`` microseconds after 1970-01-01 UTC."""
     return _EPOCH + count * _TICK
