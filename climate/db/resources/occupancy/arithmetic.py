@@ -148,8 +148,7 @@ class floor(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
 
 @compiles(floor)
 def _floor(element: floor, compiler: SQLCompiler, **options: Any) -> str:
-    text = f"floor({compiler.process(element.clauses, **options)})"
-    return compiler.process(sa.cast(sa.literal_column(text), sa.BigInteger), **options)
+    return compiler.process(sa.cast(sa.func.floor(*element.clauses), sa.BigInteger), **options)
 
 
 @compiles(floor, "sqlite")
@@ -260,9 +259,10 @@ def bucketed(steps: sa.FromClause) -> sa.Select[Any]:
     at the start of the window; their ``delta`` must not be negative.
     """
     # Doubles, as sums of large integers are decimal numbers on PostgreSQL, which is slow.
-    at, delta = steps.c.at, sa.cast(sa.func.sum(steps.c.delta), sa.Double).label("delta")
+    at, delta = steps.c.at, sa.func.sum(sa.cast(steps.c.delta, sa.Double)).label("delta")
     moments = sa.select(at, delta).group_by(at).subquery("moments")
-    level = sa.func.sum(moments.c.delta).over(order_by=moments.c.at).label("level")
+    # ROWS, as each time is there once: by default, PostgreSQL compares each row with the next.
+    level = sa.func.sum(moments.c.delta).over(order_by=moments.c.at, rows=(None, 0)).label("level")
     levels = sa.select(offset(moments.c.at).label("at"), moments.c.delta, level).subquery("levels")
     clipped = at_least(levels.c.at, sa.literal_column("0"))
     number = (clipped // RESOLUTION).label("number")

@@ -117,12 +117,12 @@ def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
     booked = whole(room, room.c.units).cte("booked")
     levels = _levels(part.amounts, room).subquery("levels")
     left = [
-        (room.c[f"capacity_{n}"] - levels.c[f"used_{n}"]) // amount
+        sa.type_coerce(room.c[f"capacity_{n}"] - levels.c[f"used_{n}"], sa.Double) / float(amount)
         for n, amount in enumerate(part.amounts.values())
     ]
     used = sa.select(
         *(levels.c.resource_id, levels.c.at, room.c.units),
-        _counted(part, left).label("present"),
+        arithmetic.floor(_counted(part, left)).label("present"),
     )
     used_room = used.join(room, room.c.id == levels.c.resource_id).subquery("used_room")
     before = sa.func.lag(used_room.c.present).over(
@@ -178,17 +178,12 @@ def _levels(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
             *((-shares.c[name]).label(name) for name in names),
         ).where(shares.c.busy_until < END),
     ).subquery("changes")
-    key = changes.c.resource_id, changes.c.at
-    sums = (sa.func.sum(changes.c[name]).label(name) for name in names)
-    moments = sa.select(*key, *sums).group_by(*key).subquery("moments")
-    of_resource, at = moments.c.resource_id, moments.c.at
+    of_resource, at = changes.c.resource_id, changes.c.at
     totals = (
-        sa.func.sum(moments.c[name]).over(partition_by=of_resource, order_by=at) for name in names
+        sa.func.sum(changes.c[name]).over(partition_by=of_resource, order_by=at).label(name)
+        for name in names
     )
-    labelled = (
-        arithmetic.whole(total).label(name) for name, total in zip(names, totals, strict=True)
-    )
-    return sa.select(of_resource, at, *labelled)
+    return sa.select(of_resource, at, *totals)
 
 
 def _shares(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
