@@ -268,11 +268,3 @@ def bucketed(steps: sa.FromClause) -> sa.Select[Any]:
     number = (clipped // RESOLUTION).label("number")
     sums: list[Any] = [sa.func.sum(levels.c.delta), sa.func.max(levels.c.level)]
     return sa.select(number, *sums, sa.func.min(clipped)).group_by(sa.literal_column("1"))
-
-
-def whole(total: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
-    """Return an SQL expression that converts the sum ``total`` to an integer.
-
-    On PostgreSQL and MariaDB, a sum of integers has a decimal type.
-    """
-    return sa.cast(total, sa.BigInteger)
