@@ -2,11 +2,13 @@
 
 Four hosts of five have consecutive bookings of the whole host. Each fifth host has bookings of
 shares, with three rows each, which may overlap. A third of all hosts have the property ``gpu``. Ten
-bookings belong to a lease, which has one reservation and two events.
+bookings belong to a lease, which has one reservation and two events. They are ten consecutive ones
+in the order of their starts, mostly on different hosts, and they lie in the window of the lease.
 """
 
 import random
 import uuid
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +28,8 @@ UNIT = {"VCPU": 4, "MEMORY_MB": 8_192, "DISK_GB": 40}
 # The maximum number of hosts in the case hotspot.
 HOT = 1_000
 _PER_LEASE = 10
+# The shortest and the longest booking, in hours.
+_SHORTEST, _LONGEST = 12, 60
 _CHUNK = 5_000
 _RESERVATION = "id lease_id position resource_type status params details created_at"
 
@@ -80,12 +84,11 @@ def calendar(hosts: int, bookings: int) -> Calendar:
 
 def load(database: Database, book: Calendar) -> None:
     """Bulk-load the calendar into the empty database, and update the planner's statistics."""
-    lease_ids = [str(uuid.uuid4()) for _ in range(-(-book.bookings // _PER_LEASE))]
     with database.engine.connect() as connection, connection.begin():
         for statement in _UNCHECKED.get(database.dialect, ()):
             connection.exec_driver_sql(statement)
         with _indexed_later(connection, "allocations"):
-            for table, columns, rows in _tables(book, lease_ids):
+            for table, columns, rows in _tables(book):
                 _copy(connection, table, columns, rows)
         for statement in _CHECKED.get(database.dialect, ()):
             connection.exec_driver_sql(statement)
@@ -145,8 +148,10 @@ _INDEXES = sa.text("""
 """)
 
 
-def _tables(book: Calendar, lease_ids: Sequence[str]) -> Iterator[tuple[str, str, Iterable[Row]]]:
+def _tables(book: Calendar) -> Iterator[tuple[str, str, Iterable[Row]]]:
     hosts = range(1, book.hosts + 1)
+    starts = sorted(hour for _, hour, _ in _spans(book))
+    lease_ids = [str(uuid.uuid4()) for _ in range(-(-len(starts) // _PER_LEASE))]
     now = book.first - timedelta(days=1)
     yield (
         "resources",
@@ -168,25 +173,28 @@ def _tables(book: Calendar, lease_ids: Sequence[str]) -> Iterator[tuple[str, str
         "id resource_type name private created_at",
         ((str(uuid.uuid4()), HOST, name, False, now) for name in ("gpu", "hot")),
     )
-    yield from _leases(book, lease_ids, now)
+    yield from _leases(book, lease_ids, starts, now)
     yield (
         "allocations",
         "resource_id reservation_id start_at busy_until resource_class amount",
-        _allocations(book, lease_ids),
+        _allocations(book, lease_ids, starts),
     )
 
 
 def _leases(
-    book: Calendar, ids: Sequence[str], now: datetime
+    book: Calendar, ids: Sequence[str], starts: Sequence[float], now: datetime
 ) -> Iterator[tuple[str, str, Iterable[Row]]]:
-    length = timedelta(hours=36)
-    starts = [book.first + timedelta(hours=book.hours * n / len(ids)) for n in range(len(ids))]
+    firsts, lasts = starts[::_PER_LEASE], [*starts[_PER_LEASE - 1 :: _PER_LEASE], starts[-1]]
+    windows = [
+        (id_, _minute(book, first), _minute(book, last + _LONGEST))
+        for id_, first, last in zip(ids, firsts, lasts, strict=False)
+    ]
     yield (
         "leases",
         "id name user_id project_id start_at end_at status degraded notices created_at",
         (
-            (id_, "lease", "user", "project", start, start + length, "PENDING", False, "[]", now)
-            for id_, start in zip(ids, starts, strict=True)
+            (id_, "lease", "user", "project", start, end, "PENDING", False, "[]", now)
+            for id_, start, end in windows
         ),
     )
     yield (
@@ -199,8 +207,8 @@ def _leases(
         "id lease_id kind rank due_at run_at status attempt created_at",
         (
             (str(uuid.uuid4()), id_, kind, rank, due, due, "UNDONE", 0, now)
-            for id_, start in zip(ids, starts, strict=True)
-            for kind, rank, due in (("start_lease", 1, start), ("end_lease", 0, start + length))
+            for id_, start, end in windows
+            for kind, rank, due in (("start_lease", 1, start), ("end_lease", 0, end))
         ),
     )
 
@@ -212,23 +220,38 @@ def _properties(host: int, hot: int) -> Iterator[Row]:
         yield (host, "hot", "yes", None, False)
 
 
-def _allocations(book: Calendar, lease_ids: Sequence[str]) -> Iterator[Row]:
+def _allocations(
+    book: Calendar, lease_ids: Sequence[str], starts: Sequence[float]
+) -> Iterator[Row]:
+    for host, hour, length in _spans(book):
+        owner = lease_ids[bisect_left(starts, hour) // _PER_LEASE]
+        start, end = _minute(book, hour), _minute(book, hour + length)
+        for name, amount in UNIT.items() if _is_shared(host) else ((None, None),):
+            yield (host, owner, start, end, name, amount)
+    full = book.full_window
+    for host in range(1, book.hosts + 1):
+        yield (host, None, full.start, full.end, None, None)
+
+
+def _spans(book: Calendar) -> Iterator[tuple[int, float, float]]:
+    """Yield the host, the first hour and the hours of each booking, always the same ones."""
     dice = random.Random(book.hosts)
-    full, number = book.full_window, 0
     for host in range(1, book.hosts + 1):
         hour = 0.0
         for _ in range(book.per_host):
-            owner = lease_ids[number // _PER_LEASE]
-            number += 1
-            length = dice.uniform(12, 60)
-            shared = host % 5 == 0
+            length = dice.uniform(_SHORTEST, _LONGEST)
+            shared = _is_shared(host)
             hour = dice.uniform(0, book.hours - length) if shared else hour + dice.uniform(0, 58)
-            start = book.first + timedelta(minutes=round(hour * 60))
-            end = start + timedelta(minutes=round(length * 60))
+            yield host, hour, length
             hour += length + 0.1
-            for name, amount in UNIT.items() if shared else ((None, None),):
-                yield (host, owner, start, end, name, amount)
-        yield (host, None, full.start, full.end, None, None)
+
+
+def _is_shared(host: int) -> bool:
+    return host % 5 == 0
+
+
+def _minute(book: Calendar, hour: float) -> datetime:
+    return book.first + timedelta(minutes=round(hour * 60))
 
 
 def _copy(connection: sa.Connection, table: str, columns: str, rows: Iterable[Row]) -> None:
