@@ -364,6 +364,13 @@ def requeue(session: Session, claim: Claim, **again: datetime) -> None:
     event_queue.requeue(session, claim.event_id, claim.owner, claim.attempt, **again)
 
 
+def requeue_all(session: Session, claims: Sequence[Claim], **again: datetime) -> None:
+    """Release the claims of one manager as ``requeue`` does, with one statement for all."""
+    if claims:
+        attempts = [(claim.event_id, claim.attempt) for claim in claims]
+        event_queue.requeue_all(session, claims[0].owner, attempts, **again)
+
+
 def remove(session: Session, claim: Claim) -> None:
     """Delete a finished event that needs no record.
 

@@ -27,7 +27,7 @@ from sqlalchemy.orm import Session
 from climate.core.lease.model import Lease, Reservation
 from climate.core.lease.schedule import BEFORE_END, END, PATIENCE, RELEASE
 from climate.db.engine.database import Database, is_unavailable
-from climate.manager.claims import Batch, Result, Task, Work, requeue
+from climate.manager.claims import Batch, Result, Task, Work, requeue, requeue_all
 from climate.manager.events.begin import begin
 from climate.manager.events.outcomes import Success, commit_success, fail
 from climate.manager.events.queue import BatchSizeEstimator
@@ -221,13 +221,9 @@ def settle(runtime: Runtime, results: Sequence[Result]) -> None:
 
 def release(database: Database, tasks: Sequence[Task]) -> None:
     """Requeue tasks that have called no plug-in, so that any worker can claim their events."""
-
-    def work(session: Session) -> None:
-        for task in tasks:
-            requeue(session, task.claim)
-
     if tasks:
-        database.write(work)
+        claims = [task.claim for task in tasks]
+        database.write(lambda session: requeue_all(session, claims))
 
 
 def _classify(runtime: Runtime, result: Result) -> Success | Callable[[Session], None]:
