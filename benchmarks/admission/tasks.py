@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from benchmarks.calendar import UNIT, Calendar
+from benchmarks.calendar.book import UNIT, Calendar
 from benchmarks.clients import Outcome
 from climate.cmd import bootstrap
 from climate.config import registry as config_registry
@@ -75,17 +75,22 @@ def _row(name: str, made_at: str) -> dict[str, str]:
 
 # Unmeasured requests of each client at its start.
 _WARM = {"spread": 20, "instance": 20, "hotspot": 5, "full": 5}
+WARM_TURN = -1
 
 Wish = tuple[Window, str, dict[str, Any]]
 
 
-def wishes(case: str, book: Calendar, seed: int) -> Iterator[Wish]:
-    """Yield the window, resource type and params of each request of a client."""
-    dice = random.Random(seed)
+def wishes(case: str, book: Calendar, turn: int, number: int) -> Iterator[Wish]:
+    """Yield the window, resource type and params of each request of client ``number``.
+
+    The requests are the same whenever the calendar and these arguments are. Each turn of the case
+    hotspot has its own window.
+    """
+    dice = random.Random(turn * 1_000 + number)
     while True:
         if case == "hotspot":
-            yield book.hot_window(0), HOST, _params(1, 1, _HOT)
-        elif case == "full":
+            yield book.hot_window(turn), HOST, _params(1, 1, _HOT)
+        elif case in {"full", "http-full"}:
             yield book.full_window, HOST, _params(1, 1, "")
         else:
             least, most = sorted(dice.choices([1, 2, 3], k=2))
@@ -113,22 +118,21 @@ def _instances(amount: int, wanted: str) -> dict[str, Any]:
 
 
 def ask(
-    number: int, urls: Sequence[str], case: str, book: Calendar, seed: int
+    number: int, urls: Sequence[str], case: str, book: Calendar, turn: int
 ) -> Iterator[Outcome]:
     """Create leases with the use case itself."""
     runtime = make_runtime(urls[number % len(urls)])
     # The warm-up must not book the hosts of the case hotspot.
-    warm = wishes("spread" if case == "hotspot" else case, book, -1 - number)
+    warm = wishes("spread" if case == "hotspot" else case, book, WARM_TURN, number)
     for wish in islice(warm, _WARM[case]):  # warm-up: caches and query plans
         _ask(runtime, wish, Outcome())
     outcome, count = Outcome(), _attempts(runtime.database)
     yield outcome
-    for wish in wishes(case, book, seed * 1_000 + number):
+    for wish in wishes(case, book, turn, number):
         _ask(runtime, wish, outcome)
         outcome.retries = count() - outcome.admitted - outcome.refused - outcome.gave_up
+        outcome.finished = case == "hotspot" and outcome.refused > 0
         yield outcome
-        if case == "hotspot" and outcome.refused:
-            return
 
 
 def _ask(runtime: Runtime, wish: Wish, outcome: Outcome) -> None:
@@ -163,12 +167,12 @@ def _attempts(database: Database) -> Callable[[], int]:
     return lambda: len(attempts)
 
 
-def post(number: int, port: int, path: str, book: Calendar, seed: int) -> Iterator[Outcome]:
+def post(number: int, port: int, case: str, book: Calendar, turn: int) -> Iterator[Outcome]:
     """Post requests for leases to a server on this machine, over one connection."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
     outcome = Outcome()
     yield outcome
-    for window, _, params in wishes("http", book, seed * 1_000 + number):
+    for window, _, params in wishes(case, book, turn, number):
         start, end = (moment.strftime("%Y-%m-%d %H:%M") for moment in (window.start, window.end))
         reservation = {"resource_type": HOST, **params}
         body = {
@@ -178,7 +182,7 @@ def post(number: int, port: int, path: str, book: Calendar, seed: int) -> Iterat
             "reservations": [reservation],
         }
         headers = {"Content-Type": "application/json", "X-Auth-Token": "user:project"}
-        connection.request("POST", path, json.dumps(body), headers)
+        connection.request("POST", "/v1/leases", json.dumps(body), headers)
         answer = connection.getresponse()
         content = answer.read()
         assert answer.status in {201, 409}, content

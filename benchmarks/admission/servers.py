@@ -15,7 +15,7 @@ import waitress
 from flask import Flask, jsonify, request
 from marshmallow import Schema, fields, validate
 
-from benchmarks.tasks import ROWS, make_conf
+from benchmarks.admission.tasks import ROWS, make_conf
 from climate.cmd import bootstrap, launch
 from climate.db.engine.database import Database
 

@@ -1,86 +1,32 @@
-"""A calendar for benchmarks: hosts, with bookings that leave them free 45 % of the time.
+"""Bulk-load a calendar into an empty database.
 
-Four hosts of five have consecutive bookings of the whole host. Each fifth host has bookings of
-shares, with three rows each, which may overlap. A third of all hosts have the property ``gpu``. Ten
-bookings belong to a lease, which has one reservation and two events.
+Columns and tables that the database lacks are left out, because it may have the schema of another
+release.
 """
 
 import random
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
 
+from benchmarks.calendar.book import INVENTORY, PER_LEASE, UNIT, Calendar
 from climate.core.lease.model import HOST
-from climate.core.window import Window
 from climate.db.engine.database import Database
 
-# The inventory of each host, and the amounts of one unit.
-INVENTORY = {"VCPU": 64, "MEMORY_MB": 262_144, "DISK_GB": 2_000}
-UNIT = {"VCPU": 4, "MEMORY_MB": 8_192, "DISK_GB": 40}
-# The maximum number of hosts in the case hotspot.
-HOT = 1_000
-_PER_LEASE = 10
 _CHUNK = 5_000
 _RESERVATION = "id lease_id position resource_type status params details created_at"
 
 Row = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Calendar:
-    """``bookings`` of ``hosts``, from ``first`` on."""
-
-    hosts: int
-    bookings: int
-    first: datetime
-
-    @property
-    def per_host(self) -> int:
-        """Return the number of bookings of a host."""
-        return max(1, self.bookings // self.hosts)
-
-    @property
-    def hours(self) -> int:
-        """Return the length of the calendar; there are no bookings after it."""
-        return 65 * self.per_host
-
-    @property
-    def hot(self) -> int:
-        """Return how many hosts have the property ``hot``."""
-        return min(HOT, self.hosts)
-
-    def random_window(self, dice: random.Random) -> Window:
-        """Return a random window of half a day to two and a half days."""
-        start = self.first + timedelta(minutes=dice.randrange(self.hours * 57))
-        return Window(start, start + timedelta(minutes=dice.randrange(12 * 60, 60 * 60)))
-
-    def hot_window(self, round_: int) -> Window:
-        """Return two days without bookings; each round has its own."""
-        start = self.first + timedelta(hours=self.hours, days=300 + 10 * round_)
-        return Window(start, start + timedelta(days=2))
-
-    @property
-    def full_window(self) -> Window:
-        """Return two days on which all hosts are booked."""
-        start = self.first + timedelta(hours=self.hours, days=200)
-        return Window(start, start + timedelta(days=2))
-
-
-def calendar(hosts: int, bookings: int) -> Calendar:
-    """Return a calendar that begins tomorrow."""
-    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return Calendar(hosts, bookings, today + timedelta(days=1))
-
-
 def load(database: Database, book: Calendar) -> None:
     """Bulk-load the calendar into the empty database, and update the planner's statistics."""
-    lease_ids = [str(uuid.uuid4()) for _ in range(-(-book.bookings // _PER_LEASE))]
+    lease_ids = [str(uuid.uuid4()) for _ in range(-(-book.bookings // PER_LEASE))]
     with database.engine.connect() as connection, connection.begin():
         for statement in _UNCHECKED.get(database.dialect, ()):
             connection.exec_driver_sql(statement)
@@ -218,7 +164,7 @@ def _allocations(book: Calendar, lease_ids: Sequence[str]) -> Iterator[Row]:
     for host in range(1, book.hosts + 1):
         hour = 0.0
         for _ in range(book.per_host):
-            owner = lease_ids[number // _PER_LEASE]
+            owner = lease_ids[number // PER_LEASE]
             number += 1
             length = dice.uniform(12, 60)
             shared = host % 5 == 0
