@@ -36,7 +36,7 @@ from benchmarks.blazar.peers import Peer, both, create, database_url
 from benchmarks.clients import Limit, Outcome, run
 from benchmarks.options import numbers, some_of
 from climate.core.window import Window
-from tests.openstack.accounts import Account, passing_project
+from tests.openstack.accounts import Account, temporary_project
 from tests.openstack.testbed import settings
 
 CASES = ("create", "race", "late")
@@ -144,7 +144,7 @@ def main() -> None:
     administrator = Account(settings.credentials(), "admin")
     hosts = {"climate": given.climate_host, "blazar": given.blazar_host}
     with (
-        passing_project(administrator, "versus") as project,
+        temporary_project(administrator, "versus") as project,
         both(url, administrator, project, hosts) as peers,
     ):
         for figures in _cases(peers, given):

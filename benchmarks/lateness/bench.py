@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from benchmarks.lateness import stopwatch
+from benchmarks.lateness.managers import GO
 from climate.core.lease.lifecycle import OPEN_EVENT
 from climate.core.lease.schedule import START
 from climate.db.engine import schema
@@ -54,8 +55,8 @@ class Bench:
         """Return the process ids of the managers."""
         return [manager.pid for manager in self.managers if manager.pid is not None]
 
-    def start(self, count: int, manage: Callable[..., None], **options: Any) -> None:
-        """Start ``count`` managers, and wait until they are ready."""
+    def prepare(self, count: int, manage: Callable[..., None], **options: Any) -> None:
+        """Start ``count`` managers, and wait until they are ready to begin."""
         for _ in range(count):
             manager = _SPAWN.Process(
                 target=manage, args=(self._url, self.folder, options), daemon=True
@@ -63,6 +64,10 @@ class Bench:
             manager.start()
             self.managers.append(manager)
         self.until(lambda: len(list(self.folder.glob("*.ready"))) >= count)
+
+    def begin(self) -> None:
+        """Let the managers begin."""
+        (self.folder / GO).touch()
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition."""

@@ -29,8 +29,9 @@ def spread(
     meters: Collection[Meter] = (),
 ) -> dict[str, Any]:
     """Start ``count`` leases over ``seconds`` with one manager."""
-    bench.start(1, manage)
+    bench.prepare(1, manage)
     _begin(meters)
+    bench.begin()
     first = bench.runtime.clock.now() + timedelta(seconds=_WARM)
     starts = [first + timedelta(seconds=seconds * number / count) for number in range(count)]
     stopwatch.add_leases(bench.runtime, starts)
@@ -41,7 +42,8 @@ def spread(
 
 def burst(bench: Bench, count: int) -> dict[str, Any]:
     """Start all leases in the same second with three managers."""
-    bench.start(3, as_shipped)
+    bench.prepare(3, as_shipped)
+    bench.begin()
     # Late enough that all leases are stored before they are due.
     due = bench.runtime.clock.now() + timedelta(seconds=_WARM + count * _WRITTEN)
     stopwatch.add_leases(bench.runtime, [due] * count)
@@ -64,9 +66,10 @@ def drain(
     stopwatch.add_leases(bench.runtime, [due] * count)
     bench.until(lambda: bench.runtime.clock.now() > due)
     options = {"claim_timeout": 2.0, "looks": True} if kill else {}
-    bench.start(managers, manage, **options)
+    bench.prepare(managers, manage, **options)
     _begin(meters)
-    began, left = time.monotonic(), bench.left()
+    began = time.monotonic()
+    bench.begin()
     if kill:
         bench.until(lambda: bench.left() < count * 0.7)
         bench.managers[0].kill()
@@ -74,10 +77,10 @@ def drain(
     seconds = time.monotonic() - began
     _end(meters)
     return {
-        "n": left,
+        "n": count,
         "managers": managers,
         "seconds": round(seconds, 1),
-        "events_per_second": round(left / seconds),
+        "events_per_second": round(count / seconds),
         "twice": bench.twice(),
         "effects_twice": stopwatch.effects_twice(bench.folder),
     }
@@ -86,7 +89,8 @@ def drain(
 def behind(bench: Bench, count: int) -> dict[str, Any]:
     """Start leases of another project while ``count`` leases are overdue."""
     stopwatch.add_leases(bench.runtime, [bench.runtime.clock.now() - _DOWN] * count)
-    bench.start(2, as_shipped)
+    bench.prepare(2, as_shipped)
+    bench.begin()
     mine: list[str] = []
     while not (mine and bench.is_done()):
         soon = bench.runtime.clock.now() + _SOON

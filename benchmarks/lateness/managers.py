@@ -22,6 +22,9 @@ from climate.manager.events.dispatcher import Dispatcher, owner_name
 from climate.manager.events.queue import LARGEST_BATCH
 
 _POLL = 10.0
+# The file whose existence lets the managers begin, and the seconds until they look for it again.
+GO = "go"
+_GO_PAUSE = 0.01
 # Seconds until the floor looks again for due events.
 _PAUSE = 0.5
 
@@ -30,8 +33,9 @@ def as_shipped(url: str, folder: Path, options: dict[str, Any]) -> None:
     """Run a manager until this process is killed."""
     runtime = stopwatch.make_runtime(url, folder, **options)
     launch.settle()
-    stopwatch.make_manager(runtime).start()
-    _say_ready(folder)
+    manager = stopwatch.make_manager(runtime)
+    _wait_for_go(folder)
+    manager.start()
     while True:
         time.sleep(60)
 
@@ -40,7 +44,7 @@ def by_polling(url: str, folder: Path, _options: dict[str, Any]) -> None:
     """Poll every 10 s, until this process is killed."""
     runtime = stopwatch.make_runtime(url, folder)
     dispatcher = Dispatcher(runtime, owner_name())
-    _say_ready(folder)
+    _wait_for_go(folder)
     while True:
         time.sleep(_POLL)
         dispatcher.run_due()
@@ -49,7 +53,7 @@ def by_polling(url: str, folder: Path, _options: dict[str, Any]) -> None:
 def barely(url: str, folder: Path, _options: dict[str, Any]) -> None:
     """Process events with the least work that a queue needs, until this process is killed."""
     database = stopwatch.make_runtime(url, folder).database
-    _say_ready(folder)
+    _wait_for_go(folder)
     while True:
         if claimed := database.write(_claim_some):
             database.write(partial(_finish_some, claimed=claimed))
@@ -82,5 +86,8 @@ def _finish_some(session: Session, claimed: Sequence[sa.Row[Any]]) -> None:
     outbox.write_all(session, told, now)
 
 
-def _say_ready(folder: Path) -> None:
+def _wait_for_go(folder: Path) -> None:
+    """Wait until all managers are ready, so that none begins before the time is taken."""
     (folder / f"{os.getpid()}.ready").touch()
+    while not (folder / GO).exists():
+        time.sleep(_GO_PAUSE)
