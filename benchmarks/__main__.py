@@ -5,6 +5,7 @@ import sys
 from benchmarks import month, readiness
 from benchmarks.admission import __main__ as admission
 from benchmarks.calendar import __main__ as calendar
+from benchmarks.comparison import __main__ as comparison
 from benchmarks.lateness import __main__ as lateness
 
 ALL = {"lateness": lateness.main, "admission": admission.main}
@@ -21,6 +22,7 @@ def console() -> None:
 
 NAMED = {
     **ALL,
+    "comparison": comparison.main,
     "month": month.main,
     "readiness": readiness.main,
     "calendar": calendar.main,

@@ -6,7 +6,7 @@ release.
 
 import random
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import islice
@@ -32,7 +32,7 @@ def load(database: Database, book: Calendar) -> None:
             connection.exec_driver_sql(statement)
         with _indexed_later(connection, "allocations"):
             for table, columns, rows in _tables(book, lease_ids):
-                _copy(connection, table, columns, rows)
+                _copy(connection, table, *known(columns.split(), rows, _columns(connection, table)))
         for statement in _CHECKED.get(database.dialect, ()):
             connection.exec_driver_sql(statement)
     with database.engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
@@ -177,8 +177,27 @@ def _allocations(book: Calendar, lease_ids: Sequence[str]) -> Iterator[Row]:
         yield (host, None, full.start, full.end, None, None)
 
 
-def _copy(connection: sa.Connection, table: str, columns: str, rows: Iterable[Row]) -> None:
-    names = columns.split()
+def known(
+    names: Sequence[str], rows: Iterable[Row], columns: Collection[str]
+) -> tuple[Sequence[str], Iterable[Row]]:
+    """Return names and rows without the values that have no column."""
+    if set(names) <= set(columns):
+        return names, rows
+    places = [place for place, name in enumerate(names) if name in columns]
+    return [names[place] for place in places], (tuple(row[n] for n in places) for row in rows)
+
+
+def _columns(connection: sa.Connection, table: str) -> set[str]:
+    """Return the columns of a table, none if it does not exist."""
+    inspector = sa.inspect(connection)
+    if not inspector.has_table(table):
+        return set()
+    return {column["name"] for column in inspector.get_columns(table)}
+
+
+def _copy(connection: sa.Connection, table: str, names: Sequence[str], rows: Iterable[Row]) -> None:
+    if not names:
+        return
     quoted = ", ".join(connection.dialect.identifier_preparer.quote(name) for name in names)
     raw: Any = connection.connection.dbapi_connection
     cursor = raw.cursor()
