@@ -49,7 +49,7 @@ def working(name: str, tree: Path, setup: Setup) -> Iterator[Side]:
     worker = subprocess.Popen(
         command,
         cwd=tree,
-        env={**os.environ, "PYTHONPATH": str(tree)},
+        env=_environment(tree),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -60,3 +60,9 @@ def working(name: str, tree: Path, setup: Setup) -> Iterator[Side]:
         assert worker.stdin is not None
         worker.stdin.close()
         worker.wait(_PATIENCE)
+
+
+def _environment(tree: Path) -> dict[str, str]:
+    # Without bytecode on the disk, each client would compile all modules, for seconds.
+    kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPATH": str(tree)}
