@@ -14,7 +14,8 @@ _FORKSERVER = multiprocessing.get_context("forkserver")
 _FORKSERVER.set_forkserver_preload(
     ["__main__", "climate.cmd.bootstrap", "benchmarks.admission.tasks"]
 )
-_PATIENCE = 120.0
+# Seconds until all clients are ready; each may load a large calendar.
+_PATIENCE = 600.0
 
 
 @dataclass(slots=True)

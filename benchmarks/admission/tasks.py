@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
 
 from benchmarks.calendar.book import UNIT, Calendar
 from benchmarks.clients import Outcome
@@ -26,6 +25,8 @@ from climate.manager.leases.create import LeaseRequest, Owner, create_lease
 from climate.manager.process.runtime import Runtime
 
 INSTANCE = "virtual:instance"
+# With fewer hosts, processes keep no calendar in memory (climate/manager/process/calendar_memory).
+_LEAST_IN_MEMORY = 1_000
 ROWS = sa.Table(
     "benchmark_rows",
     sa.MetaData(),
@@ -53,6 +54,15 @@ def make_conf(url: str) -> Any:  # noqa: ANN401 - oslo.config is untyped
 def make_runtime(url: str) -> Runtime:
     """Return the runtime of an API process."""
     return bootstrap.make_runtime(make_conf(url))
+
+
+def fill_memory(runtime: Runtime) -> None:
+    """Load the calendar in memory, as a process does in the background with its first requests."""
+    memory = getattr(runtime, "calendar", None)  # a previous release has none
+    with runtime.database.read() as session:
+        hosts = session.scalar(sa.text("SELECT count(*) FROM resources")) or 0
+    if memory is not None and hosts >= _LEAST_IN_MEMORY:
+        memory.load()
 
 
 def commit_rows(number: int, urls: Sequence[str]) -> Iterator[Outcome]:
@@ -122,15 +132,16 @@ def ask(
 ) -> Iterator[Outcome]:
     """Create leases with the use case itself."""
     runtime = make_runtime(urls[number % len(urls)])
+    fill_memory(runtime)
     # The warm-up must not book the hosts of the case hotspot.
     warm = wishes("spread" if case == "hotspot" else case, book, WARM_TURN, number)
     for wish in islice(warm, _WARM[case]):  # warm-up: caches and query plans
         _ask(runtime, wish, Outcome())
-    outcome, count = Outcome(), _attempts(runtime.database)
+    outcome, conflicts = Outcome(), _conflicts(runtime.database)
     yield outcome
     for wish in wishes(case, book, turn, number):
         _ask(runtime, wish, outcome)
-        outcome.retries = count() - outcome.admitted - outcome.refused - outcome.gave_up
+        outcome.retries = conflicts()
         outcome.finished = case == "hotspot" and outcome.refused > 0
         yield outcome
 
@@ -152,19 +163,16 @@ def _ask(runtime: Runtime, wish: Wish, outcome: Outcome) -> None:
         outcome.gave_up += 1
 
 
-def _attempts(database: Database) -> Callable[[], int]:
-    """Count the attempts of transactions from now on; return a function with their number."""
-    write, attempts = database.write, []
+def _conflicts(database: Database) -> Callable[[], int]:
+    """Return a function with the number of transactions that lost a race from now on."""
+    report, reasons = database.on_conflict, []
 
-    def counted(work: Callable[[Session], Any]) -> Any:  # noqa: ANN401
-        def attempt(session: Session) -> Any:  # noqa: ANN401
-            attempts.append(None)
-            return work(session)
+    def count(reason: str) -> None:
+        reasons.append(reason)
+        report(reason)
 
-        return write(attempt)
-
-    database.write = counted  # type: ignore[method-assign]  # only in this process
-    return lambda: len(attempts)
+    database.on_conflict = count
+    return lambda: len(reasons)
 
 
 def post(number: int, port: int, case: str, book: Calendar, turn: int) -> Iterator[Outcome]:
