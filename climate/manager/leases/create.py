@@ -162,6 +162,7 @@ def preview_lease(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Prev
     lease = draft(runtime, owner, request, now)
     not_checked = _not_checked(runtime, owner, lease)
     gates = _gates(runtime, owner, lease, None)
+    _refuse_from_memory(runtime, owner, lease, _demands(runtime, lease), gates)
     requester = (owner.user_id, owner.project_id, owner.roles)
 
     def work(session: Session) -> Sequence[Account] | None:

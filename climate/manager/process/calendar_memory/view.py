@@ -87,6 +87,24 @@ class CalendarView:
                     return None if found is None else moment_of(found)
         return None
 
+    def openings(
+        self, requirement: Requirement, length: timedelta, within: Window, limit: int
+    ) -> list[tuple[datetime, datetime]]:
+        """Return the first ``limit`` ranges (first start, last start) of possible starts.
+
+        The parameters are those of ``earliest``. The first start is a whole second.
+        """
+        with self.lock:
+            found = self.hours.openings(
+                self.hours.matching(requirement.query),
+                requirement.minimum,
+                length // _TICK,
+                *_span(within),
+            )
+            ranges = ((_whole_second(first), last) for first, last in found)
+            usable = islice(((first, last) for first, last in ranges if first <= last), limit)
+            return [(moment_of(first), moment_of(last)) for first, last in usable]
+
     def lasting(self, requirement: Requirement, window: Window) -> datetime | None:
         """Return until when the minimum number stays free from the start of the window on.
 
