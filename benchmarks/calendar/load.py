@@ -1,85 +1,30 @@
-"""A calendar for benchmarks: hosts, with bookings that leave them free 45 % of the time.
+"""Bulk-load a calendar into an empty database.
 
-Four hosts of five have consecutive bookings of the whole host. Each fifth host has bookings of
-shares, with three rows each, which may overlap. A third of all hosts have the property ``gpu``. Ten
-bookings belong to a lease, which has one reservation and two events. They are ten consecutive ones
-in the order of their starts, mostly on different hosts, and they lie in the window of the lease.
+Columns and tables that the database lacks are left out, because it may have the schema of another
+release.
 """
 
 import random
 import uuid
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
 
+from benchmarks.calendar.book import INVENTORY, PER_LEASE, UNIT, Calendar
 from climate.core.lease.model import HOST
-from climate.core.window import Window
 from climate.db.engine.database import Database
 
-# The inventory of each host, and the amounts of one unit.
-INVENTORY = {"VCPU": 64, "MEMORY_MB": 262_144, "DISK_GB": 2_000}
-UNIT = {"VCPU": 4, "MEMORY_MB": 8_192, "DISK_GB": 40}
-# The maximum number of hosts in the case hotspot.
-HOT = 1_000
-_PER_LEASE = 10
 # The shortest and the longest booking, in hours.
 _SHORTEST, _LONGEST = 12, 60
 _CHUNK = 5_000
 _RESERVATION = "id lease_id position resource_type status params details created_at"
 
 Row = tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Calendar:
-    """``bookings`` of ``hosts``, from ``first`` on."""
-
-    hosts: int
-    bookings: int
-    first: datetime
-
-    @property
-    def per_host(self) -> int:
-        """Return the number of bookings of a host."""
-        return max(1, self.bookings // self.hosts)
-
-    @property
-    def hours(self) -> int:
-        """Return the length of the calendar; there are no bookings after it."""
-        return 65 * self.per_host
-
-    @property
-    def hot(self) -> int:
-        """Return how many hosts have the property ``hot``."""
-        return min(HOT, self.hosts)
-
-    def random_window(self, dice: random.Random) -> Window:
-        """Return a random window of half a day to two and a half days."""
-        start = self.first + timedelta(minutes=dice.randrange(self.hours * 57))
-        return Window(start, start + timedelta(minutes=dice.randrange(12 * 60, 60 * 60)))
-
-    def hot_window(self, round_: int) -> Window:
-        """Return two days without bookings; each round has its own."""
-        start = self.first + timedelta(hours=self.hours, days=300 + 10 * round_)
-        return Window(start, start + timedelta(days=2))
-
-    @property
-    def full_window(self) -> Window:
-        """Return two days on which all hosts are booked."""
-        start = self.first + timedelta(hours=self.hours, days=200)
-        return Window(start, start + timedelta(days=2))
-
-
-def calendar(hosts: int, bookings: int) -> Calendar:
-    """Return a calendar that begins tomorrow."""
-    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return Calendar(hosts, bookings, today + timedelta(days=1))
 
 
 def load(database: Database, book: Calendar) -> None:
@@ -89,7 +34,7 @@ def load(database: Database, book: Calendar) -> None:
             connection.exec_driver_sql(statement)
         with _indexed_later(connection, "allocations"):
             for table, columns, rows in _tables(book):
-                _copy(connection, table, columns, rows)
+                _copy(connection, table, *known(columns.split(), rows, _columns(connection, table)))
         for statement in _CHECKED.get(database.dialect, ()):
             connection.exec_driver_sql(statement)
     with database.engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
@@ -151,7 +96,7 @@ _INDEXES = sa.text("""
 def _tables(book: Calendar) -> Iterator[tuple[str, str, Iterable[Row]]]:
     hosts = range(1, book.hosts + 1)
     starts = sorted(hour for _, hour, _ in _spans(book))
-    lease_ids = [str(uuid.uuid4()) for _ in range(-(-len(starts) // _PER_LEASE))]
+    lease_ids = [str(uuid.uuid4()) for _ in range(-(-len(starts) // PER_LEASE))]
     now = book.first - timedelta(days=1)
     yield (
         "resources",
@@ -184,7 +129,7 @@ def _tables(book: Calendar) -> Iterator[tuple[str, str, Iterable[Row]]]:
 def _leases(
     book: Calendar, ids: Sequence[str], starts: Sequence[float], now: datetime
 ) -> Iterator[tuple[str, str, Iterable[Row]]]:
-    firsts, lasts = starts[::_PER_LEASE], [*starts[_PER_LEASE - 1 :: _PER_LEASE], starts[-1]]
+    firsts, lasts = starts[::PER_LEASE], [*starts[PER_LEASE - 1 :: PER_LEASE], starts[-1]]
     windows = [
         (id_, _minute(book, first), _minute(book, last + _LONGEST))
         for id_, first, last in zip(ids, firsts, lasts, strict=False)
@@ -224,7 +169,7 @@ def _allocations(
     book: Calendar, lease_ids: Sequence[str], starts: Sequence[float]
 ) -> Iterator[Row]:
     for host, hour, length in _spans(book):
-        owner = lease_ids[bisect_left(starts, hour) // _PER_LEASE]
+        owner = lease_ids[bisect_left(starts, hour) // PER_LEASE]
         start, end = _minute(book, hour), _minute(book, hour + length)
         for name, amount in UNIT.items() if _is_shared(host) else ((None, None),):
             yield (host, owner, start, end, name, amount)
@@ -254,8 +199,27 @@ def _minute(book: Calendar, hour: float) -> datetime:
     return book.first + timedelta(minutes=round(hour * 60))
 
 
-def _copy(connection: sa.Connection, table: str, columns: str, rows: Iterable[Row]) -> None:
-    names = columns.split()
+def known(
+    names: Sequence[str], rows: Iterable[Row], columns: Collection[str]
+) -> tuple[Sequence[str], Iterable[Row]]:
+    """Return names and rows without the values that have no column."""
+    if set(names) <= set(columns):
+        return names, rows
+    places = [place for place, name in enumerate(names) if name in columns]
+    return [names[place] for place in places], (tuple(row[n] for n in places) for row in rows)
+
+
+def _columns(connection: sa.Connection, table: str) -> set[str]:
+    """Return the columns of a table, none if it does not exist."""
+    inspector = sa.inspect(connection)
+    if not inspector.has_table(table):
+        return set()
+    return {column["name"] for column in inspector.get_columns(table)}
+
+
+def _copy(connection: sa.Connection, table: str, names: Sequence[str], rows: Iterable[Row]) -> None:
+    if not names:
+        return
     quoted = ", ".join(connection.dialect.identifier_preparer.quote(name) for name in names)
     raw: Any = connection.connection.dbapi_connection
     cursor = raw.cursor()
