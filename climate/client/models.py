@@ -243,6 +243,21 @@ class Window(Model, frozen=True, kw_only=True):
     latest_start: datetime
 
 
+class ForbiddenWindow(Model, frozen=True, kw_only=True):
+    """A window in which the lease would fit, but that a limit forbids; ``detail`` says which."""
+
+    start: datetime
+    end: datetime
+    detail: str
+
+
+class FoundWindows(Model, frozen=True, kw_only=True):
+    """The result of a search for windows, the earliest first."""
+
+    windows: list[Window]
+    forbidden: list[ForbiddenWindow] = []
+
+
 class Holder(Model, frozen=True, kw_only=True):
     """A lease that has a resource from ``start`` to ``end``."""
 

@@ -11,6 +11,8 @@ from climate.client.commands.options.times import Zone
 from climate.client.models import Calendar
 from climate.client.transport import convert
 from tests.client.conftest import Climate, run
+from tests.conftest import MakeStory
+from tests.support.loopback import served
 from tests.support.outbox_rows import publish
 from tests.support.service import Story
 
@@ -31,6 +33,21 @@ def test_shows_what_is_free_and_finds_windows(climate: Climate) -> None:
     nothing = climate(*search, "--host", "9", "-f", "json")
     assert nothing.json == []
     assert "no free window until 2030-01-16 00:00:00 CET" in nothing.errors
+
+
+def test_names_the_windows_that_limits_forbid(
+    climate: Climate, make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited = make_story(limits__enabled=True, limits__project_hosts=3)
+    with served(limited) as port:
+        monkeypatch.setenv("OS_ENDPOINT", f"http://127.0.0.1:{port}")
+        search = ("search", "--duration", "2h", "--end-by", "2030-01-16", "--limit", "1")
+        found = climate(*search, "--host", "4", "-f", "json")
+    assert found.json == []
+    assert "no free window that your limits allow until 2030-01-16 00:00:00 CET" in found.errors
+    forbids = "Your limits forbid 2030-01-15 13:00:00 CET to 2030-01-15 15:00:00 CET: "
+    assert forbids in found.errors
+    assert "3 hosts" in found.errors
 
 
 def test_manages_resources(climate: Climate) -> None:

@@ -81,7 +81,7 @@ class SearchWindows(Lister):
         if not wanted:
             raise Failed("Say what to search: add --host 2, for example.")
         end_by = self.time(parsed_args, "end_by") or times.now() + _FOUR_WEEKS
-        windows = self.client.capacity.search(
+        found = self.client.capacity.search(
             wanted,
             parsed_args.duration,
             start_after=self.time(parsed_args, "start_after") or times.NOW,
@@ -89,11 +89,16 @@ class SearchWindows(Lister):
             limit=parsed_args.limit,
         )
         zone = parsed_args.time_zone
-        if not windows:
+        if not found.windows:
+            kind = "free window that your limits allow" if found.forbidden else "free window"
             latest = times.show(end_by, zone)
-            self.say(f"There is no free window until {latest}. Request less, or a later time.")
+            self.say(f"There is no {kind} until {latest}. Request less, or a later time.")
+        for each in found.forbidden:
+            span = f"{times.show(each.start, zone)} to {times.show(each.end, zone)}"
+            self.say(f"Your limits forbid {span}: {each.detail}")
         header = ("start", "end", "latest_start")
-        return header, [[Time(getattr(each, name), zone) for name in header] for each in windows]
+        rows = [[Time(getattr(each, name), zone) for name in header] for each in found.windows]
+        return header, rows
 
 
 class ListLimits(Lister):
