@@ -188,6 +188,8 @@ def change_reservations(
     _check_removed(lease, change.removed)
     removed = {*change.removed, *superfluous}
     removed |= {part.id for part in lease.reservations if part.stack_id in removed}
+    if removed and all(r.id in removed or not r.stays for r in (*changed, *new)):
+        raise InvalidInput(f"Lease {lease.id} needs a reservation: keep one, or delete the lease")
     leaving = _remove(catalog, session, lease, removed, now)
     reservations = tuple(r for r in (*changed, *new) if r.id not in removed)
     _store(catalog, session, lease, reservations, now)

@@ -123,12 +123,23 @@ def test_a_rejected_change_changes_nothing(story: Story) -> None:
 
 
 def test_rejects_the_removal_of_an_unknown_reservation(story: Story) -> None:
-    lease = create(story, hosts(1))
+    lease = create(story, hosts(1), hosts(1))
     path = f"/v2/leases/{lease['id']}"
     story.problem(400, "PATCH", path, {"remove_reservations": ["no-such-reservation"]})
     first = {"remove_reservations": [lease["reservations"][0]["id"]]}
     patch(story, lease, **first)
     story.problem(400, "PATCH", path, first)
+
+
+def test_rejects_the_removal_of_the_last_reservation(story: Story) -> None:
+    lease = create(story, hosts(1), hosts(1))
+    path = f"/v2/leases/{lease['id']}"
+    first, second = (reservation["id"] for reservation in lease["reservations"])
+    found = story.problem(400, "PATCH", path, {"remove_reservations": [first, second]})
+    assert found["detail"].endswith("needs a reservation: keep one, or delete the lease")
+    story.at(60)
+    patch(story, lease, remove_reservations=[first])
+    story.problem(400, "PATCH", path, {"remove_reservations": [second]})
 
 
 class InterruptedCloud(SimulatedCloud):
