@@ -353,12 +353,16 @@ class CalendarLease(Model, frozen=True, kw_only=True):
 
 
 class Calendar(Model, frozen=True, kw_only=True):
-    """A page of the calendar. ``total`` is the number of rows on all pages."""
+    """A page of the calendar.
+
+    ``total`` is the number of rows on all pages, ``reservable`` how many of them leases can book.
+    """
 
     start: datetime
     end: datetime
     version: str
     total: int
+    reservable: int | None = None
     offset: int
     rows: list[CalendarRow]
     leases: list[CalendarLease]
