@@ -89,6 +89,12 @@ def minute_of(moment: datetime) -> datetime:
     return moment.replace(second=0, microsecond=0)
 
 
+def second_from(moment: datetime) -> datetime:
+    """Return ``moment`` rounded up to a whole second, the precision of the API."""
+    whole = moment.replace(microsecond=0)
+    return whole if whole == moment else later(whole, timedelta(seconds=1))
+
+
 def later(moment: datetime, span: timedelta) -> datetime:
     """Return ``moment + span``, but at most END_OF_TIME, because datetimes end in the year 9999."""
     return END_OF_TIME if END_OF_TIME - moment < span else moment + span

@@ -5,10 +5,9 @@ first. If there are very many resources of a type, the search examines only a sa
 offered windows are then still correct, but the search may miss earlier ones.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import reduce
 from itertools import chain, groupby, islice
 from operator import itemgetter
@@ -21,7 +20,7 @@ from climate.core.matching import occupancy as occupancy_rules
 from climate.core.matching.calendar import Starts, Step
 from climate.core.matching.requirement import Layout, Requirement
 from climate.core.matching.selection import Candidate, Preference, rank
-from climate.core.window import MAX_SPAN, Window, later
+from climate.core.window import MAX_SPAN, Window, later, second_from
 from climate.db.resources import allocations, capacity, resources
 from climate.db.resources import calendar as bookings
 from climate.db.resources.occupancy import availability as occupancy
@@ -255,7 +254,7 @@ def offers(
     ``query`` states what the lease requires and how long it is. The function examines at most
     ``sample`` resources per requirement. Raises SearchTooLong.
     """
-    begin = _ceil(max(query.within.start, runtime.clock.now()))
+    begin = second_from(max(query.within.start, runtime.clock.now()))
     preference = runtime.preference()
     ids = [
         matching(session, requirement, preference, limit=sample)
@@ -270,7 +269,7 @@ def offers(
     latest_before = None
     for part in _parts(begin, query.within.end - query.length):
         for first, latest in _starts(session, query.requirements, ids, occupied, part):
-            start = _ceil(first)
+            start = second_from(first)
             check_time(runtime, query)
             is_new = first != latest_before and start <= latest
             latest_before = latest
@@ -373,8 +372,3 @@ def _parts(begin: datetime, last: datetime) -> Iterator[Starts]:
             return
         yield begin, min(later(begin, length), last)
         begin = later(begin, length)
-
-
-def _ceil(moment: datetime) -> datetime:
-    """Return the moment rounded up to a whole second, the precision of the API."""
-    return datetime.fromtimestamp(math.ceil(moment.timestamp()), UTC)

@@ -57,6 +57,34 @@ def test_a_malformed_request_is_a_problem_with_its_places(story: Story) -> None:
     assert story.ok("GET", LEASES)["leases"] == []
 
 
+def test_an_unknown_property_is_a_problem_with_the_place_of_its_expression(story: Story) -> None:
+    known, unknown = ["==", "$vcpus", 64], ["==", "$vcpu", 64]
+    both = [hosts(resource_properties=known), hosts(hypervisor_properties=unknown)]
+    place = {"#/reservations/1/params/hypervisor_properties"}
+    window = {"duration": 60, "end_by": "2030-01-16T12:00:00Z"}
+    found = rejected(story, reservations=both)
+    assert (places(found), found["code"]) == (place, "invalid_query")
+    assert "Unknown property vcpu at [1]; did you mean vcpus?" in found["detail"]
+    search = {"reservations": both, **window}
+    assert places(story.problem(400, "POST", "/v2/availability/search", search)) == place
+    asap = {"name": "l", "reservations": [hosts(resource_properties={"resources:GPU": 1})]}
+    found = story.problem(
+        400, "POST", f"{LEASES}?dry_run=true", {**asap, **window, "start": "asap"}
+    )
+    assert places(found) == {"#/reservations/0/params/resource_properties"}
+
+
+def test_an_unknown_property_in_a_change_has_its_place(story: Story) -> None:
+    lease = story.ok("POST", LEASES, story.asking())
+    path, id_ = f"{LEASES}/{lease['id']}", lease["reservations"][0]["id"]
+    change = {"reservations": [{"id": id_, "params": {"resource_properties": ["=", "$vcpu", 1]}}]}
+    found = story.problem(400, "PATCH", path, change)
+    assert places(found) == {"#/reservations/0/params/resource_properties"}
+    added = {"add_reservations": [hosts(resource_properties='["=", "$vcpu", 1]')]}
+    found = story.problem(400, "PATCH", path, added)
+    assert places(found) == {"#/add_reservations/0/params/resource_properties"}
+
+
 def test_a_malformed_query_is_a_problem_with_its_parameter(story: Story) -> None:
     for path in (
         *(f"{LEASES}?limit=0", f"{LEASES}?sort=id", f"{LEASES}?status=active"),
