@@ -17,6 +17,7 @@ from posixpath import normpath, relpath
 from docs.extension import (
     client,
     errors,
+    interfaces,
     metrics,
     notifications,
     options,
@@ -36,6 +37,7 @@ PAGES = {
 GENERATED: dict[str, Callable[..., str]] = {
     "client": client.markdown,
     "errors": errors.markdown,
+    "interface": interfaces.markdown,
     "metrics": metrics.markdown,
     "notifications": notifications.markdown,
     "options": options.markdown,
