@@ -22,19 +22,20 @@ from climate.db.engine.advisory_lock import AdvisoryLocks
 from climate.db.engine.clock import present
 from climate.manager import enforcement
 from climate.manager.audit.backlog import show_backlog, show_pool
-from climate.manager.audit.invariants import self_audit
+from climate.manager.audit.invariants import report_memory, self_audit
 from climate.manager.events.dispatcher import Dispatcher, owner_name
 from climate.manager.notifications.relay import Relay
 from climate.manager.notifications.subscription_delivery import SubscriptionDelivery
+from climate.manager.process.calendar_memory.memory import CalendarMemory, Use
 from climate.manager.process.deletion_waits import DeletionWaits
 from climate.manager.process.heartbeat import ManagerHeartbeat
 from climate.manager.process.long_poll import LongPoll
 from climate.manager.process.periodic_task import PeriodicTask
-from climate.manager.process.runtime import Runtime
+from climate.manager.process.runtime import Runtime, Store
 from climate.manager.provisioning.planner import Planner
 from climate.manager.resources.inventory_sync import InventorySync
 from climate.notifications import emit, mail_sender, webhook_sender
-from climate.observability.metrics import Exporter
+from climate.observability.metrics import Exporter, Metrics
 from climate.plugins.loader import load_plugins, load_selection
 from climate.plugins.openstack.trusts import Trusts
 
@@ -93,6 +94,8 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
     clock = clock or SampledClock(partial(present, database))
     news = wakeup.for_database(database, wakeup.NEWS)
     followers = conf.notifications.followers
+    metrics = Metrics()
+    report = partial(report_memory, Store(database, clock), metrics)
     runtime = Runtime(
         database=database,
         clock=clock,
@@ -102,10 +105,12 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
         news=news,
         latest=LongPoll(database, news, settings.poll_interval, followers),
         deletions=DeletionWaits(http_server.deletion_waits(conf)),
+        calendar=CalendarMemory(database, metrics, Use(settings.calendar_memory), report),
         selection=load_selection(conf),
         enforcer=enforcement.for_config(conf),
         # To act as users, climate needs the credentials of a service user.
         trusts=Trusts(conf) if user.auth_type or user.auth_section else None,
+        metrics=metrics,
     )
     database.on_conflict = runtime.metrics.conflict
     show_pool(runtime.metrics, database)

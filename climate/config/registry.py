@@ -287,6 +287,7 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         trust_interval=timedelta(seconds=conf.trusts.check_interval),
         stack_patience=timedelta(seconds=conf["virtual:stack"].end_patience),
         self_audit_interval=manager.self_audit_interval,
+        calendar_memory=manager.calendar_memory,
         search_timeout=conf.api.search_timeout,
         notifications_kept=retention(conf),
         ended_leases_kept=timedelta(days=manager.ended_leases_days) or None,

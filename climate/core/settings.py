@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Literal
 
 from climate.core.limits import NO_RULES, Rules
 from climate.core.matching.query import Everything, Query
@@ -37,6 +38,8 @@ class Settings:
     - ``before_start_leads``, ``poll_interval``, ``call_timeout``, ``shutdown_timeout``,
       ``search_timeout``, ``sync_interval`` and ``self_audit_interval`` are in seconds. If
       ``self_audit_interval`` is 0, there is no self-audit.
+    - ``calendar_memory``: whether a process keeps the bookings of hosts in memory; "auto" if there
+      are many hosts.
     - ``healing_interval``: climate replaces failed resources of running leases, and of leases that
       start within this time (None: of all leases).
     - ``hold_timeout``: how long capacity is reserved for a new lease while an external service
@@ -70,6 +73,7 @@ class Settings:
     trust_interval: timedelta = timedelta(minutes=5)
     stack_patience: timedelta = timedelta(minutes=10)
     self_audit_interval: float = 0.0
+    calendar_memory: Literal["auto", "on", "off"] = "auto"
     search_timeout: float = 5.0
     notifications_kept: timedelta | None = None
     ended_leases_kept: timedelta | None = None

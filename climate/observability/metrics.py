@@ -51,6 +51,11 @@ _CONFLICTS = (
     "Transactions that ran again after a conflict, by the database's reason.",
     ["reason"],
 )
+_QUESTIONS = (
+    "climate_calendar_questions",
+    "Questions about free capacity, by where the answer came from: memory or SQL.",
+    ["source"],
+)
 _EVENTS = (
     "climate_events",
     "Events by kind and outcome: claimed, done, retried, failed.",
@@ -104,6 +109,7 @@ class Metrics:
         self._requests = Histogram(*_REQUESTS, registry=reg)
         self._admissions = Counter(*_ADMISSIONS, registry=reg)
         self._conflicts = Counter(*_CONFLICTS, registry=reg)
+        self._questions = Counter(*_QUESTIONS, registry=reg)
         self._events = Counter(*_EVENTS, registry=reg)
         self._lateness = Histogram(*_LATENESS, registry=reg, buckets=_LATENESS_BUCKETS)
         self._readiness = Histogram(*_READINESS, registry=reg, buckets=_LATENESS_BUCKETS)
@@ -112,6 +118,7 @@ class Metrics:
         self._calls = Histogram(*_CALLS, registry=reg, buckets=_CALL_BUCKETS)
         self._broken = Gauge(*_BROKEN, registry=reg, multiprocess_mode="mostrecent")
         # These few series are used very often, and ``labels`` takes longer than to count.
+        self._question = lru_cache(maxsize=None)(self._questions.labels)
         self._event = lru_cache(maxsize=None)(self._events.labels)
         self._late = lru_cache(maxsize=None)(self._lateness.labels)
         self._call = lru_cache(maxsize=None)(self._calls.labels)
@@ -134,6 +141,10 @@ class Metrics:
         ``reason`` is the database's error code, or a word such as "locked".
         """
         self._conflicts.labels(reason).inc()
+
+    def calendar_question(self, *, from_memory: bool) -> None:
+        """Count a question about free capacity that the calendar in memory could answer."""
+        self._question("memory" if from_memory else "sql").inc()
 
     def event(self, kind: str, outcome: str) -> None:
         """Count an event of a lease by ``outcome``: claimed, done, retried or failed."""

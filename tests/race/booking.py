@@ -97,16 +97,17 @@ def book_by_locks(number: int, url: str, count: int) -> Outcomes:
 
     Without that search, only the schema's guard would see rows that others commit meanwhile.
     """
-    kept = allocations.grab
+    kept, kept_statement = allocations.grab, create.book_at_once
 
     def look(*about: Any, limit: int | None, rotation: float, **_: int) -> Grabbed:
         return Grabbed(allocations.candidates(*about, limit=limit, rotation=rotation))
 
     allocations.grab = look
+    create.book_at_once = lambda *_, **__: False
     try:
         return book(number, url, count, first=1, protected=True)
     finally:
-        allocations.grab = kept
+        allocations.grab, create.book_at_once = kept, kept_statement
 
 
 def book_and_change(number: int, url: str, count: int) -> Outcomes:

@@ -26,6 +26,14 @@ from tests.support import rows
 from tests.support.clock import ManualClock
 
 Request = Callable[[Runtime], object]
+
+
+@pytest.fixture(autouse=True)
+def _transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each request run in a transaction; the single statement has its own tests."""
+    monkeypatch.setattr(create, "book_at_once", lambda *_, **__: False)
+
+
 # How long a rival is given to come first: as long as it takes, or, where it must wait for us,
 # until that is sure.
 _LONG, _SHORT = 20.0, 0.3

@@ -9,14 +9,16 @@ from climate.db.engine.database import Database
 from climate.db.tables.leases import Base
 
 Rows = dict[str, list[dict[str, Any]]]
+# Triggers write the table of booking changes, also while the other tables are restored.
+_TABLES = [table for table in Base.metadata.sorted_tables if table.name != "booking_changes"]
 
 
 def dump(database: Database) -> Rows:
-    """Return the rows of every table, without computed columns, in order of their keys."""
+    """Return the rows of every table but one, without computed columns, in order of their keys."""
     with database.read() as session:
         return {
             table.name: [dict(row) for row in session.execute(_stored(table)).mappings()]
-            for table in Base.metadata.sorted_tables
+            for table in _TABLES
         }
 
 
@@ -27,9 +29,9 @@ def _stored(table: sa.Table) -> sa.Select[Any]:
 
 def put_back(database: Database, rows: Rows) -> None:
     def work(session: Session) -> None:
-        for table in reversed(Base.metadata.sorted_tables):
+        for table in reversed(_TABLES):
             session.execute(sa.delete(table))
-        for table in Base.metadata.sorted_tables:
+        for table in _TABLES:
             if rows[table.name]:
                 session.execute(sa.insert(table), rows[table.name])
 

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from climate.db.engine import schema
 from climate.db.engine.database import Database
 from climate.db.tables import (
+    booking_changes,  # noqa: F401 - its table belongs to the metadata
     notifications,  # noqa: F401 - its tables belong to the metadata
     processes,  # noqa: F401 - its tables belong to the metadata
     provisioning,  # noqa: F401 - its tables belong to the metadata
@@ -29,8 +30,12 @@ _ADMIN_URLS = {"postgresql": POSTGRESQL, "mariadb": MARIADB}
 CHOSEN = os.environ.get("CLIMATE_TEST_DATABASES", ",".join(BACKENDS)).split(",")
 _REQUIRED = os.environ.get("CLIMATE_TEST_REQUIRE", "").split(",")
 # Tables in an order in which rows can be removed.
-# The relay's table keeps its only row. All others are emptied, referencing tables first.
-_TABLES = [table for table in reversed(Base.metadata.sorted_tables) if table.name != "relay"]
+# The relay's table keeps its only row. All others are emptied, referencing tables first. Triggers
+# fill the table of booking changes while others are emptied, so it comes last.
+_TABLES = sorted(
+    (table for table in reversed(Base.metadata.sorted_tables) if table.name != "relay"),
+    key=lambda table: table.name == "booking_changes",
+)
 _FILLED = " UNION ALL ".join(
     f"(SELECT '{table.name}' FROM {table.name} LIMIT 1)"  # noqa: S608 - names of our own tables
     for table in _TABLES
@@ -82,7 +87,7 @@ def clean(backend: str) -> str:
     with _made[backend].begin() as connection:
         filled = set(connection.exec_driver_sql(_FILLED).scalars())
         for table in _TABLES:
-            if table.name in filled:
+            if table.name in filled or table.name == "booking_changes":
                 connection.execute(sa.delete(table))
         connection.exec_driver_sql(
             "UPDATE relay SET last_seq = 0, published_seq = 0, removed_seq = 0, owner = NULL,"

@@ -12,7 +12,7 @@ import contextlib
 import select
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -107,6 +107,7 @@ class Database:
             **_engine_options(sa.make_url(url), pool_size),
         )
         self._writer = self.engine.execution_options(climate_write=True)
+        self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self.dialect = self.engine.dialect.name
         # The error of the last write if the database failed; None after a write that committed.
         self.write_error: exc.DBAPIError | None = None
@@ -141,6 +142,16 @@ class Database:
     def read(self) -> Iterator[Session]:
         """Return a context with a session for reading, which the context rolls back at the end."""
         with Session(self.engine) as session:
+            yield session
+
+    @contextlib.contextmanager
+    def read_at_once(self) -> Iterator[Session]:
+        """Return a context with a session for one query, which needs no transaction.
+
+        On SQLite, the context is the same as ``read``.
+        """
+        engine = self.engine if self.dialect == "sqlite" else self._autocommit
+        with Session(engine) as session:
             yield session
 
     @contextlib.contextmanager
@@ -196,6 +207,21 @@ class Database:
         except _Undo as undo:
             return undo.result  # type: ignore[no-any-return]  # the result of work
         raise AssertionError("unreachable: the rehearsal always ends in _Undo")
+
+    def run_at_once(self, statement: str, values: Mapping[str, Any]) -> sa.Row[Any]:
+        """Run one SQL statement that commits by itself, and return its only row. For PostgreSQL.
+
+        ``statement`` has the driver's parameters, such as ``%(start)s``. Unlike ``write``, the
+        function does not try again after a transient error.
+        """
+        try:
+            with self._autocommit.connect() as connection, self._confirmed():
+                row = connection.exec_driver_sql(statement, dict(values)).one()
+        except (exc.OperationalError, exc.InterfaceError, exc.InternalError) as error:
+            self.write_error = None if is_transient(error) else error
+            raise
+        self.write_error = None
+        return row
 
     def _write_once(self, work: Callable[[Session], T], attempt: int) -> T:
         session = Session(self._writer, info={"attempt": attempt})

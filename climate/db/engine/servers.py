@@ -23,9 +23,9 @@ Address = dict[str, str | int]
 Connect = Callable[..., Any]
 
 # The first eight digits of a WAL file's name are its timeline. Each promotion begins a new one.
-_PG_TIMELINE = (
-    "SELECT CASE WHEN NOT pg_is_in_recovery()"
-    " THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
+#: The SQL of the timeline of a PostgreSQL primary; NULL on a standby.
+PG_TIMELINE = (
+    "CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
 )
 _MARIADB_READ_ONLY = "SELECT @@read_only"
 _GALERA_READY = "SHOW STATUS LIKE 'wsrep_ready'"
@@ -109,7 +109,7 @@ class _Connector:
         try:
             with connection.cursor() as cursor:
                 if dialect == "postgresql":
-                    self._check_timeline(_value(cursor, _PG_TIMELINE))
+                    self._check_timeline(_value(cursor, f"SELECT {PG_TIMELINE}"))
                 else:
                     _check_mariadb(cursor)
             connection.rollback()

@@ -30,6 +30,7 @@ from climate.db.tables.leases import AllocationRow, ResourceProperty, ResourceRo
 _CACHED_STATEMENTS = 512
 _START = sa.bindparam("start", type_=UtcDateTime())
 _END = sa.bindparam("end", type_=UtcDateTime())
+_VERSION: sa.ColumnElement[str] = sa.literal_column("resources.xmin").label("version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,15 @@ def available(wanted: Shape, limit: int | None) -> sa.Select[int]:
 
 
 @lru_cache(_CACHED_STATEMENTS)
+def available_versions(wanted: Shape, limit: int | None) -> sa.Select[Any]:
+    """Build the query of ``available`` with one more column, the version of the row. PostgreSQL.
+
+    The version is the id of the transaction that wrote the row.
+    """
+    return _rotated(wanted, _free(wanted), limit, _VERSION)
+
+
+@lru_cache(_CACHED_STATEMENTS)
 def available_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, bool]:
     """Build the query of ``available``, which also locks up to ``locking`` rows. For PostgreSQL.
 
@@ -82,10 +92,9 @@ def available_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, b
 
     Locked rows come first.
     """
-    version: sa.ColumnElement[str] = sa.literal_column("resources.xmin").label("version")
-    candidates = _rotated(wanted, _free(wanted), limit, version).cte("candidates")
+    candidates = available_versions(wanted, limit).cte("candidates")
     locked = (
-        sa.select(ResourceRow.id, version)
+        sa.select(ResourceRow.id, _VERSION)
         .where(ResourceRow.id.in_(sa.select(candidates.c.id)))
         .limit(sa.bindparam("locking", type_=sa.BigInteger()))
         .with_for_update(skip_locked=True)

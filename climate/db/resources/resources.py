@@ -22,6 +22,7 @@ from climate.db.tables.bulk import certify, record
 from climate.db.tables.leases import (
     PROPERTIES,
     RESOURCES,
+    AllocationRow,
     PropertyRow,
     ResourceProperty,
     ResourceRow,
@@ -176,6 +177,8 @@ def set_native(
 
 def delete(session: Session, resource_id: int) -> None:
     """Delete a resource with its properties, inventories and allocations (bookings)."""
+    # Not by the cascade: InnoDB fires no triggers for it, and the booking feed needs them.
+    session.execute(sa.delete(AllocationRow).where(AllocationRow.resource_id == resource_id))
     session.execute(sa.delete(ResourceRow).where(ResourceRow.id == resource_id))
 
 
@@ -195,6 +198,12 @@ def definitions(session: Session, *resource_types: str) -> list[Property]:
     """Return the definitions of all extra properties of these resource types, sorted by name."""
     query = sa.select(PropertyRow).where(PropertyRow.resource_type.in_(resource_types))
     return [record(Property, row) for row in session.scalars(query.order_by(PropertyRow.name))]
+
+
+def count_of_types(session: Session, types: Collection[str]) -> int:
+    """Return the number of resources of these types that new leases can book."""
+    query = sa.select(sa.func.count()).where(RESOURCES.c.type.in_(types), RESOURCES.c.reservable)
+    return session.scalar(query) or 0
 
 
 def names_in_use(session: Session, resource_type: str, candidates: Collection[str]) -> set[str]:

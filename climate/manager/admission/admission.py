@@ -8,10 +8,11 @@
 5. Other statements check that the chosen resources are still free: another transaction may have
    booked them, and committed, since step 1.
 
-On PostgreSQL, steps 1 and 4 are one statement in the simplest case: one requirement, for whole
-resources, and the operator has configured neither filters nor weighers. A constraint of the schema
-also prevents double bookings. The number of statements depends on neither the number of hosts nor
-the number of bookings.
+On PostgreSQL, a new lease needs only one statement for all this in the simplest case: one
+requirement, for whole resources, and the operator has configured neither filters nor weighers
+(``book_at_once``). If this statement cannot decide, steps 1 and 4 are one statement. A constraint
+of the schema also prevents double bookings. The number of statements depends on neither the number
+of hosts nor the number of bookings.
 
 Only committed bookings can cause a rejection. If a lease lacks resources because another
 transaction has locked some, admission raises LostRace, and the database layer runs the lease's
@@ -21,24 +22,41 @@ transaction again.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from climate.core.errors import NotEnoughResources
+from climate.core.lease.model import Lease
+from climate.core.matching.expression import MAX_CONDITIONS
 from climate.core.matching.packing import Units
+from climate.core.matching.query import names, written
+from climate.core.matching.requirement import Requirement
 from climate.core.matching.selection import Preference
 from climate.core.window import Window, in_words
-from climate.db.engine.database import LostRace, is_patient
-from climate.db.resources import allocations
+from climate.db.engine.database import LostRace, conflict, is_patient, is_transient
+from climate.db.resources import allocations, booking_statement
+from climate.db.resources.booking_statement import BookingPlan
+from climate.db.tables.bulk import Rows
 from climate.manager.admission.candidates import (
     CandidateSet,
     Demand,
     fetch_more,
+    few,
     find_candidates,
     is_still_free,
     leaves_enough,
     most_units,
     select,
 )
+from climate.manager.admission.gates import Gate
+from climate.manager.admission.requirements import occupied_window
+from climate.manager.process.calendar_memory.view import CalendarView
+from climate.manager.process.runtime import Runtime
+
+# If the single statement loses this many races, a transaction takes over, which can wait for locks.
+_ATTEMPTS_AT_ONCE = 2
+# The share of refusals from memory that SQL checks.
+_CHECKED_SHARE = 0.01
 
 
 def admit(
@@ -84,6 +102,121 @@ def dry_run(
             return chosen
         candidates = fetch_more(session, candidates)
     return None
+
+
+def book_at_once(
+    runtime: Runtime,
+    lease: Lease,
+    demands: Sequence[Demand],
+    tables: Sequence[Rows],
+    gates: Sequence[Gate],
+    *,
+    sees_private: bool,
+) -> bool:
+    """Book resources for a new lease and store the lease, in one SQL statement.
+
+    ``tables`` are the rows to store, without the bookings. ``sees_private`` states whether the user
+    may name private properties (hidden from ordinary users) in a query. Returns False if one
+    statement cannot do it, or if it lost races with other transactions. Then nothing is stored, and
+    the caller must use ``admit``. Raises InsufficientResources.
+    """
+    plan = _plan(runtime, lease, demands, tables, sees_private=sees_private)
+    for gate in gates:
+        plan = plan and gate.planned(plan, lease)
+    for _ in range(_ATTEMPTS_AT_ONCE if plan else 0):
+        assert plan is not None  # noqa: S101 - for the type checker
+        try:
+            verdict = booking_statement.book(runtime.database, plan)
+        except DBAPIError as error:
+            if not is_transient(error):
+                raise
+            runtime.database.on_conflict(conflict(error))
+            continue
+        if verdict.free is not None:
+            with runtime.database.read() as session:
+                matching = allocations.count(session, plan.requirement)
+            raise insufficient(demands, 0, plan.busy, matching=matching, free=verdict.free)
+        return verdict.is_booked
+    return False
+
+
+def _plan(
+    runtime: Runtime,
+    lease: Lease,
+    demands: Sequence[Demand],
+    tables: Sequence[Rows],
+    *,
+    sees_private: bool,
+) -> BookingPlan | None:
+    """Return the plan to book and store a new lease in one statement; None if that is impossible.
+
+    The statement can book whole resources for one demand, without the operator's filters and
+    weighers.
+    """
+    requirement = _only_whole(runtime, demands)
+    if runtime.database.dialect != "postgresql" or requirement is None:
+        return None
+    if written(requirement.query) > MAX_CONDITIONS:
+        return None
+    native = runtime.catalog.plugins[requirement.resource_type].native_properties
+    (demand,) = demands
+    return BookingPlan(
+        requirement=requirement,
+        reservation_id=demand.reservation_id,
+        busy=occupied_window(lease.window, lease.created_at, runtime.settings),
+        limit=few(demand),
+        rotation=runtime.rng.random(),
+        rows=tables,
+        names=names(requirement.query) - native,
+        sees_private=sees_private,
+    )
+
+
+def find_shortage(
+    runtime: Runtime, lease: Lease, demands: Sequence[Demand]
+) -> tuple["InsufficientResources", CalendarView] | None:
+    """Look for a shortage of resources for a new lease in the calendar in memory.
+
+    Returns the error and the view that found the shortage. Returns None if there may be enough
+    resources, or if memory cannot answer. Some of the answers are checked with SQL. If SQL finds
+    enough resources and memory still does not, memory is loaded again.
+    """
+    requirement = _only_whole(runtime, demands)
+    if requirement is None:
+        return None
+    busy = occupied_window(lease.window, lease.created_at, runtime.settings)
+    view = runtime.calendar.view(requirement.resource_type)
+    if view is None or view.has_enough(requirement, busy):
+        return None
+    if runtime.rng.random() < _CHECKED_SHARE and _is_wrong(runtime, requirement, busy):
+        return None
+    matching, free = view.count_matching(requirement), view.count_free(requirement, busy)
+    return insufficient(demands, 0, busy, matching=matching, free=free), view
+
+
+def _is_wrong(runtime: Runtime, requirement: Requirement, busy: Window) -> bool:
+    """Return whether SQL finds enough resources; report it if memory still does not."""
+    least = requirement.minimum
+    with runtime.database.read() as session:
+        found = allocations.candidates(session, requirement, busy, limit=least, rotation=0.0)
+    if len(found) < least:
+        return False
+    # Another transaction may have released resources just now: then memory knows it by now.
+    view = runtime.calendar.view(requirement.resource_type)
+    if view is not None and not view.has_enough(requirement, busy):
+        runtime.calendar.found_wrong(f"memory found too few resources, SQL found {found}")
+    return True
+
+
+def _only_whole(runtime: Runtime, demands: Sequence[Demand]) -> Requirement | None:
+    """Return the requirement of a lease if there is only one, for whole resources; else None.
+
+    None also if the operator has configured filters or weighers: only Python can apply them.
+    """
+    if len(demands) != 1 or runtime.selection.filters or runtime.selection.weighers:
+        return None
+    requirement = demands[0].requirement
+    return requirement if requirement.is_whole and requirement.maximum else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,30 +311,41 @@ def _insufficient(session: Session, candidates: CandidateSet) -> InsufficientRes
     The error is for the first requirement that cannot be met. If each can be met alone, the error
     says that all of them together cannot be met.
     """
-    occupied = candidates.occupied
-    for index, demand in enumerate(candidates.demands):
+    demands, occupied = candidates.demands, candidates.occupied
+    for index, demand in enumerate(demands):
         available = most_units(candidates, index)
         if available < demand.minimum:
-            requirement = demand.requirement
-            matching = allocations.count(session, requirement)
+            matching = allocations.count(session, demand.requirement)
             free = available + sum(demand.kept.values())
-            noun = requirement.noun
-            return InsufficientResources(
-                f"Not enough {noun if requirement.is_whole else 'units'} available:"
-                f" at least {requirement.minimum} requested,"
-                f" {matching} {'match' if requirement.is_whole else f'{noun} match'}"
-                f" the requirements, {free} of them free {in_words(occupied)} UTC (cleaning time"
-                " included)",
-                candidates.demands,
-                index,
-                {"asked": requirement.minimum, "matching": matching, "free": free},
-            )
+            return insufficient(demands, index, occupied, matching=matching, free=free)
     return InsufficientResources(
-        f"Not enough {candidates.demands[0].requirement.noun} available: each reservation could be"
+        f"Not enough {demands[0].requirement.noun} available: each reservation could be"
         " served alone, but not all at once",
-        candidates.demands,
+        demands,
         None,
         {},
+    )
+
+
+def insufficient(
+    demands: Sequence[Demand], index: int, occupied: Window, *, matching: int, free: int
+) -> InsufficientResources:
+    """Return the error that says which requirement of a lease lacks resources, with numbers.
+
+    ``index`` is the position of the demand that cannot be met. ``matching`` resources match its
+    requirement, and ``free`` units are free in the window ``occupied``.
+    """
+    requirement = demands[index].requirement
+    noun = requirement.noun
+    return InsufficientResources(
+        f"Not enough {noun if requirement.is_whole else 'units'} available:"
+        f" at least {requirement.minimum} requested,"
+        f" {matching} {'match' if requirement.is_whole else f'{noun} match'}"
+        f" the requirements, {free} of them free {in_words(occupied)} UTC (cleaning time"
+        " included)",
+        demands,
+        index,
+        {"asked": requirement.minimum, "matching": matching, "free": free},
     )
 
 

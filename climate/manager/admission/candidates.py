@@ -118,6 +118,11 @@ def find_candidates(
     return _fetch(session, empty)
 
 
+def few(demand: Demand) -> int:
+    """Return how many candidates a first search should find for one demand for whole resources."""
+    return _step(demand.maximum + _FEW)
+
+
 def find_all_candidates(
     session: Session, demands: Sequence[Demand], occupied: Window, preference: Preference
 ) -> CandidateSet:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from climate.core.lease.model import Lease
 from climate.core.matching.packing import Units
 from climate.core.matching.requirement import Requirement
+from climate.db.resources.booking_statement import BookingPlan
 
 # The requirements of a lease, each with its number of units by resource id.
 Taken = Iterable[tuple[Requirement, Units]]
@@ -34,6 +35,21 @@ class Gate:
         completes the lease.
         """
         return lease
+
+    def before_refusal(self, _session: Session, _lease: Lease, _now: datetime) -> bool:
+        """Return whether climate may refuse the lease for lack of resources without a transaction.
+
+        The hook ``before`` is not called then. To reject the request for another reason, the gate
+        raises any ClimateError.
+        """
+        return False
+
+    def planned(self, _plan: BookingPlan, _lease: Lease) -> BookingPlan | None:
+        """Return the plan with the check of this gate, if one SQL statement can book and check.
+
+        Returns None if the gate needs the other hooks. Then climate calls them in a transaction.
+        """
+        return None
 
     def before(
         self, session: Session, lease: Lease, now: datetime, present: Lease | None = None

@@ -12,7 +12,7 @@ project.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
@@ -26,6 +26,7 @@ from climate.core.window import Window
 from climate.db import limits as rows
 from climate.db.engine.database import Database
 from climate.db.limits import Overrides, Party, UseOf
+from climate.db.resources.booking_statement import BookingPlan, OpenLeases
 from climate.manager.admission.gates import Gate, Taken
 from climate.manager.process.runtime import Store
 
@@ -154,6 +155,13 @@ class LimitGate(Gate):
         self._present: Lease | None = None
         self._used: Sequence[Use] = ()
 
+    def before_refusal(self, session: Session, lease: Lease, now: datetime) -> bool:
+        """Check the dates of the lease, and read the limits for the hook ``allows``."""
+        owner = lease.project_id, lease.user_id
+        self._limit = guard_without_lock(session, self._rules, *owner, self._roles)
+        self._limit.check_dates(None, lease.window, now)
+        return True
+
     def before(
         self, session: Session, lease: Lease, now: datetime, present: Lease | None = None
     ) -> None:
@@ -208,6 +216,18 @@ class OpenLeasesGate(Gate):
         self._rules = rules
         self._roles = roles
 
+    def before_refusal(self, _session: Session, _lease: Lease, _now: datetime) -> bool:
+        """Allow the refusal: it does not matter whether the limit would allow the lease."""
+        return True
+
+    def planned(self, plan: BookingPlan, lease: Lease) -> BookingPlan:
+        """Return the plan with the limit of the project."""
+        most = self._rules.effective(Scope.PROJECT, {}).leases
+        if most is None or not self._applies_to(lease):
+            return plan
+        limit = OpenLeases(project_id=lease.project_id, most=most, now=lease.created_at)
+        return replace(plan, open_leases=limit)
+
     def before(
         self, session: Session, lease: Lease, now: datetime, present: Lease | None = None
     ) -> None:
@@ -215,15 +235,16 @@ class OpenLeasesGate(Gate):
 
         ``present`` is the stored lease; None for a new lease. Only a new lease is checked.
         """
-        if present is not None or not self._rules.apply_to(
-            lease.project_id, lease.user_id, self._roles
-        ):
+        if present is not None or not self._applies_to(lease):
             return
         party = Party(Scope.PROJECT, lease.project_id)
         own, count = rows.open_leases(session, party, now)
         excess = rules.excess_of_leases(self._rules.effective(party.scope, own), count)
         if excess is not None:
             raise rules.limit_exceeded(party.scope, party.owner_id, self._rules.period, excess)
+
+    def _applies_to(self, lease: Lease) -> bool:
+        return self._rules.apply_to(lease.project_id, lease.user_id, self._roles)
 
 
 def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str]) -> Guard:

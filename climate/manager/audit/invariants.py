@@ -10,7 +10,7 @@ sends a notification only when an invariant becomes broken, or holds again.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -24,12 +24,15 @@ from climate.db.invariants import LOOKS, Turn
 from climate.db.notifications import outbox
 from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime, Store
+from climate.observability.metrics import Metrics
 
 LOG = logging.getLogger(__name__)
 
 # Slices per turn, so that a turn takes seconds; and findings per turn that are stored and notified.
 _SLICES = 20
 _FINDINGS = 20
+# The number of the invariant of the calendar in memory. Each process checks its own copy.
+_MEMORY = 6
 
 
 def violations(store: Store) -> Iterator[tuple[int, str]]:
@@ -122,6 +125,27 @@ def _store(
     }
     outbox.write(session, event_type, payload, now)
     return event_type
+
+
+def report_memory(store: Store, metrics: Metrics, findings: Sequence[str]) -> None:
+    """Notify operators that the calendar in memory differs from the database, or no longer does.
+
+    ``findings`` are the differences. If it is empty, the calendar agrees with the database again.
+    """
+    event_type = INVARIANT_BROKEN if findings else INVARIANT_HOLDS
+    level = logging.ERROR if findings else logging.WARNING
+    LOG.log(level, "%s %s (calendar memory): %s", event_type, _MEMORY, "; ".join(findings))
+    metrics.invariant(_MEMORY, broken=bool(findings))
+    now = store.clock.now()
+    payload = {
+        "lease_id": None,
+        "project_id": "",
+        "invariant": _MEMORY,
+        "look": "calendar_memory",
+        "found": list(findings),
+        "broken_since": str(now),
+    }
+    store.database.write(lambda session: outbox.write(session, event_type, payload, now))
 
 
 def self_audit(runtime: Runtime) -> PeriodicTask:

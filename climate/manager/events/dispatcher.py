@@ -29,6 +29,7 @@ from climate.db.events.waiting import PendingEvent
 from climate.db.leases import idempotency
 from climate.db.limits import forget_past_use
 from climate.db.resources import allocations
+from climate.db.resources.feed.dialects import for_dialect
 from climate.manager.claims import Batch, Claim, ClaimKeeper, Result, Task
 from climate.manager.events import runner
 from climate.manager.events.outcomes import discard
@@ -92,6 +93,9 @@ class Dispatcher:
         self._timer.every(renewal, self.upkeep.renew, "renew claims")
         self._timer.every(_TIDY_INTERVAL, self.upkeep.tidy, "remove old rows")
         self._timer.every(min(1.0, settings.call_timeout), self.pool.watch, "watch calls")
+        if self._runtime.database.dialect == "mysql":
+            number = self.upkeep.number_booking_changes
+            self._timer.every(1.0, number, "number booking changes")
         self._timer.start()
         self._task.start()
 
@@ -340,6 +344,7 @@ class Upkeep:
         """
         self._runtime = runtime
         self._keeper, self._pool, self._wake = keeper, pool, wake
+        self._booking_feed = for_dialect(runtime.database.dialect)
 
     def renew(self) -> None:
         """Renew the claims of this manager; release claims that other managers no longer renew."""
@@ -353,8 +358,8 @@ class Upkeep:
 
         The other rows are idempotency keys, notifications, leases that ended long ago, records of
         deleted leases, records of past use and of confirmations that are too old for the limits,
-        and calendar feeds whose lease or resource is gone. Options set how long to keep most of
-        these rows.
+        calendar feeds whose lease or resource is gone, and changes of bookings that are older than
+        any reader. Options set how long to keep most of these rows.
         """
         now = self._runtime.clock.now()
         write = self._runtime.database.write
@@ -367,3 +372,9 @@ class Upkeep:
         remove_ended(self._runtime.store, self._runtime.settings)
         feeds.remove_stale(self._runtime.store)
         email_links.remove_old_confirmations(self._runtime.store)
+        write(self._booking_feed.prune)
+
+    def number_booking_changes(self) -> None:
+        """Assign places in the order of commits to new changes of bookings; MariaDB needs it."""
+        while self._runtime.database.write(self._booking_feed.number):
+            pass

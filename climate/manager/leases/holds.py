@@ -65,6 +65,10 @@ class HoldGate(Gate):
         self._requester = requester
         self._idempotent = idempotent
 
+    def before_refusal(self, _session: Session, _lease: Lease, _now: datetime) -> bool:
+        """Allow the refusal: other services are only called for a lease with resources."""
+        return True
+
     def stored(self, lease: Lease) -> Lease:
         """Return the lease as it is stored while other services decide about it: status CREATING.
 

@@ -44,7 +44,8 @@ from climate.manager.admission.gates import Gate
 from climate.manager.admission.limits import LimitGate
 from climate.manager.admission.preview import Preview, free_capacity, use_after
 from climate.manager.admission.reallocation import reallocate
-from climate.manager.admission.refusal import Refusal, explain
+from climate.manager.admission.refusal.bookings import StoredBookings
+from climate.manager.admission.refusal.refusal import Refusal, explain
 from climate.manager.admission.requirements import (
     any_acts_as_user,
     check_queries,
@@ -362,7 +363,8 @@ def _rebook(
         has_gains = reallocate(runtime, session, lease, reservations, window, now)
     except InsufficientResources as shortage:
         requested_lease = replace(lease, window=window, reservations=reservations)
-        raise explain(runtime, session, shortage, requested_lease, gates, lease) from None
+        bookings = StoredBookings.about(runtime, session, shortage)
+        raise explain(bookings, shortage, requested_lease, gates, lease) from None
     changed = moved(replace(lease, reservations=reservations), window, notices, now)
     leases.update(session, changed)
     reschedule(session, lease, changed, now)

@@ -20,6 +20,7 @@ from climate.core.settings import Settings
 from climate.db.engine.database import Database
 from climate.db.wakeup import Wakeup
 from climate.manager.enforcement import Enforcer
+from climate.manager.process.calendar_memory.memory import CalendarMemory
 from climate.manager.process.deletion_waits import DeletionWaits
 from climate.manager.process.long_poll import LongPoll
 from climate.observability.metrics import Metrics
@@ -73,6 +74,7 @@ class Runtime:
     - ``deletions`` limits the requests that wait for the deletion of a lease.
     - ``rng`` is a source of random numbers. It lets parallel requests begin with different
       resources, and varies the pauses before retries.
+    - ``calendar`` is the calendar in memory.
     - ``enforcer`` is None if no enforcement service is configured.
     - ``trusts`` is None if no plug-in can act as a user.
     - ``store`` and ``catalog`` group some of the other fields.
@@ -86,6 +88,7 @@ class Runtime:
     news: Wakeup
     latest: LongPoll
     deletions: DeletionWaits
+    calendar: CalendarMemory
     selection: Selection = field(default_factory=Selection)
     enforcer: Enforcer | None = None
     trusts: Trusts | None = None
@@ -102,6 +105,7 @@ class Runtime:
 
     def close(self) -> None:
         """Close all connections. No other thread may use the runtime afterwards."""
+        self.calendar.close()
         self.latest.close()
         self.news.close()
         self.wakeup.close()

@@ -19,9 +19,11 @@ from climate.db.resources import capacity
 from climate.db.resources.capacity import Inventory
 from climate.db.tables.leases import ResourceProperty, ResourceRow
 from climate.db.wakeup import Wakeup
+from climate.manager.process.calendar_memory.memory import CalendarMemory, Use
 from climate.manager.process.deletion_waits import DeletionWaits
 from climate.manager.process.long_poll import LongPoll
 from climate.manager.process.runtime import Runtime
+from climate.observability.metrics import Metrics
 from climate.plugins.base import DiscoveredResource, RequestSchema, ResourcePlugin
 from tests.conftest import NOON
 
@@ -163,6 +165,7 @@ def make_runtime(url: str, clock: Clock, *, cleaning: timedelta = timedelta()) -
         news=news,
         latest=LongPoll(database, news, 1.0, 1),
         deletions=DeletionWaits(1),
+        calendar=CalendarMemory(database, Metrics(), Use.OFF, print),
     )
 
 

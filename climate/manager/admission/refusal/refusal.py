@@ -1,45 +1,38 @@
 """Refusal: why climate rejects a lease, and which similar leases it would accept.
 
-To limit the cost, the explanation examines only a sample of the matching resources. If a new lease
-is rejected, climate computes the explanation after the failed transaction. If a change is rejected,
-climate computes the explanation within the transaction of the change, which has deleted the lease's
-own bookings. The explanation names the blocking leases of the requester's project. For leases of
-other projects, the explanation states only the times.
+If a new lease is rejected, climate computes the explanation after the failed transaction, or from
+the calendar in memory. If a change is rejected, climate computes the explanation within the
+transaction of the change, which has deleted the lease's own bookings. The explanation names the
+blocking leases of the requester's project. For leases of other projects, the explanation states
+only the times.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from typing import Any
 
-from sqlalchemy.orm import Session
-
-from climate.core.errors import NotEnoughResources, SearchTooLong
+from climate.core.errors import NotEnoughResources
 from climate.core.lease.change import has_started
 from climate.core.lease.model import PART, Lease
-from climate.core.matching import calendar
 from climate.core.matching.packing import Units
 from climate.core.matching.query import Everything
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window, in_words, merged, minute_of
-from climate.db.resources import calendar as bookings
 from climate.db.resources.calendar import Blocker
-from climate.manager.admission.admission import InsufficientResources, dry_run
-from climate.manager.admission.availability import WindowSearch, matching, offers
+from climate.manager.admission.admission import InsufficientResources
+from climate.manager.admission.availability import WindowSearch
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
+from climate.manager.admission.refusal.bookings import Bookings
 from climate.manager.admission.requirements import occupied_window
-from climate.manager.process.runtime import Runtime
 
-# Resources in a sample (at least twice the required number), and the span of the window search.
-_SAMPLE = 50
+# The span of the search for a later window.
 _AHEAD = timedelta(days=28)
 _BLOCKERS = 5
-# Bookings of other projects that an explanation reads.
-_MAX_BOOKINGS = 1000
+# Windows of other projects on one resource, before windows that touch are merged.
+_MAX_WINDOWS = 1000
 _ALTERNATIVES = 3
 _UTC = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -114,8 +107,7 @@ class Refusal(NotEnoughResources):
 
 
 def explain(
-    runtime: Runtime,
-    session: Session,
+    bookings: Bookings,
     shortage: InsufficientResources,
     lease: Lease,
     gates: Collection[Gate],
@@ -123,14 +115,13 @@ def explain(
 ) -> Refusal:
     """Return the error for the API, with numbers, blocking leases and alternatives.
 
-    ``shortage`` is the error of the admission. ``lease`` is the requested lease, ``present`` the
-    stored one (None for a new lease). ``gates`` are the checks of optional features, such as
-    limits. The error offers only alternatives that all gates allow. Before the call, the caller
-    must delete the bookings of the stored lease in the transaction of ``session``.
+    ``bookings`` answers questions about bookings. ``shortage`` is the error of the admission.
+    ``lease`` is the requested lease, ``present`` the stored one (None for a new lease); the caller
+    has deleted its bookings in the transaction of ``bookings.session``. ``gates`` are the checks of
+    optional features, such as limits. The error offers only alternatives that all gates allow.
     """
-    inquiry = _Inquiry(runtime, session, shortage, lease, gates, present)
-    own = inquiry.own_blockers()
-    others = inquiry.taken_by_others()[: _BLOCKERS - len(own)]
+    inquiry = _Inquiry(bookings, shortage, lease, gates, present)
+    own, others = inquiry.blockers()
     alternatives = inquiry.alternatives()
     number, message = _located(lease, shortage)
     sentences = [message]
@@ -169,15 +160,15 @@ class _Inquiry:
 
     def __init__(
         self,
-        runtime: Runtime,
-        session: Session,
+        bookings: Bookings,
         shortage: InsufficientResources,
         lease: Lease,
         gates: Collection[Gate],
         present: Lease | None,
     ) -> None:
-        self._runtime = runtime
-        self._session = session
+        self._bookings = bookings
+        self._runtime = runtime = bookings.runtime
+        self._session = bookings.session
         self._demands = shortage.demands
         # The requirement that fails; the first one if only all of them together fail.
         self._index = shortage.index or 0
@@ -190,37 +181,22 @@ class _Inquiry:
         self._now = now = runtime.clock.now()
         self._can_move = present is None or not has_started(present, now)
         self._occupied = occupied_window(lease.window, now, runtime.settings)
-        self._preference = runtime.preference()
 
-    def own_blockers(self) -> list[Blocker]:
-        """Return up to ``_BLOCKERS`` leases of the same project that block the requested lease.
+    def blockers(self) -> tuple[list[Blocker], list[Window]]:
+        """Return what blocks the requested lease, at most ``_BLOCKERS`` items in all.
 
-        These leases have booked resources that match the unmet requirement.
+        The first item contains leases of the same project. The second one contains the windows in
+        which other projects have booked resources that match the unmet requirement, sorted by
+        start, without duplicates. Bookings of one resource without a gap between them are merged
+        into one window, so that the requester cannot see where one lease ends and the next begins.
         """
-        ids = self._matching(self._requirement)
-        if not ids:
-            return []
-        return bookings.blockers(
-            self._session, ids, self._occupied, self._lease.project_id, _BLOCKERS
+        project_id = self._lease.project_id
+        own, found = self._bookings.blockers(
+            self._requirement, self._occupied, project_id, _BLOCKERS
         )
-
-    def taken_by_others(self) -> list[Window]:
-        """Return the windows in which other projects have booked resources that the lease needs.
-
-        The windows are sorted by start, without duplicates. Bookings of one resource without a gap
-        between them are merged into one window, so that the requester cannot see where one lease
-        ends and the next begins.
-        """
-        ids = self._matching(self._requirement)
-        if not ids:
-            return []
-        found: dict[int, list[Window]] = defaultdict(list)
-        for id_, window in bookings.taken_by_others(
-            self._session, ids, self._occupied, self._lease.project_id, _MAX_BOOKINGS
-        ):
-            found[id_].append(window)
-        runs = {run for windows in found.values() for run in merged(windows, _MAX_BOOKINGS)}
-        return sorted(runs, key=lambda run: (run.start, run.end))
+        runs = {run for windows in found.values() for run in merged(windows, _MAX_WINDOWS)}
+        others = sorted(runs, key=lambda run: (run.start, run.end))
+        return own, others[: _BLOCKERS - len(own)]
 
     def alternatives(self) -> list[Alternative]:
         """Return up to three variants of the lease that climate would accept now."""
@@ -238,17 +214,16 @@ class _Inquiry:
         within = Window(start, start + _AHEAD + length)
         deadline = self._runtime.clock.elapsed() + self._runtime.settings.search_timeout
         query = WindowSearch(requirements, length, within, deadline)
-        sample = max(_sample(requirement) for requirement in requirements)
-        with suppress(SearchTooLong):
-            for offer in islice(offers(self._runtime, self._session, query, sample), 1):
-                demands = [replace(demand, kept={}) for demand in self._demands]
-                return self._if_admitted("later", offer.window, demands)
-        return None
+        window = self._bookings.earliest(query)
+        if window is None:
+            return None
+        demands = [replace(demand, kept={}) for demand in self._demands]
+        return self._if_admitted("later", window, demands)
 
     def _shorter(self) -> Alternative | None:
         all_requirements = [demand.requirement for demand in self._demands]
         requirements = [self._requirement] if self._in_use else all_requirements
-        ends = [self._lasting(requirement) for requirement in requirements]
+        ends = [self._bookings.lasting(part, self._occupied) for part in requirements]
         end = min((end for end in ends if end is not None), default=None)
         if end is None or None in ends:
             return None
@@ -284,7 +259,7 @@ class _Inquiry:
         self, differs: str, window: Window, demands: Sequence[Demand]
     ) -> Alternative | None:
         occupied = occupied_window(window, self._now, self._runtime.settings)
-        more = dry_run(self._session, demands, occupied, self._preference)
+        more = self._bookings.choose(demands, occupied)
         if more is None or not self._is_allowed(window, demands, more):
             return None
         id_ = demands[self._index].reservation_id
@@ -304,21 +279,6 @@ class _Inquiry:
         ]
         lease = replace(self._lease, window=window)
         return all(gate.allows(self._session, lease, taken, self._now) for gate in self._gates)
-
-    def _lasting(self, requirement: Requirement) -> datetime | None:
-        timelines = bookings.timelines(
-            self._session, requirement, self._matching(requirement), self._occupied
-        )
-        return calendar.lasting(requirement, timelines, self._occupied.start, self._occupied.end)
-
-    def _matching(self, requirement: Requirement) -> Sequence[int]:
-        if self._in_use:
-            return list(self._in_use.ids)
-        return matching(self._session, requirement, self._preference, _sample(requirement))
-
-
-def _sample(requirement: Requirement) -> int:
-    return max(_SAMPLE, 2 * requirement.minimum)
 
 
 def _can_search_ahead(window: Window, ahead: timedelta) -> bool:

@@ -1,0 +1,288 @@
+"""Which resources have a booking in an hour: a set of resources for each hour, as one big integer.
+
+Each resource has a *place*, a small number. A *mask* is an integer whose bit ``n`` stands for the
+resource at place ``n``. So one ``|`` of two masks unites two sets of thousands of resources, in a
+fraction of a microsecond.
+
+Hours are grouped into blocks of 8, 64, 512, ... hours, as in a segment tree. A long span of hours
+consists of few blocks, so a search over years reads a few masks instead of thousands. A long
+booking is stored as few blocks, too.
+
+An hour is *ragged* for a resource if one of its bookings starts or ends within the hour. A resource
+that is touched in an hour that is not ragged is booked during the whole hour. So only ragged hours
+need a look at the exact bookings.
+
+Hours and their numbers count from 1970-01-01 UTC. Times are microseconds since then.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import compress, count, groupby
+
+Mask = int
+# A block: its level, and its number among the blocks of this level. Level 0: one hour.
+Block = tuple[int, int]
+# A span of time [start, end).
+Span = tuple[int, int]
+
+HOUR = 3_600_000_000
+#: A block has 2 ** BITS blocks of the level below.
+BITS = 3
+CHILDREN = 1 << BITS
+MAX_LEVEL = 8
+_LEVELS = range(MAX_LEVEL + 1)
+# Bookings up to this number of hours are stored by the hour, which makes loading faster.
+_SHORT = 128
+# Loading uses tables of this size, and sets bits one by one for fewer than _FEW resources.
+_TABLE_ROWS = 256
+_TABLE_HOURS = 16_000
+_FEW = 16
+# Converts the digits of a binary number to truth values.
+_TRUTH = bytes.maketrans(b"01", b"\0\1")
+# Stands for a mask that must be computed again.
+_STALE = -1
+
+
+def blocks(start: int, end: int) -> list[Block]:
+    """Return the blocks in which a booking from ``start`` to ``end`` is stored.
+
+    The blocks contain exactly the hours that the booking overlaps. A block above level 0 contains
+    only hours that are booked from their start to their end.
+    """
+    first, last = start // HOUR, -(-end // HOUR)
+    if last - first <= _SHORT:
+        return [(0, hour) for hour in range(first, last)]
+    inner = _largest(first + 1, last - 1)
+    edges = [(0, first), (0, last - 1)]
+    return edges + [(level, block) for level, numbers in inner for block in numbers]
+
+
+def places(mask: Mask) -> Iterator[int]:
+    """Yield the places in a mask, lowest first."""
+    bits = f"{mask:b}"
+    if mask.bit_count() > len(bits) >> 3:
+        # Many bits: faster than searching each one.
+        yield from compress(count(), reversed(bits.encode().translate(_TRUTH)))
+        return
+    highest = len(bits) - 1
+    at = bits.rfind("1")
+    while at >= 0:
+        yield highest - at
+        at = bits.rfind("1", 0, at)
+
+
+def mask_of(places: Iterable[int]) -> Mask:
+    """Return the mask of these places."""
+    numbers = list(places)
+    cells = bytearray(b"0") * (max(numbers, default=0) + 1)
+    for place in numbers:
+        cells[~place] = ord("1")
+    return int(cells, 2)
+
+
+def without(mask: Mask, other: Mask) -> Mask:
+    """Return the places in ``mask`` that are not in ``other``."""
+    # Three times as fast as ``mask & ~other``, which computes with a negative integer.
+    return mask ^ (mask & other)
+
+
+class TouchedHours:
+    """For each hour, the mask of the resources that have a booking which overlaps the hour."""
+
+    def __init__(self) -> None:
+        # By level: block -> places with a booking that is stored in this block.
+        self._stored: list[dict[int, Mask]] = [{} for _ in _LEVELS]
+        # By level: block -> places with a booking that is stored in or below this block.
+        self._touched = [self._stored[0], *({} for _ in _LEVELS[1:])]
+        self._ragged: dict[int, Mask] = {}
+        # The levels above 0 in which bookings are stored.
+        self._upper: list[int] = []
+
+    def mark_ragged(self, bookings: Mapping[int, Iterable[Span]]) -> None:
+        """Note the hours in which these bookings start or end; they are given by place.
+
+        A mark stays when its booking is removed. It only causes an unnecessary look.
+        """
+        marked: dict[int, list[int]] = defaultdict(list)
+        for place, spans in bookings.items():
+            for start, end in spans:
+                if start % HOUR:
+                    marked[start // HOUR].append(place)
+                if end % HOUR:
+                    marked[end // HOUR].append(place)
+        for hour, numbers in marked.items():
+            self._ragged[hour] = self._ragged.get(hour, 0) | mask_of(numbers)
+
+    def ragged(self, hour: int) -> Mask:
+        """Return the resources for which the hour is ragged, and perhaps some others."""
+        return self._ragged.get(hour, 0)
+
+    def add(self, place: int, added: Iterable[Block]) -> None:
+        """Store a booking, or several, of the resource at ``place``."""
+        bit = 1 << place
+        parent = None
+        for level, block in added:
+            stored = self._stored[level]
+            stored[block] = stored.get(block, 0) | bit
+            if level and level not in self._upper:
+                self._upper.append(level)
+            if level or block >> BITS != parent:
+                self._mark_above(level, block, bit)
+                parent = block >> BITS
+
+    def load(self, bookings: Mapping[int, Iterable[Span]]) -> None:
+        """Store the bookings of many resources, given by place.
+
+        This is several times faster than ``add``.
+        """
+        # The highest place first: the masks have their final size at once.
+        ordered = sorted(bookings, reverse=True)
+        for _, group in groupby(ordered, lambda place: place // _TABLE_ROWS):
+            numbers = list(group)
+            if len(numbers) >= _FEW:
+                self._load_table({place: bookings[place] for place in numbers})
+                continue
+            for place in numbers:
+                for span in bookings[place]:
+                    self.add(place, blocks(*span))
+
+    def remove(self, place: int, removed: Iterable[Block]) -> None:
+        """Clear blocks in which no booking of the resource at ``place`` is stored any more."""
+        bit = 1 << place
+        for level, block in removed:
+            stored = self._stored[level]
+            mask = stored.get(block, 0)
+            if mask & bit:
+                stored[block] = mask ^ bit
+                if mask == bit:
+                    del stored[block]
+                self._invalidate_above(level, block)
+
+    def forget_before(self, hour: int) -> None:
+        """Forget the hours before ``hour``."""
+        for past in [known for known in self._ragged if known < hour]:
+            del self._ragged[past]
+        for level in _LEVELS:
+            for known in (self._stored[level], self._touched[level]):
+                for block in [block for block in known if (block + 1) << BITS * level <= hour]:
+                    del known[block]
+        self._upper = [level for level in _LEVELS[1:] if self._stored[level]]
+
+    def within(self, first: int, last: int) -> Mask:
+        """Return the resources with a booking that overlaps the hours from ``first`` to ``last``.
+
+        ``last`` is exclusive.
+        """
+        if first >= last:
+            return 0
+        mask = 0
+        for level in self._upper:
+            stored, shift = self._stored[level], BITS * level
+            mask |= stored.get(first >> shift, 0) | stored.get(last - 1 >> shift, 0)
+        for level, numbers in _largest(first, last):
+            touched = self._touched[level]
+            for block in numbers:
+                known = touched.get(block, 0)
+                mask |= known if known >= 0 else self._computed(level, block)
+        return mask
+
+    def filled(self, level: int, block: int) -> Mask:
+        """Return resources that are booked during the whole block.
+
+        Only long bookings count; so not all such resources are in the result.
+        """
+        mask = 0
+        for upper in self._upper:
+            if upper >= level:
+                mask |= self._stored[upper].get(block >> BITS * (upper - level), 0)
+        return mask
+
+    def each(self, first: int, last: int) -> list[Mask]:
+        """Return the resources with a booking in each of the hours from ``first`` to ``last``."""
+        hours = self._stored[0]
+        masks = [hours.get(hour, 0) for hour in range(first, last)]
+        for level in self._upper:
+            stored, shift = self._stored[level], BITS * level
+            masks = [mask | stored.get(first + n >> shift, 0) for n, mask in enumerate(masks)]
+        return masks
+
+    def _computed(self, level: int, block: int) -> Mask:
+        mask = self._touched[level].get(block, 0)
+        if mask != _STALE:
+            return mask
+        mask = self._stored[level].get(block, 0)
+        for child in range(block << BITS, (block + 1) << BITS):
+            mask |= self._computed(level - 1, child)
+        self._touched[level][block] = mask
+        return mask
+
+    def _mark_above(self, level: int, block: int, bit: Mask) -> None:
+        for upper in range(max(level, 1), len(_LEVELS)):
+            touched, parent = self._touched[upper], block >> BITS * (upper - level)
+            mask = touched.get(parent, 0)
+            # All larger blocks have the bit as well, or are stale as well.
+            if mask == _STALE or mask & bit:
+                return
+            touched[parent] = mask | bit
+
+    def _invalidate_above(self, level: int, block: int) -> None:
+        for upper in range(max(level, 1), len(_LEVELS)):
+            parent = block >> BITS * (upper - level)
+            # All larger blocks are stale as well.
+            if self._touched[upper].get(parent) == _STALE:
+                return
+            self._touched[upper][parent] = _STALE
+
+    def _load_table(self, bookings: Mapping[int, Iterable[Span]]) -> None:
+        """Store the bookings of up to _TABLE_ROWS neighbouring places.
+
+        Most go through a table of resources and hours, which is filled by resource and read by
+        hour. Setting the bits of masks one by one would create a new integer each time.
+        """
+        rows, others = _sorted_out(bookings)
+        for place, span in others:
+            self.add(place, blocks(*span))
+        if not rows:
+            return
+        first_place, first_hour = min(bookings), min(first for _, first, _ in rows)
+        width = max(last for _, _, last in rows) - first_hour
+        # A character for each resource and hour. The row of the highest place comes first.
+        cells = bytearray(b"0") * (_TABLE_ROWS * width)
+        for place, first, last in rows:
+            row = (_TABLE_ROWS - 1 - place + first_place) * width - first_hour
+            cells[row + first : row + last] = b"1" * (last - first)
+        hours = self._stored[0]
+        for hour in range(first_hour, first_hour + width):
+            if mask := int(cells[hour - first_hour :: width], 2):
+                hours[hour] = hours.get(hour, 0) | mask << first_place
+        for hour in range(first_hour, first_hour + width + CHILDREN, CHILDREN):
+            self._invalidate_above(0, hour)
+
+
+def _sorted_out(
+    bookings: Mapping[int, Iterable[Span]],
+) -> tuple[list[tuple[int, int, int]], list[tuple[int, Span]]]:
+    """Return (place, first hour, last hour) of bookings for a table, and the other bookings."""
+    rows, others = [], []
+    for place, spans in bookings.items():
+        for start, end in spans:
+            first, last = start // HOUR, -(-end // HOUR)
+            if last - first <= _SHORT:
+                rows.append((place, first, last))
+            else:
+                others.append((place, (start, end)))
+    limit = min((first for _, first, _ in rows), default=0) + _TABLE_HOURS
+    late = [(place, (first * HOUR, last * HOUR)) for place, first, last in rows if last > limit]
+    return [row for row in rows if row[2] <= limit], others + late
+
+
+def _largest(first: int, last: int) -> Iterator[tuple[int, range]]:
+    """Yield the largest possible blocks that together contain the hours [first, last), by level."""
+    for level in _LEVELS:
+        parents = range(-(-first // CHILDREN), last >> BITS)
+        if not parents or level == MAX_LEVEL:
+            yield level, range(first, last)
+            return
+        yield level, range(first, parents.start << BITS)
+        yield level, range(parents.stop << BITS, last)
+        first, last = parents.start, parents.stop

@@ -1,0 +1,287 @@
+"""The copy of the calendar in the memory of a process: load it, bring it up to date, compare it.
+
+- **Load**: a thread loads the copy after the first question. Until then, there is no answer, and
+  the caller asks SQL.
+- **Catch up**: each question first reads what was committed since the last catch-up. So the answer
+  contains everything that was committed before the question. Questions of several threads share a
+  catch-up that began after all of them.
+- **Compare**: the thread compares a few resources at a time with the rows of the database. If they
+  differ, it reports a broken invariant, drops the copy and loads it again.
+
+A wrong copy can cause a wrong refusal, but never a wrong booking, because the database decides.
+"""
+
+import logging
+import threading
+from array import array
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from climate.core.lease.model import HOST
+from climate.core.matching.booked_hours.booked_hours import BookedHours
+from climate.core.matching.booking_change import ResourceBookings, ResourceState
+from climate.db.engine.database import Database
+from climate.db.resources import resources
+from climate.db.resources.feed.dialects import for_dialect
+from climate.db.resources.feed.port import Changes, Position
+from climate.manager.process.calendar_memory.view import CalendarView, ticks
+from climate.manager.process.periodic_task import logged
+from climate.observability.metrics import Metrics
+
+LOG = logging.getLogger(__name__)
+
+# The types whose resources leases book as a whole.
+TYPES = (HOST,)
+# With fewer resources, SQL answers as fast.
+_LEAST_RESOURCES = 1_000
+# Seconds between two turns of the thread: catch up, and compare some resources.
+_TURN = 5.0
+# Seconds until the thread counts the resources again, if they were too few.
+_RECOUNT = 300.0
+# Resources that one turn compares.
+_COMPARED = 50
+# Findings that a report contains.
+_FINDINGS = 20
+
+
+class Use(StrEnum):
+    """Whether a process keeps a copy: AUTO does if there are at least 1,000 resources."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
+@dataclass(slots=True)
+class _Copy:
+    """A copy of the resources and bookings at ``position``, by resource type.
+
+    ``types`` contains the type of each resource. The next comparison begins after the resource
+    ``compared``. Bookings that ended before ``forgotten`` are not in the copy.
+    """
+
+    position: Position
+    hours: Mapping[str, BookedHours]
+    types: dict[int, str]
+    compared: int = 0
+    forgotten: datetime | None = None
+
+
+class CalendarMemory:
+    """The calendar in the memory of this process. Threads may share it.
+
+    ``report`` is called with findings when the copy was found to differ from the database, and with
+    an empty list when a later comparison of all resources finds no difference.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        metrics: Metrics,
+        use: Use,
+        report: Callable[[Sequence[str]], object],
+    ) -> None:
+        self._database, self._metrics, self._use, self._report = database, metrics, use, report
+        self._feed = for_dialect(database.dialect)
+        self._copy: _Copy | None = None
+        # Whoever catches up holds ``_catching``. Whoever uses the copy holds ``_using``. A thread
+        # that needs both takes ``_catching`` first.
+        self._catching, self._using = threading.Lock(), threading.RLock()
+        self._begun = self._done = 0
+        self._is_broken = False
+        self._wake, self._stopping = threading.Event(), threading.Event()
+        self._starting, self._is_started = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="calendar memory", daemon=True)
+
+    def view(self, resource_type: str) -> CalendarView | None:
+        """Return a view of the bookings that were committed when the call began.
+
+        Returns None if there is no copy, for example because it is not loaded yet.
+        """
+        has_copy = resource_type in TYPES and self._use is not Use.OFF and self._is_caught_up()
+        copy = self._copy if has_copy else None
+        self._metrics.calendar_question(from_memory=copy is not None)
+        return None if copy is None else CalendarView(copy.hours[resource_type], self._using)
+
+    def found_wrong(self, finding: str) -> None:
+        """Drop the copy, because an answer of it was wrong; the thread loads it again."""
+        self._drop([finding])
+
+    def close(self) -> None:
+        """Stop the thread, and wait for its end."""
+        self._stopping.set()
+        self._wake.set()
+        if self._is_started.is_set():
+            self._thread.join()
+
+    def load(self) -> None:
+        """Load the copy now, in this thread."""
+        with self._database.snapshot() as session:
+            snapshot = self._feed.snapshot(session, TYPES)
+            copy = _Copy(snapshot.position, {type_: BookedHours() for type_ in TYPES}, {})
+            for state in snapshot.resources:
+                copy.types[state.resource_id] = state.type
+                copy.hours[state.type].put_resource(state)
+            for bookings in snapshot.bookings:
+                copy.hours[copy.types[bookings.resource_id]].put_bookings(bookings)
+        for hours in copy.hours.values():
+            hours.finish_loading()
+        with self._using:
+            self._copy = copy
+
+    def compare(self) -> None:
+        """Compare some resources of the copy with the database; report a difference."""
+        with self._catching, self._database.snapshot() as session:
+            copy = self._copy
+            if copy is None:
+                return
+            self._apply(session, self._feed.changes_since(session, copy.position))
+            ids = sorted(id_ for id_ in copy.types if id_ > copy.compared)[:_COMPARED]
+            rows = {(b.resource_id, b.is_shared): b for b in self._feed.bookings_of(session, ids)}
+        if copy is not self._copy:
+            return
+        copy.compared = ids[-1] if ids else 0
+        read_at = ticks(copy.position.read_at) if copy.position.read_at else 0
+        with self._using:
+            found = [id_ for id_ in ids if _differs(copy, id_, rows, read_at)]
+        if found:
+            self._drop([f"resource {id_}: memory has other bookings" for id_ in found])
+        elif not ids and self._is_broken:
+            self._is_broken = False
+            self._report([])
+
+    def _is_caught_up(self) -> bool:
+        """Bring the copy up to date; return False if that is impossible now."""
+        self._start()
+        if self._copy is None:
+            return False
+        needed = self._begun + 1  # a catch-up that began before this call may lack changes
+        with self._catching:
+            if self._done < needed:
+                self._begun += 1
+                try:
+                    self._catch_up()
+                except SQLAlchemyError as error:
+                    LOG.warning("the calendar in memory is not up to date: %s", error)
+                    return False
+                self._done = self._begun
+        return self._copy is not None
+
+    def _catch_up(self) -> None:
+        copy = self._copy
+        if copy is None:
+            return
+        with self._database.read_at_once() as session:
+            changes = self._feed.changes_since(session, copy.position)
+        if changes.is_lost or changes.changes or changes.resources:
+            with self._database.read() as session:
+                self._apply(session, changes)
+        else:
+            copy.position = changes.position
+
+    def _apply(self, session: Session, changes: Changes) -> None:
+        """Apply changes to the copy. The caller holds ``_catching``."""
+        copy = self._copy
+        if copy is None:
+            return
+        if changes.is_lost:
+            LOG.warning("the changes of bookings have a gap: the calendar is loaded again")
+            self._drop([])
+            return
+        states = {s.resource_id: s for s in self._states(session, changes.resources)}
+        with self._using:
+            for id_ in changes.resources:
+                if id_ in states:
+                    copy.types[id_] = states[id_].type
+                    copy.hours[states[id_].type].put_resource(states[id_])
+                elif id_ in copy.types:
+                    copy.hours[copy.types.pop(id_)].drop_resource(id_)
+            read_at = ticks(copy.position.read_at) if copy.position.read_at else 0
+            wrong = [
+                change
+                for change in changes.changes
+                if change.resource_id in copy.types
+                and not copy.hours[copy.types[change.resource_id]].apply(change)
+                and change.end > read_at
+            ]
+            copy.position = changes.position
+        if wrong:
+            self._drop(
+                [f"resource {c.resource_id}: a removed booking is not in memory" for c in wrong]
+            )
+
+    def _states(self, session: Session, ids: Collection[int]) -> list[ResourceState]:
+        found = self._feed.resource_states(session, ids) if ids else []
+        return [state for state in found if state.type in TYPES]
+
+    def _drop(self, findings: Sequence[str]) -> None:
+        """Drop the copy, and report the findings. Without findings, load it again at once."""
+        with self._using:
+            self._copy = None
+        if not findings:
+            self._wake.set()
+        elif not self._is_broken:
+            self._is_broken = True
+            with logged("the broken calendar in memory could not be reported"):
+                self._report(findings[:_FINDINGS])
+
+    def _start(self) -> None:
+        """Start the thread that loads and compares the copy, once in each process."""
+        if self._is_started.is_set():
+            return
+        with self._starting:
+            if not (self._is_started.is_set() or self._stopping.is_set()):
+                self._thread.start()
+                self._is_started.set()
+
+    def _loop(self) -> None:
+        pause = 0.0
+        while not self._stopping.is_set():
+            self._wake.wait(pause)
+            self._wake.clear()
+            pause = _TURN
+            with logged("calendar memory: will try again"):
+                pause = self._turn()
+
+    def _turn(self) -> float:
+        """Load the copy, or catch up and compare; return the seconds until the next turn."""
+        if self._copy is not None:
+            self.compare()
+            self._forget()
+        elif self._pays():
+            self.load()
+        else:
+            return _RECOUNT
+        return _TURN
+
+    def _pays(self) -> bool:
+        if self._use is Use.ON:
+            return True
+        with self._database.read() as session:
+            return resources.count_of_types(session, TYPES) >= _LEAST_RESOURCES
+
+    def _forget(self) -> None:
+        copy = self._copy
+        if copy is None or copy.position.read_at is None:
+            return
+        hour = copy.position.read_at.replace(minute=0, second=0, microsecond=0)
+        if hour == copy.forgotten:
+            return
+        with self._using:
+            for hours in copy.hours.values():
+                hours.forget_before(ticks(hour))
+        copy.forgotten = hour
+
+
+def _differs(
+    copy: _Copy, id_: int, rows: Mapping[tuple[int, bool], ResourceBookings], read_at: int
+) -> bool:
+    """Return whether the copy of a resource has other bookings than ``rows`` at ``read_at``."""
+    none = (array("q"), array("q"), array("i"))
+    kinds = [rows.get((id_, kind)) or ResourceBookings(id_, kind, *none) for kind in (False, True)]
+    return any(copy.hours[copy.types[id_]].differs(kind, read_at) for kind in kinds)
