@@ -35,6 +35,7 @@ PAGES = {
     "README.md": "index.md",
 }
 GENERATED: dict[str, Callable[..., str]] = {
+    "alerts": metrics.alerts_markdown,
     "client": client.markdown,
     "errors": errors.markdown,
     "interface": interfaces.markdown,
