@@ -210,7 +210,7 @@ def _remembered(
 ) -> list[Offer]:
     """Return what ``search`` returns, from the calendar in memory: it examines all resources."""
     (requirement,) = query.requirements
-    begin = _ceil(max(query.within.start, runtime.clock.now()))
+    begin = second_from(max(query.within.start, runtime.clock.now()))
     last = query.within.end - query.length
     if begin > last:
         return []
