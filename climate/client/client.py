@@ -8,6 +8,7 @@ from climate.client import connection
 from climate.client.leases import Leases
 from climate.client.models import Me
 from climate.client.notifications import Feeds, Notifications, Subscriptions
+from climate.client.operations import Operations
 from climate.client.resources import Capacity, Resources
 from climate.client.transport import Transport
 
@@ -26,6 +27,7 @@ class Client:
         self.notifications = Notifications(transport)
         self.subscriptions = Subscriptions(transport)
         self.feeds = Feeds(transport)
+        self.operations = Operations(transport)
 
     @property
     def url(self) -> str:

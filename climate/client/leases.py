@@ -137,11 +137,16 @@ class Leases:
         """Return a lease, with its ETag. Raises NotFound."""
         return _with_etag(self._transport.send("GET", _path(lease_id)))
 
-    def find(self, name_or_id: str) -> Lease:
+    def find(self, name_or_id: str, *, timeout: float | None = None) -> Lease:
         """Return the lease with this id or name. Raises NotFound, or Ambiguous.
 
-        If one lease of several with the name is not over, it is meant.
+        If one lease of several with the name is not over, it is meant. With a ``timeout`` in
+        seconds, wait so long for a service that does not answer, then raise WaitTimedOut.
         """
+        if timeout is not None:
+            deadline = time.monotonic() + timeout
+            find = Leases(self._transport.until(deadline)).find
+            return waiting.patiently_until(deadline, name_or_id, lambda: find(name_or_id))
         try:
             if _is_id(name_or_id):
                 return self.get(name_or_id)

@@ -243,6 +243,21 @@ class Window(Model, frozen=True, kw_only=True):
     latest_start: datetime
 
 
+class ForbiddenWindow(Model, frozen=True, kw_only=True):
+    """A window in which the lease would fit, but that a limit forbids; ``detail`` says which."""
+
+    start: datetime
+    end: datetime
+    detail: str
+
+
+class FoundWindows(Model, frozen=True, kw_only=True):
+    """The result of a search for windows, the earliest first."""
+
+    windows: list[Window]
+    forbidden: list[ForbiddenWindow] = []
+
+
 class Holder(Model, frozen=True, kw_only=True):
     """A lease that has a resource from ``start`` to ``end``."""
 
@@ -338,12 +353,16 @@ class CalendarLease(Model, frozen=True, kw_only=True):
 
 
 class Calendar(Model, frozen=True, kw_only=True):
-    """A page of the calendar. ``total`` is the number of rows on all pages."""
+    """A page of the calendar.
+
+    ``total`` is the number of rows on all pages, ``reservable`` how many of them leases can book.
+    """
 
     start: datetime
     end: datetime
     version: str
     total: int
+    reservable: int | None = None
     offset: int
     rows: list[CalendarRow]
     leases: list[CalendarLease]

@@ -9,6 +9,7 @@ from climate.client.errors import ClientError, NotFound
 from climate.client.models import (
     Booking,
     Calendar,
+    FoundWindows,
     FreeStep,
     HostReadiness,
     Limits,
@@ -16,7 +17,6 @@ from climate.client.models import (
     ReadinessShare,
     Resource,
     ResourceType,
-    Window,
 )
 from climate.client.reservations import ReservationRequest
 from climate.client.transport import Transport, convert, moment, segment
@@ -156,8 +156,11 @@ class Capacity:
         end_by: Time,
         start_after: Time = "now",
         limit: int = 5,
-    ) -> list[Window]:
-        """Return windows in which climate would admit all reservations now, the soonest first."""
+    ) -> FoundWindows:
+        """Return windows in which climate would admit all reservations now.
+
+        The result also has windows that only the caller's limits forbid.
+        """
         seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
         body = {
             "reservations": list(wanted),
@@ -167,7 +170,7 @@ class Capacity:
             "limit": limit,
         }
         answer = self._transport.send("POST", "/availability/search", body=body)
-        return answer.member("windows", list[Window])
+        return convert(answer.body, FoundWindows)
 
     def calendar(
         self, resource_type: str, *, end: Time, **wanted: Unpack[CalendarQuery]

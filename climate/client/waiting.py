@@ -64,6 +64,19 @@ class Progress:
 Callback = Callable[[Progress], None]
 
 
+def patiently_until(deadline: float, name: str, read: Callable[[], T]) -> T:
+    """Return the result of ``read``; call it again while the service is unavailable.
+
+    Raises WaitTimedOut after ``deadline`` (of the monotonic clock). ``name`` is that of the lease.
+    """
+
+    def check(_error: ClientError) -> None:
+        if time.monotonic() >= deadline:
+            raise WaitTimedOut(f"The time limit is over, and lease {name} could not be read.")
+
+    return patiently(read, longest_pause=_LONGEST_PAUSE, on_retry=check)
+
+
 class _Leases(Protocol):
     def get(self, lease_id: str) -> Lease: ...
     def readiness(self, lease_id: str) -> LeaseReadiness: ...

@@ -62,6 +62,16 @@ class InvalidQuery(InvalidInput, code="invalid_query"):
     """A property expression is malformed, too long, or names an unknown property."""
 
 
+class UnknownProperty(InvalidQuery):
+    """A property expression names a property that no resource of ``resource_type`` has.
+
+    ``resource_type`` is empty if the expression concerns several resource types.
+    """
+
+    name: str = ""
+    resource_type: str = ""
+
+
 class SearchTooLong(InvalidInput, code="search_too_long"):
     """A search for free windows has reached its deadline."""
 

@@ -282,7 +282,11 @@ def lock_leases(
         if lease is None:
             unlocked.append(claim)
         elif event is None:
-            LOG.warning("lost the claim of event %s, lease %s", claim.event_id, claim.lease_id)
+            LOG.warning(
+                "lost the claim of event %s of lease %s: another manager runs the event",
+                claim.event_id,
+                claim.lease_id,
+            )
         else:
             seen.append(Seen(claim, lease, event))
     return seen, unlocked
@@ -433,5 +437,7 @@ class ClaimKeeper:
             return 0
         count = self._store.database.write(lambda session: event_queue.reclaim(session, expired))
         if count:
-            LOG.warning("reclaimed %s event(s) of managers that stopped renewing", count)
+            LOG.warning(
+                "reclaimed %s event(s) from managers that stopped renewing their claims", count
+            )
         return count

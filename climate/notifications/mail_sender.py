@@ -24,7 +24,7 @@ from climate.config.registry import Misconfigured
 from climate.core.notifications.feed import Entry
 from climate.core.notifications.subscription import Confirmation, Delivery, Outcome
 from climate.core.notifications.wording import one_line
-from climate.notifications.deadline import cut_after
+from climate.notifications.deadline import cut_after, resolve
 from climate.notifications.mail_message import Composer, receiver, serialized
 from climate.notifications.rendering import site
 from climate.notifications.secret_encryption import UnreadableSecret, decrypt
@@ -118,17 +118,30 @@ class MailSender:
         # The name that the certificate must have. Only the constructor has a parameter for it, and
         # connects at once, when nothing could cut the connection yet.
         client._host = server.host  # type: ignore[attr-defined]  # noqa: SLF001 - as above
-        code, text = client.connect(server.host, server.port)
+        code, text = self._greeting(client, ends_at)
         if code != _READY:
             raise smtplib.SMTPConnectError(code, text)
-        if time.monotonic() >= ends_at:  # it tried several addresses
-            raise TimeoutError
         client.ehlo_or_helo_if_needed()
         if server.security == STARTTLS:
             client.starttls(context=self._tls)
             client.ehlo_or_helo_if_needed()
         if server.user and server.password:
             client.login(server.user, server.password)
+
+    def _greeting(self, client: smtplib.SMTP, ends_at: float) -> tuple[int, bytes]:
+        """Connect to the first address that answers, and return the reply of the server."""
+        server = self._server
+        failure = OSError("there is no such name")
+        for *_, address in resolve(server.host, server.port, ends_at - time.monotonic()):
+            if (left := ends_at - time.monotonic()) <= 0:
+                raise TimeoutError
+            client.timeout = left
+            try:
+                return client.connect(str(address[0]), server.port)
+            except OSError as error:
+                client.close()
+                failure = error
+        raise failure
 
     def _judge(self, error: Exception) -> Outcome:
         """Return the outcome of a mail that the connected server did not accept."""
@@ -169,7 +182,7 @@ def for_config(conf: ConfigOpts, keys: Sequence[str]) -> MailSender | None:
         if server is None:
             return None
         if server.security == NONE:
-            LOG.info("mails to %s are not encrypted", server.host)
+            LOG.info("[email] security is none: mails to %s are not encrypted", server.host)
         return MailSender(server, Composer(server.sender, site(conf)), keys)
     except ValueError as error:
         raise Misconfigured(str(error)) from None

@@ -36,7 +36,7 @@ from climate.core.notifications.subscription import (
     where,
 )
 from climate.notifications import chat_message
-from climate.notifications.deadline import cut_after
+from climate.notifications.deadline import cut_after, resolve
 from climate.notifications.rendering import Site, site
 from climate.notifications.secret_encryption import UnreadableSecret, decrypt
 
@@ -134,9 +134,8 @@ class WebhookPoster:
 
     def _connect(self, host: str, port: int, deadline: float) -> socket.socket:
         failure: OSError | InvalidInput = OSError("there is no such name")
-        for family, kind, protocol, _, address in socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM
-        ):
+        addresses = resolve(host, port, deadline - time.monotonic())
+        for family, kind, protocol, _, address in addresses:
             try:
                 check_address(str(address[0]), self._rules)
                 connection = socket.socket(family, kind, protocol)

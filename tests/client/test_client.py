@@ -211,8 +211,8 @@ def test_capacity_resources_feeds_and_subscriptions_have_types(client: Client) -
     end = NOON + 24 * HOUR
     client.leases.create("mine", reservations=[climate.hosts(3)], **LATER)
     assert [s.free for s in client.capacity.availability("physical:host", end=end)] == [4, 1, 4]
-    window = client.capacity.search([climate.hosts(4)], 2 * HOUR, end_by=end, limit=1)
-    assert window[0].start == NOON + 2 * HOUR
+    found = client.capacity.search([climate.hosts(4)], 2 * HOUR, end_by=end, limit=1)
+    assert (found.windows[0].start, found.forbidden) == (NOON + 2 * HOUR, [])
     calendar = client.capacity.calendar("physical:host", end=end)
     assert (calendar.total, calendar.leases[0].name) == (4, "mine")
     assert client.resources.find("sim-4").properties["vcpus"] == "64"

@@ -10,7 +10,10 @@ from climate.client.commands.display.chart import Style
 from climate.client.commands.options.times import Zone
 from climate.client.models import Calendar
 from climate.client.transport import convert
+from climate.db import managers
 from tests.client.conftest import Climate, run
+from tests.conftest import MakeStory
+from tests.support.loopback import served
 from tests.support.outbox_rows import publish
 from tests.support.service import Story
 
@@ -31,6 +34,21 @@ def test_shows_what_is_free_and_finds_windows(climate: Climate) -> None:
     nothing = climate(*search, "--host", "9", "-f", "json")
     assert nothing.json == []
     assert "no free window until 2030-01-16 00:00:00 CET" in nothing.errors
+
+
+def test_names_the_windows_that_limits_forbid(
+    climate: Climate, make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited = make_story(limits__enabled=True, limits__project_hosts=3)
+    with served(limited) as port:
+        monkeypatch.setenv("OS_ENDPOINT", f"http://127.0.0.1:{port}")
+        search = ("search", "--duration", "2h", "--end-by", "2030-01-16", "--limit", "1")
+        found = climate(*search, "--host", "4", "-f", "json")
+    assert found.json == []
+    assert "no free window that your limits allow until 2030-01-16 00:00:00 CET" in found.errors
+    forbids = "Your limits forbid 2030-01-15 13:00:00 CET to 2030-01-15 15:00:00 CET: "
+    assert forbids in found.errors
+    assert "3 hosts" in found.errors
 
 
 def test_manages_resources(climate: Climate) -> None:
@@ -71,6 +89,33 @@ def test_shows_bookings_limits_readiness_and_history(climate: Climate, story: St
     climate("lease", "delete", "mine")
     (past,) = climate("lease", "history", "-f", "json").json
     assert (past["name"], len(past["resources"])) == ("mine", 4)
+
+
+def test_shows_operators_use_managers_and_overdue_events(climate: Climate, story: Story) -> None:
+    climate("lease", "create", "mine", *WINDOW, "--host", "1,where=id=1")
+    hour = ("--start", "2030-01-15 14:00", "--end", "2030-01-15 16:00", "--period", "hour")
+    use = climate("utilisation", "show", *hour, "-f", "json").json
+    start = {"name": "physical:host", "capacity": 4, "occupied": 0.25}
+    assert use[0] == {**start, "start": "2030-01-15T13:00:00Z"}
+    assert use[1] == {**start, "start": "2030-01-15T14:00:00Z"}
+    by_host = climate("utilisation", "show", *hour, "--property", "hypervisor_hostname")
+    assert "| sim-1 |        1 | 2030-01-15 15:00:00 CET | 100.0% " in by_host.output
+    assert "| sim-4 |        1 | 2030-01-15 15:00:00 CET | 0.0% " in by_host.output
+    by_project = climate("utilisation", "show", *hour, "--by", "project", "-f", "json")
+    assert [row["name"] for row in by_project.json] == ["admin", "admin"]
+    story.clock.advance(2 * 3600)
+    beat_at, name = story.clock.now(), "manager-1"
+    story.runtime.database.write(lambda session: managers.beat(session, name, beat_at, {}))
+    (manager,) = climate("manager", "list", "-f", "json").json
+    assert (manager["id"], manager["alive"], manager["stalled"]) == (name, True, [])
+    waiting = climate("manager", "list").errors
+    assert "no manager has claimed: 3 before_start_lease, 1 start_lease." in waiting
+    events = ("overdue", "event", "list")
+    late = climate(*events, "-f", "json").json
+    assert [each["late"] for each in late] == [7200.0, 4200.0, 3660.0, 3600.0]
+    assert (late[3]["lease_name"], late[3]["type"]) == ("mine", "start_lease")
+    one = climate(*events, "--limit", "1", "-f", "value", "-c", "type", "-c", "cause")
+    assert one.output == "before_start_lease queued\n"
 
 
 def test_manages_subscriptions_and_feeds(climate: Climate, story: Story) -> None:

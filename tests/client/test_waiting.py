@@ -6,7 +6,8 @@ import socket
 import pytest
 
 from climate import client as climate
-from climate.client import Client, Progress, waiting
+from climate.client import Client, Progress, hosts, waiting
+from climate.client.commands import leases as lease_commands
 from tests.client.conftest import Climate
 from tests.client.test_client import HOUR, LATER, unreliable
 from tests.conftest import NOON, MakeStory
@@ -90,6 +91,22 @@ def test_a_wait_ends_at_its_time_limit_although_the_service_hangs() -> None:
         hanging = climate.connect(auth_type="none", endpoint=url, environ={})
         with pytest.raises(climate.WaitTimedOut):
             hanging.leases.wait_until_active("a lease", timeout=0.2)
+
+
+def test_the_time_limit_of_the_command_covers_finding_the_lease(
+    climate: Climate, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.leases.create("mine", reservations=[hosts()], **LATER)
+    clock = iter([0.0, 3600.0])
+    monkeypatch.setattr(lease_commands, "monotonic", lambda: next(clock))
+    late = climate("lease", "wait", "mine", "--timeout", "1h")
+    assert (late.code, "The time limit is over" in late.errors) == (1, True)
+    assert "is PENDING" in late.errors
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("OS_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        clock = iter([0.0])
+        hanging = climate("lease", "wait", "mine", "--timeout", "1s")
+    assert "The time limit is over, and lease mine could not be read." in hanging.errors
 
 
 def test_a_wait_survives_a_service_that_is_away(url: str, client: Client, story: Story) -> None:

@@ -160,6 +160,19 @@ class TestCreate:
         assert story.run() > 0
         assert story.lease(lease["id"])["status"] == "ACTIVE"
 
+    def test_a_refusal_shows_only_the_times_of_a_held_lease(
+        self, story: Story, outside: EnforcementService
+    ) -> None:
+        body = story.asking(reservations=[hosts(4, 4)])
+        found: list[Any] = []
+
+        def meanwhile() -> None:
+            found.extend(story.problem(409, "POST", "/v2/leases", body)["blocked_by"])
+
+        outside.answers = [Answer(wait=meanwhile)]
+        story.ok("POST", "/v2/leases", body)
+        assert [sorted(blocker) for blocker in found] == [["end", "start"]]
+
     def test_a_repeated_idempotency_key_is_rejected_while_the_first_request_is_held(
         self, story: Story, outside: EnforcementService
     ) -> None:

@@ -1,19 +1,34 @@
-"""What is free when, what the caller may use, and how ready leases are."""
+"""What is free when, what occupies resources, what the caller may use, and how ready leases are."""
 
 import argparse
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from climate.client.commands.base import Failed, Lister, Rows, ShowOne, add_time
+from cliff.formatters.base import ListFormatter
+from stevedore import ExtensionManager
+from stevedore.extension import Extension
+
+from climate.client.commands.base import (
+    Failed,
+    Lister,
+    Rows,
+    ShowOne,
+    add_all_projects,
+    add_time,
+)
+from climate.client.commands.display import chart
+from climate.client.commands.display.chart_formatter import ChartFormatter
 from climate.client.commands.display.columns import Structured, Time, mapping, names, optional
 from climate.client.commands.display.leases import Fields, of_one
 from climate.client.commands.options import reservations, times
-from climate.client.models import LimitedParty
+from climate.client.commands.resources import add_where
+from climate.client.models import Calendar, LimitedParty
 from climate.client.reservations import HOST
 
 _WEEK, _FOUR_WEEKS = timedelta(days=7), timedelta(days=28)
 _WINDOWS = 20
+_CHART, _DAYS, _MAX_ROWS = "chart", timedelta(days=3), 200
 # Limits in seconds.
 _SPANS = {"duration", "horizon", "extension", "extension_window"}
 
@@ -55,6 +70,85 @@ class ShowAvailability(Lister):
         return ("start", "end", "free"), rows
 
 
+class ShowCalendar(Lister):
+    """Show when resources are free, and what occupies them, as a chart."""
+
+    notes = "The letters are your leases; heights show which part of a cell's time is taken."
+
+    @property
+    def formatter_default(self) -> str:
+        """The formatter for people."""
+        return _CHART
+
+    def _load_formatter_plugins(self) -> ExtensionManager[ListFormatter]:
+        known = super()._load_formatter_plugins()
+        added: Extension[ListFormatter] = Extension(_CHART, None, ChartFormatter, ChartFormatter())  # type: ignore[arg-type]
+        return ExtensionManager.make_test_instance([*known, added])
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        parser.add_argument("--type", metavar="TYPE", default=HOST, help=f"default: {HOST}")
+        add_time(parser, "--start", "default: now")
+        end = parser.add_mutually_exclusive_group()
+        add_time(end, "--end", "default: 3 days after the start")
+        end.add_argument("--duration", type=times.duration, metavar="DURATION", help="such as 2w")
+        parser.add_argument("--name", metavar="PART", help="resources whose name has this part")
+        add_where(parser)
+        parser.add_argument("--group-by", metavar="PROPERTY", help="group by this property")
+        parser.add_argument(
+            "--limit",
+            type=int,
+            choices=range(1, _MAX_ROWS + 1),
+            default=50,
+            metavar="N",
+            help=f"rows, up to {_MAX_ROWS} (default: 50)",
+        )
+        parser.add_argument("--offset", type=int, default=0, metavar="N", help="skip so many rows")
+        add_all_projects(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        """Return the calendar for a chart, else a row for each interval."""
+        start = self.time(parsed_args, "start")
+        length = parsed_args.duration or _DAYS
+        end = self.time(parsed_args, "end") or (start or times.now()) + length
+        found = self.client.capacity.calendar(
+            parsed_args.type,
+            start=start or times.NOW,
+            end=end,
+            properties=parsed_args.where,
+            limit=parsed_args.limit,
+            offset=parsed_args.offset,
+            whose="all" if parsed_args.all_projects else "project",
+            **{
+                name: value
+                for name, value in (("q", parsed_args.name), ("group_by", parsed_args.group_by))
+                if value
+            },
+        )
+        last = found.offset + len(found.rows)
+        if last < found.total:
+            self.say(f"Rows {found.offset + 1} to {last} of {found.total}; see --where, --offset.")
+        if parsed_args.formatter == _CHART:
+            return ("calendar",), [(found,)]
+        header = ("resource_id", "resource", "kind", "start", "end", "lease_id", "lease_name")
+        return (*header, "tenths"), _intervals(found, parsed_args)
+
+
+def _intervals(found: Calendar, parsed_args: argparse.Namespace) -> Iterator[Sequence[Any]]:
+    zone = parsed_args.time_zone
+    for row in found.rows:
+        for each in chart.intervals(row):
+            start, end = (found.start + timedelta(seconds=at) for at in (each.start, each.end))
+            is_own = each.kind == chart.OWN and each.number is not None
+            lease = found.leases[each.number or 0] if is_own else None
+            yield (
+                *(row.id, row.name, chart.KINDS[each.kind], Time(start, zone), Time(end, zone)),
+                optional(lease and lease.id),
+                optional(lease and lease.name),
+                optional(each.number if each.kind == chart.SHARED else None),
+            )
+
+
 class SearchWindows(Lister):
     """Find windows in which all reservations would be admitted now; nothing is held."""
 
@@ -81,7 +175,7 @@ class SearchWindows(Lister):
         if not wanted:
             raise Failed("Say what to search: add --host 2, for example.")
         end_by = self.time(parsed_args, "end_by") or times.now() + _FOUR_WEEKS
-        windows = self.client.capacity.search(
+        found = self.client.capacity.search(
             wanted,
             parsed_args.duration,
             start_after=self.time(parsed_args, "start_after") or times.NOW,
@@ -89,11 +183,16 @@ class SearchWindows(Lister):
             limit=parsed_args.limit,
         )
         zone = parsed_args.time_zone
-        if not windows:
+        if not found.windows:
+            kind = "free window that your limits allow" if found.forbidden else "free window"
             latest = times.show(end_by, zone)
-            self.say(f"There is no free window until {latest}. Request less, or a later time.")
+            self.say(f"There is no {kind} until {latest}. Request less, or a later time.")
+        for each in found.forbidden:
+            span = f"{times.show(each.start, zone)} to {times.show(each.end, zone)}"
+            self.say(f"Your limits forbid {span}: {each.detail}")
         header = ("start", "end", "latest_start")
-        return header, [[Time(getattr(each, name), zone) for name in header] for each in windows]
+        rows = [[Time(getattr(each, name), zone) for name in header] for each in found.windows]
+        return header, rows
 
 
 class ListLimits(Lister):

@@ -61,7 +61,7 @@ class CreateLease(ShowOne):
             )
         lease = self._create(parsed_args, options)
         if parsed_args.wait:
-            lease = wait_until_active(self, lease, parsed_args)
+            lease = wait_until_active(self, lease, parsed_args, wait_limit(parsed_args))
         return leases.shown(self.client, lease, parsed_args)
 
     def _create(self, parsed_args: argparse.Namespace, options: LeaseOptions) -> Lease:
@@ -134,10 +134,11 @@ def take(command: ShowOne, refusal: NotEnoughResources, parsed_args: argparse.Na
     return lease
 
 
-def wait_until_active(command: ShowOne, lease: Lease, parsed_args: argparse.Namespace) -> Lease:
-    """Wait until a lease is active, and show the progress on standard error."""
+def wait_until_active(
+    command: ShowOne, lease: Lease, parsed_args: argparse.Namespace, limit: float | None
+) -> Lease:
+    """Wait up to ``limit`` seconds until a lease is active; show the progress on standard error."""
     line = ProgressLine(command.app.stderr, parsed_args.time_zone)
-    limit = wait_limit(parsed_args)
     try:
         return command.client.leases.wait_until_active(lease.id, timeout=limit, progress=line)
     except KeyboardInterrupt:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any, ClassVar, cast
 
 from climate.client.commands.base import (
@@ -223,7 +224,7 @@ class EndLease(ShowOne):
         lease = self.client.leases.find(parsed_args.lease)
         lease = self.client.leases.end(lease.id)
         if parsed_args.wait:
-            lease = _wait_until_over(self, lease, parsed_args) or lease
+            lease = _wait_until_over(self, lease, parsed_args, wait_limit(parsed_args)) or lease
         return leases.shown(self.client, lease, parsed_args)
 
 
@@ -242,7 +243,8 @@ class DeleteLease(ClimateCommand):
         for lease in found:
             is_gone = self.client.leases.delete(lease.id)
             if not is_gone and parsed_args.wait:
-                is_gone = _wait_until_over(self, lease, parsed_args) is None
+                limit = wait_limit(parsed_args)
+                is_gone = _wait_until_over(self, lease, parsed_args, limit) is None
             state = "is deleted" if is_gone else "is being ended, and then deleted"
             self.say(f"Lease {lease.name} ({lease.id}) {state}.")
 
@@ -264,10 +266,12 @@ class WaitForLease(ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Fields:
         """Wait, and return the fields of the lease."""
-        lease = self.client.leases.find(parsed_args.lease)
+        began, limit = monotonic(), wait_limit(parsed_args)
+        lease = self.client.leases.find(parsed_args.lease, timeout=limit)
+        limit = None if limit is None else max(0.0, limit - (monotonic() - began))
         if parsed_args.goal == "active":
-            lease = wait_until_active(self, lease, parsed_args)
-        elif (ended := _wait_until_over(self, lease, parsed_args)) is not None:
+            lease = wait_until_active(self, lease, parsed_args, limit)
+        elif (ended := _wait_until_over(self, lease, parsed_args, limit)) is not None:
             lease = ended
         else:
             raise Failed(f"Lease {lease.name} ({lease.id}) is deleted.")
@@ -305,10 +309,9 @@ def _past(lease: PastLease, parsed_args: argparse.Namespace) -> Sequence[Any]:
 
 
 def _wait_until_over(
-    command: ClimateCommand, lease: Lease, parsed_args: argparse.Namespace
+    command: ClimateCommand, lease: Lease, parsed_args: argparse.Namespace, limit: float | None
 ) -> Lease | None:
     line = ProgressLine(command.app.stderr, parsed_args.time_zone)
-    limit = wait_limit(parsed_args)
     try:
         return command.client.leases.wait_until_over(lease.id, timeout=limit, progress=line)
     finally:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from climate.core.matching.requirement import Layout, Requirement
-from climate.core.window import END_OF_TIME, Window
+from climate.core.window import END_OF_TIME, Window, second_from
 
 _DAWN = datetime.min.replace(tzinfo=UTC)
 
@@ -98,7 +98,9 @@ def both(left: Sequence[Starts], right: Sequence[Starts]) -> list[Starts]:
 
 
 def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Window) -> list[Step]:
-    """Return how many units of the requirement are free during ``span``, in steps.
+    """Return how many units of the requirement are free during ``span``, in steps of whole seconds.
+
+    Leases that end at once leave bookings that end within a second.
 
     If all units must be on one resource (layout TOGETHER), the result is the number on the resource
     that has the most free units at the time.
@@ -109,8 +111,9 @@ def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Win
     for timeline in timelines:
         before = 0
         for since, units in _units(requirement, timeline):
-            if since < span.end:
-                changes[max(since, span.start)].append((before, units))
+            moment = second_from(since)
+            if moment < span.end:
+                changes[max(moment, span.start)].append((before, units))
                 before = units
     fitting: Counter[int] = Counter()
     total = 0

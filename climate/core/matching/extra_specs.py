@@ -27,6 +27,7 @@ from climate.core.matching.query import (
     Or,
     Query,
     as_number,
+    names,
     size,
 )
 from climate.core.matching.quoting import check_storable, quoted, show
@@ -95,6 +96,15 @@ def read(source: object) -> Selector:
         return _selector(specs)
     except Malformed as error:
         raise InvalidQuery(f"Malformed requirements {quoted(source)}: {error}") from None
+
+
+def property_names(source: object) -> frozenset[str]:
+    """Return the names of the properties in requirements, which have one of the forms of ``read``.
+
+    Names of amounts have a prefix, as in ``resources:CUSTOM_GPU``. Raises InvalidQuery.
+    """
+    selector = read(source)
+    return names(selector.query) | {f"{RESOURCES}{name}" for name in selector.amounts}
 
 
 def _object(source: object) -> Mapping[str, object] | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from climate.core.errors import InvalidQuery
+from climate.core.errors import UnknownProperty
 from climate.core.matching.quoting import cut
 
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -154,11 +154,13 @@ def written(query: Query) -> int:
 
 
 def check_names(query: Query, known: Collection[str]) -> None:
-    """Raise InvalidQuery if the query names a property that is not in ``known``."""
+    """Raise UnknownProperty if the query names a property that is not in ``known``."""
     for leaf in _leaves(query):
         if not isinstance(leaf, Everything) and leaf.name not in known:
             hint = _suggestion(leaf.name, known)
-            raise InvalidQuery(f"Unknown property {cut(leaf.name)} {leaf.at}{hint}")
+            error = UnknownProperty(f"Unknown property {cut(leaf.name)} {leaf.at}{hint}")
+            error.name = leaf.name
+            raise error
 
 
 def both(a: Query, b: Query) -> Query:

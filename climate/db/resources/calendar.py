@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.matching.calendar import Booking, Timeline
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
@@ -25,6 +26,8 @@ from climate.db.tables.leases import (
     ReservationRow,
     columns,
 )
+
+_IS_HELD = LeaseRow.status == LeaseStatus.CREATING.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +68,14 @@ def blockers(
 ) -> list[Blocker]:
     """Return up to ``limit`` leases of a project that have booked the resources during ``span``.
 
-    Such a lease has booked at least one of the resources. If its bookings have different windows,
+    Such a lease has booked at least one of the resources. Held leases are left out, because no API
+    shows them before climate has confirmed them. If the lease's bookings have different windows,
     the result contains the lease once per window. The result is sorted by the start of the window.
     """
     selected = (*columns(LEASES, "id name"), *columns(ALLOCATIONS, "start_at busy_until"))
     query = (
         _with_leases(selected, resource_ids, span)
-        .where(LeaseRow.project_id == project_id)
+        .where(LeaseRow.project_id == project_id, ~_IS_HELD)
         .group_by(*selected)  # not DISTINCT: with it, PostgreSQL sorts by selected columns only
         .order_by(AllocationRow.start_at, LeaseRow.id)
         .limit(limit)
@@ -84,15 +88,15 @@ def blockers(
 def taken_by_others(
     session: Session, resource_ids: Collection[int], span: Window, project_id: str, limit: int
 ) -> list[tuple[int, Window]]:
-    """Return up to ``limit`` bookings of the resources by other projects during ``span``.
+    """Return up to ``limit`` bookings during ``span`` by leases that ``project_id`` cannot see.
 
-    Each item is (resource id, window of the booking), sorted by start. The window includes the
-    cleaning after the lease. Other projects are all except ``project_id``.
+    These are leases of other projects, and held leases. Each item is (resource id, window of the
+    booking), sorted by start. The window includes the cleaning after the lease.
     """
     selected = columns(ALLOCATIONS, "resource_id start_at busy_until")
     query = (
         _with_leases(selected, resource_ids, span)
-        .where(LeaseRow.project_id != project_id)
+        .where(sa.or_(LeaseRow.project_id != project_id, _IS_HELD))
         .order_by(AllocationRow.start_at, AllocationRow.id)
         .limit(limit)
     )

@@ -5,10 +5,9 @@ first. If there are very many resources of a type, the search examines only a sa
 offered windows are then still correct, but the search may miss earlier ones.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import reduce
 from itertools import chain, groupby, islice
 from operator import itemgetter
@@ -21,11 +20,11 @@ from climate.core.matching import occupancy as occupancy_rules
 from climate.core.matching.calendar import Starts, Step
 from climate.core.matching.requirement import Layout, Requirement
 from climate.core.matching.selection import Candidate, Preference, rank
-from climate.core.window import MAX_SPAN, Window, later
+from climate.core.window import MAX_SPAN, Window, later, second_from
 from climate.db.resources import allocations, capacity, resources
 from climate.db.resources import calendar as bookings
 from climate.db.resources.occupancy import availability as occupancy
-from climate.manager.admission.admission import dry_run
+from climate.manager.admission.admission import calendar_view, dry_run
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.requirements import (
     ReservationRequest,
@@ -33,6 +32,7 @@ from climate.manager.admission.requirements import (
     needs_of,
     requirements_of,
 )
+from climate.manager.process.calendar_memory.view import CalendarView
 from climate.manager.process.runtime import Runtime
 
 # The number of buckets of a query: a month of 20 minutes, a week of 5.
@@ -199,7 +199,24 @@ def search(
     query = window_search(runtime, requirements, length, within)
     with runtime.database.read() as session:
         check_queries(session, runtime.catalog, requirements, private=private)
+        view = calendar_view(runtime, requirements)
+        if view is not None:
+            return _remembered(runtime, view, query, limit)
         return list(islice(offers(runtime, session, query), limit))
+
+
+def _remembered(
+    runtime: Runtime, view: CalendarView, query: WindowSearch, limit: int
+) -> list[Offer]:
+    """Return what ``search`` returns, from the calendar in memory: it examines all resources."""
+    (requirement,) = query.requirements
+    begin = second_from(max(query.within.start, runtime.clock.now()))
+    last = query.within.end - query.length
+    if begin > last:
+        return []
+    length = query.length + runtime.settings.cleaning_time
+    found = view.openings(requirement, length, Window(begin, last), limit)
+    return [Offer(Window(start, start + query.length), latest) for start, latest in found]
 
 
 def window_search(
@@ -237,7 +254,7 @@ def offers(
     ``query`` states what the lease requires and how long it is. The function examines at most
     ``sample`` resources per requirement. Raises SearchTooLong.
     """
-    begin = _ceil(max(query.within.start, runtime.clock.now()))
+    begin = second_from(max(query.within.start, runtime.clock.now()))
     preference = runtime.preference()
     ids = [
         matching(session, requirement, preference, limit=sample)
@@ -252,7 +269,7 @@ def offers(
     latest_before = None
     for part in _parts(begin, query.within.end - query.length):
         for first, latest in _starts(session, query.requirements, ids, occupied, part):
-            start = _ceil(first)
+            start = second_from(first)
             check_time(runtime, query)
             is_new = first != latest_before and start <= latest
             latest_before = latest
@@ -355,8 +372,3 @@ def _parts(begin: datetime, last: datetime) -> Iterator[Starts]:
             return
         yield begin, min(later(begin, length), last)
         begin = later(begin, length)
-
-
-def _ceil(moment: datetime) -> datetime:
-    """Return the moment rounded up to a whole second, the precision of the API."""
-    return datetime.fromtimestamp(math.ceil(moment.timestamp()), UTC)

@@ -13,7 +13,7 @@ from typing import Any
 from marshmallow import ValidationError
 from sqlalchemy.orm import Session
 
-from climate.core.errors import InvalidInput, InvalidQuery
+from climate.core.errors import InvalidInput, InvalidQuery, UnknownProperty
 from climate.core.lease.lifecycle import ReservationStatus
 from climate.core.lease.model import PART, STACK, Reservation
 from climate.core.matching import query as expressions
@@ -181,15 +181,17 @@ def check_queries(
             continue
         try:
             check_names(session, catalog, resource_type, query, private=private)
-        except InvalidQuery as error:
+        except UnknownProperty as error:
             where = f" (in reservation {index})" if len(requirements) > 1 else ""
-            raise InvalidQuery(f"{error.message}{where}") from None
+            unknown = UnknownProperty(f"{error.message}{where}")
+            unknown.name, unknown.resource_type = error.name, resource_type
+            raise unknown from None
 
 
 def check_names(
     session: Session, catalog: Catalog, resource_type: str, query: Query, *, private: bool
 ) -> None:
-    """Raise InvalidQuery if a query names a property that no resource of the type has.
+    """Raise UnknownProperty if a query names a property that no resource of the type has.
 
     If ``private`` is false, private properties (hidden from ordinary users) are treated as unknown.
     """

@@ -100,7 +100,7 @@ def _call_plugins(runtime: Runtime, task: Task) -> Result:
         except NotYet as reason:
             result.waiting[id_] = str(reason)
         except Fenced as fenced:
-            LOG.warning("%s of lease %s: %s", kind, work.lease.id, fenced)
+            LOG.warning("stopped event %s of lease %s: %s", kind, work.lease.id, fenced)
             break
         except Exception as error:  # noqa: BLE001 - whatever a plug-in raises is a failed attempt
             result.failed[id_] = f"{type(error).__name__}: {error}"
@@ -265,12 +265,14 @@ def _together(
         if len(items) == 1 or is_unavailable(error):
             raise
         LOG.warning(
-            "%s events failed in one transaction, each will have its own: %s", len(items), error
+            "cannot store %s events in one transaction, storing each alone: %s", len(items), error
         )
     processed: list[R] = []
     for item in items:
         try:
             processed += _together(runtime, [item], work)
         except Exception:
-            LOG.exception("an event was not finished, its claim will expire")
+            LOG.exception(
+                "cannot store the result of an event, a manager repeats it when its claim expires"
+            )
     return processed

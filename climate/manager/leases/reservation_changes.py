@@ -40,6 +40,8 @@ from climate.plugins.base import Requester, ResourcePlugin
 
 # The same limit as for a new lease.
 MAX_RESERVATIONS = 100
+# Reservations of a lease that are over, after which it gives nothing back: each give-back adds one.
+MAX_OVER = 100
 # The parameters that set the size of a reservation.
 _AMOUNTS = ("amount", "size")
 
@@ -188,11 +190,14 @@ def change_reservations(
     _check_removed(lease, change.removed)
     removed = {*change.removed, *superfluous}
     removed |= {part.id for part in lease.reservations if part.stack_id in removed}
+    if removed and all(r.id in removed or not r.stays for r in (*changed, *new)):
+        raise InvalidInput(f"Lease {lease.id} needs a reservation: keep one, or delete the lease")
     leaving = _remove(catalog, session, lease, removed, now)
     reservations = tuple(r for r in (*changed, *new) if r.id not in removed)
     _store(catalog, session, lease, reservations, now)
     unused = {each.id: each.unused for each in change.reservations if each.unused is not None}
     shrunk = [(each, unused[each.id]) for each in reservations if each.id in unused]
+    _check_give_backs(lease, len(shrunk))
     position = len(lease.reservations) + len(new)
     leaving |= give_back.store(runtime, session, shrunk, position, now)
     return reservations, leaving
@@ -361,6 +366,15 @@ def _check_removed(lease: Lease, removed: Collection[str]) -> None:
             check_no_part(live[id_])
         if id_ not in live:
             raise InvalidInput(f"Lease {lease.id} has no reservation {id_}")
+
+
+def _check_give_backs(lease: Lease, count: int) -> None:
+    """Raise Conflict if the lease has too many reservations that are over for ``count`` more."""
+    if count and sum(not r.stays for r in lease.reservations) + count > MAX_OVER:
+        raise Conflict(
+            f"Lease {lease.id} has {MAX_OVER} reservations that are over, so it cannot give"
+            " anything back any more: keep its size, or end it and create another lease"
+        )
 
 
 def _remove(

@@ -225,7 +225,9 @@ def _find_earliest(
     """Return the span of a search, the duration of the lease, and the earliest free window.
 
     The window is None if the lease fits nowhere. The function removes the bookings of the lease in
-    this transaction, so that they count as free; the caller rolls the transaction back.
+    this transaction, so that they count as free; the caller rolls the transaction back. A search
+    without the lock of the lease would not block less: the removed rows stay locked until the
+    rollback, and another lease that wants the same time waits for them (exclusion constraint).
     """
     change, now = request.change, runtime.clock.now()
     lease = leases.get(session, request.lease_id, lock=True)

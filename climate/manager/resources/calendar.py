@@ -109,13 +109,14 @@ class CalendarPage:
     """A page of a calendar.
 
     ``version`` is the version of the calendar just before the page was read. ``total`` is the
-    number of rows on all pages. A group consists of the rows with the same value of a property; if
-    the viewer requested no groups, ``groups`` is None. ``leases`` contains the leases that the page
-    names, by id.
+    number of rows on all pages, ``reservable`` how many of them new leases can book. A group
+    consists of the rows with the same value of a property; if the viewer requested no groups,
+    ``groups`` is None. ``leases`` contains the leases that the page names, by id.
     """
 
     version: Version
     total: int
+    reservable: int
     groups: Sequence[Group] | None
     rows: Sequence[CalendarRow]
     leases: Mapping[str, VisibleLease]
@@ -133,7 +134,8 @@ def show(runtime: Runtime, view: CalendarView) -> CalendarPage:
         # Read first: changes that the page may lack have higher numbers.
         version = calendar_changes.current(session)
         _check_names(runtime, session, view)
-        total, groups = _count(session, view.filter, runtime.clock.now())
+        total, reservable = rows.count(session, view.filter)
+        groups = _groups(session, view.filter, runtime.clock.now())
         listed = rows.page(session, view.filter, view.offset, view.limit)
         states = _states(runtime, session, listed)
         leases: Mapping[str, VisibleLease] = {}
@@ -143,7 +145,14 @@ def show(runtime: Runtime, view: CalendarView) -> CalendarPage:
             spans = _spans(session, listed, view)
             leases = _leases(spans.values())
             shown = _in_intervals(session, listed, states, spans, view)
-    return CalendarPage(version=version, total=total, groups=groups, rows=shown, leases=leases)
+    return CalendarPage(
+        version=version,
+        total=total,
+        reservable=reservable,
+        groups=groups,
+        rows=shown,
+        leases=leases,
+    )
 
 
 def _states(
@@ -174,18 +183,16 @@ def _check_names(runtime: Runtime, session: Session, view: CalendarView) -> None
         check_names(session, runtime.catalog, wanted.resource_type, grouped, private=view.private)
 
 
-def _count(
-    session: Session, wanted: RowFilter, now: datetime
-) -> tuple[int, Sequence[Group] | None]:
+def _groups(session: Session, wanted: RowFilter, now: datetime) -> Sequence[Group] | None:
     if wanted.group_by is None:
-        return rows.count(session, wanted), None
+        return None
     groups = rows.groups(session, wanted, now, MAX_GROUPS + 1)
     if len(groups) > MAX_GROUPS:
         raise InvalidInput(
             f"{wanted.group_by} has more than {MAX_GROUPS} values: group by another property, or"
             " filter with properties"
         )
-    return sum(group.rows for group in groups), groups
+    return groups
 
 
 def _spans(

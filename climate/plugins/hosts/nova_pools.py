@@ -152,7 +152,7 @@ class NovaPools(NovaHosts):
             with session.answers(), suppress(nova_errors.NotFound):
                 if NODES_MARK in aggregate.metadata:
                     self._nodes.clear(pool)
-                aggregate.delete()
+                self._changes.delete(aggregate)
 
     def _free_pool(self, aggregates: Mapping[str, Any]) -> Any:  # noqa: ANN401 - novaclient's
         present = aggregates.get(self._free)

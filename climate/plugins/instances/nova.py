@@ -155,9 +155,8 @@ class NovaInstances:
             self._flavors.delete(reservation_id)
             for host in aggregate.hosts if aggregate else ():
                 self._changes.leave(aggregate, host)
-            with suppress(nova_errors.NotFound):
-                if aggregate is not None:
-                    aggregate.delete()
+            if aggregate is not None:
+                self._changes.delete(aggregate)
 
     def slots(self) -> Mapping[str, Slots]:
         """Return the slots of all reservations, even if some of their objects are missing."""

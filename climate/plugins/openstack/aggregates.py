@@ -1,8 +1,8 @@
 """Changes Nova's host aggregates; safe if several processes change them at the same time.
 
-climate creates or changes an aggregate only while it holds a lock for it in the database. At
-each change, Nova sends the hosts of the aggregate to its scheduler (Nova 34). Without the lock, two
-simultaneous changes would each send a list without the other's host, and the scheduler would
+climate creates, changes or deletes an aggregate only while it holds a lock for it in the database.
+At each change, Nova sends the hosts of the aggregate to its scheduler (Nova 34). Without the lock,
+two simultaneous changes would each send a list without the other's host, and the scheduler would
 permanently miss a host. The free pool is the aggregate of hosts that no lease uses now, and the
 scheduler keeps all projects off its hosts. So a host that the scheduler misses there would be open
 to all projects.
@@ -76,6 +76,15 @@ class AggregateChanges:
         """Remove a host from a host aggregate; do nothing if one of the two does not exist."""
         with self._lock(aggregate.name), suppress(nova_errors.NotFound):
             aggregate.remove_host(host)
+
+    def delete(self, aggregate: Any) -> None:  # noqa: ANN401 - novaclient's
+        """Delete a host aggregate, if it exists. Nova refuses while the aggregate has hosts.
+
+        Without the lock, a host could join between Nova's check and the deletion, and then leave
+        the free pool for an aggregate that is gone.
+        """
+        with self._lock(aggregate.name), suppress(nova_errors.NotFound):
+            aggregate.delete()
 
     def _lock(self, name: str) -> AbstractContextManager[object]:
         return self._turn(f"aggregate {name}")

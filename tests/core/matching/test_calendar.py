@@ -137,6 +137,17 @@ def test_several_requirements_start_when_all_fit() -> None:
     assert both(suitable, [(hour(3), hour(3))]) == []
 
 
+def test_the_steps_of_free_units_are_whole_seconds() -> None:
+    half, second = dt.timedelta(milliseconds=500), dt.timedelta(seconds=1)
+    ended = [Booking(hour(0) - HOUR, hour(0) + half), Booking(hour(1), hour(2) + half)]
+    item = Requirement("host", 1, 1, Everything())
+    steps = free_over(item, [Timeline({}, ended)], Window(hour(0), hour(3)))
+    assert [(step.window.start, step.free) for step in steps] == [
+        *((hour(0), 0), (hour(0) + second, 1)),
+        *((hour(1), 0), (hour(2) + second, 1)),
+    ]
+
+
 def test_counts_billions_of_units() -> None:
     most = 2**31 - 1
     resources = [Timeline({"MEMORY_MB": most}, [Booking(hour(1), hour(2), "MEMORY_MB", 5)])]

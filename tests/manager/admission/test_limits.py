@@ -359,15 +359,16 @@ def test_instances_count_their_own_vcpus_and_no_host(sqlite_url: str, tmp_path: 
 
 
 def test_host_hours_of_a_removed_reservation_still_count(limited: Make) -> None:
-    story = limited(project_host_hours=10)
+    story = limited(project_host_hours=11)
     lease = ask(story, 0, 10 * HOUR)
     story.run()
     story.at(9 * HOUR)
-    change = {"remove_reservations": [lease["reservations"][0]["id"]]}
+    removed = [lease["reservations"][0]["id"]]
+    change = {"remove_reservations": removed, "add_reservations": [hosts(1)]}
     story.ok("PATCH", f"/v2/leases/{lease['id']}", change, token=ALICE)
     story.run()
     [project, _] = story.ok("GET", "/v2/limits", token=ALICE)["parties"]
-    assert project["used"]["host_hours"] == 9
+    assert project["used"]["host_hours"] == 9 + 1
     refused(story, 0, 2 * HOUR)
     ask(story, 0, 1 * HOUR)
 

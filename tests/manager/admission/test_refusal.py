@@ -150,6 +150,19 @@ def test_a_rejected_change_offers_only_dates_that_are_still_possible(story: Stor
     assert problem["alternatives"] == []
 
 
+def test_a_rejected_extension_offers_no_end_before_the_present_one(story: Story) -> None:
+    def lease(start: str, end: str, count: int) -> str:
+        times = {"start": f"2030-01-15T13:{start}Z", "end": f"2030-01-15T13:{end}Z"}
+        body = {"name": "lease", "reservations": [hosts(count, count)], **times}
+        return str(story.ok("POST", "/v2/leases", body)["id"])
+
+    mine = lease("00:00", "40:30", 4)
+    lease("40:30", "50:00", 4)
+    path = f"/v2/leases/{mine}"
+    refused = story.problem(409, "PATCH", path, {"end": "2030-01-15T13:50:00Z"})
+    assert [kind for kind, *_ in windows(refused)] == ["later"]
+
+
 def test_names_the_reservation_that_is_in_use(story: Story) -> None:
     pair = [host_reservation(1, 1), host_reservation(2, 2)]
     mine = story.reserve(0, 60, reservations=pair)

@@ -12,6 +12,7 @@ from climate.manager.audit.cloud import audit
 from climate.manager.claims import Batch, Claim
 from climate.manager.events.queue import BatchSizeEstimator
 from climate.manager.events.runner import run
+from climate.manager.leases import reservation_changes
 from climate.manager.resources.inventory_sync import synchronise
 from climate.plugins.hosts.simulated import SimulatedCloud
 from tests.conftest import MakeStory
@@ -123,12 +124,23 @@ def test_a_rejected_change_changes_nothing(story: Story) -> None:
 
 
 def test_rejects_the_removal_of_an_unknown_reservation(story: Story) -> None:
-    lease = create(story, hosts(1))
+    lease = create(story, hosts(1), hosts(1))
     path = f"/v2/leases/{lease['id']}"
     story.problem(400, "PATCH", path, {"remove_reservations": ["no-such-reservation"]})
     first = {"remove_reservations": [lease["reservations"][0]["id"]]}
     patch(story, lease, **first)
     story.problem(400, "PATCH", path, first)
+
+
+def test_rejects_the_removal_of_the_last_reservation(story: Story) -> None:
+    lease = create(story, hosts(1), hosts(1))
+    path = f"/v2/leases/{lease['id']}"
+    first, second = (reservation["id"] for reservation in lease["reservations"])
+    found = story.problem(400, "PATCH", path, {"remove_reservations": [first, second]})
+    assert found["detail"].endswith("needs a reservation: keep one, or delete the lease")
+    story.at(60)
+    patch(story, lease, remove_reservations=[first])
+    story.problem(400, "PATCH", path, {"remove_reservations": [second]})
 
 
 class InterruptedCloud(SimulatedCloud):
@@ -282,6 +294,23 @@ def test_hosts_in_use_are_not_given_back(story: Story) -> None:
     v1 = {"reservations": [{"id": lease["reservations"][0]["id"], "min": 1, "max": 1}]}
     assert "it keeps all until" in story.refused(409, "PUT", f"/v1/leases/{lease['id']}", v1)
     assert story.ok("GET", path) == before
+
+
+def test_a_lease_gives_back_a_bounded_number_of_times(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reservation_changes, "MAX_OVER", 2)
+    lease = create(story, hosts(4))
+    path = f"/v2/leases/{lease['id']}"
+    story.at(60)
+    patch(story, lease, **shrink(lease, 3))
+    story.run()
+    patch(story, lease, **shrink(lease, 2))
+    refused = story.problem(409, "PATCH", path, shrink(lease, 1))
+    assert (refused["code"], "2 reservations that are over" in refused["detail"]) == (
+        "conflict",
+        True,
+    )
 
 
 def test_hosts_that_cannot_be_reclaimed_stay_booked_until_the_end(story: Story) -> None:

@@ -13,6 +13,7 @@ from climate.db.notifications import outbox
 from climate.manager.notifications.subscription_delivery import SubscriptionDelivery
 from climate.notifications import mail_sender, webhook_sender
 from tests.conftest import MakeStory
+from tests.support.hanging_resolver import hanging_resolver
 from tests.support.mail_server import CUT, USER, MailServer, Received, mail_server
 from tests.support.outbox_rows import publish
 from tests.support.service import Story
@@ -466,3 +467,20 @@ def test_a_dead_letter_does_not_take_the_place_of_a_digest(
         deliver(story)
     subjects = [mail.message["Subject"] for mail in server.got]
     assert subjects == ["1 notification, delivered again", "1 notification of the last hour"]
+
+
+@pytest.fixture
+def hasty_story(make_story: MakeStory, server: MailServer) -> Story:
+    return make_story(**{**server.options, "email__timeout": 2.0})
+
+
+def test_a_server_whose_name_is_not_resolved_in_time_is_tried_again(
+    hasty_story: Story, server: MailServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    subscribe(hasty_story)
+    with hanging_resolver():
+        deliver(hasty_story)
+    assert "was not resolved in time" in caplog.text
+    hasty_story.clock.advance(60)
+    deliver(hasty_story)
+    assert len(server.got) == 1

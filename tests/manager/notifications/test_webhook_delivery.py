@@ -28,6 +28,7 @@ from climate.notifications.emit import LogEmitter
 from tests.conftest import MakeStory
 from tests.support import broker
 from tests.support.emitters import log
+from tests.support.hanging_resolver import hanging_resolver
 from tests.support.outbox_rows import write, write_many
 from tests.support.process import eventually
 from tests.support.receiver import SECRET, Answer, Receiver, receiving
@@ -505,6 +506,13 @@ def test_only_a_trusted_certificate_of_the_right_name_is_accepted(
     assert "self-signed" in found[0][0]
     assert "other.example" in found[1][0]
     assert found[2][0] == "taken"
+
+
+def test_a_name_that_is_not_resolved_in_time_fails_the_delivery() -> None:
+    poster = webhook_sender.WebhookPoster(WebhookRules(timeout=0.1), "climate")
+    with hanging_resolver():
+        outcome = poster.post(delivery("https://hook.example/"), {})
+    assert outcome.reason == "no answer within 0.1 s"
 
 
 @contextmanager

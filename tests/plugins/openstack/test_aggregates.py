@@ -47,6 +47,9 @@ class Aggregate:
     def remove_host(self, host: str) -> None:
         self._note(f"remove {host}")
 
+    def delete(self) -> None:
+        self._note("delete")
+
 
 @pytest.fixture
 def cloud() -> Cloud:
@@ -74,12 +77,14 @@ def test_takes_no_lock_if_nothing_changes(cloud: Cloud, changes: AggregateChange
     assert cloud.changes == []
 
 
-def test_adds_and_removes_hosts_under_the_lock_of_the_aggregate(
+def test_changes_and_deletes_an_aggregate_under_its_lock(
     cloud: Cloud, changes: AggregateChanges
 ) -> None:
     changes.join(Aggregate(cloud, "pool"), "host")
     changes.leave(Aggregate(cloud, "freepool"), "host")
+    changes.delete(Aggregate(cloud, "pool"))
     assert cloud.changes == [
         ("aggregate pool", "add host"),
         ("aggregate freepool", "remove host"),
+        ("aggregate pool", "delete"),
     ]

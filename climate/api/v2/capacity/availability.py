@@ -50,16 +50,12 @@ def search(call: Call) -> Answer:
         roles=owner.roles,
         sees_private=owner.sees_private,
     )
-    found = search_allowed(
-        call.runtime,
-        reservations.requests(call, data["reservations"]),
-        timedelta(seconds=data["duration"]),
-        spans.in_body(
-            reservations.moment(call, data.get("start_after", NOW)), data["end_by"], "end_by"
-        ),
-        data["limit"],
-        seeker,
-    )
+    requests = reservations.requests(call, data["reservations"])
+    duration = timedelta(seconds=data["duration"])
+    start = reservations.moment(call, data.get("start_after", NOW))
+    span = spans.in_body(start, data["end_by"], "end_by")
+    with reservations.unknown_properties_placed(call, data):
+        found = search_allowed(call.runtime, requests, duration, span, data["limit"], seeker)
     return capacity_schemas.OFFERS.dump(found), 200
 
 

@@ -109,6 +109,7 @@ def _body(page: CalendarPage, view: CalendarView) -> dict[str, Any]:
         "resolution": view.resolution,
         "version": str(page.version),
         "total": page.total,
+        "reservable": page.reservable,
         "offset": view.offset,
         "rows": [_row(row, places, view) for row in page.rows],
         "leases": [_lease(lease, view.viewer) for lease in page.leases.values()],

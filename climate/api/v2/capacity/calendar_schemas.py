@@ -114,6 +114,9 @@ class Calendar(Schema):
     resolution = fields.Integer()
     version = fields.String(metadata=described("For /v2/calendar/changes."))
     total = fields.Integer(metadata=described("Rows on all pages."))
+    reservable = fields.Integer(
+        metadata=described("Rows on all pages that new leases can book: not failing or set aside.")
+    )
     offset = fields.Integer()
     groups = fields.List(
         fields.Nested(CalendarGroup), metadata=described("All groups; only with group_by.")

@@ -68,16 +68,8 @@ def create(call: Call) -> Answer:
     """Create a lease (at most one per Idempotency-Key), or only check the request (dry run)."""
     is_dry_run = validation.query(dry_run.DRY_RUN_QUERY)["dry_run"]
     body = validation.json_body(call)
-    if is_dry_run:
-        return _preview(call, body)
-    idempotent = _idempotent(call, body)
-    try:
-        if idempotent is not None:
-            # Before validation: a request that was valid the first time may be invalid now.
-            replay(call.runtime.database, idempotent)
-        return _created(lease_body(_create(call, body, idempotent)))
-    except AlreadyProcessed as processed:
-        return _created(processed.answer)
+    with reservations.unknown_properties_placed(call, body):
+        return _preview(call, body) if is_dry_run else _create_once(call, body)
 
 
 def show(call: Call, lease_id: str) -> Answer:
@@ -105,10 +97,11 @@ def update(call: Call, lease_id: str) -> Answer:
     )
     request = call.runtime, lease_id, change, call.owner
     try:
-        if is_dry_run:
-            preview = _if_match(lease, lambda seen: preview_change(*request, seen))
-            return dry_run.answer(call, preview)
-        return _shown(_if_match(lease, lambda seen: update_lease(*request, seen)))
+        with reservations.unknown_properties_placed(call, data, lease):
+            if is_dry_run:
+                preview = _if_match(lease, lambda seen: preview_change(*request, seen))
+                return dry_run.answer(call, preview)
+            return _shown(_if_match(lease, lambda seen: update_lease(*request, seen)))
     except PreconditionFailed as error:  # raised outside the use case, which counts all others
         name = "update_dry_run" if is_dry_run else "update"
         call.runtime.metrics.admission(name, error.code)
@@ -203,6 +196,17 @@ def _idempotent(call: Call, body: Mapping[str, Any]) -> IdempotentRequest | None
         fingerprint=_fingerprint(json.dumps(body, sort_keys=True)),
     )
     return IdempotentRequest(key=identity, render=lease_body)
+
+
+def _create_once(call: Call, body: Mapping[str, Any]) -> Answer:
+    idempotent = _idempotent(call, body)
+    try:
+        if idempotent is not None:
+            # Before validation: a request that was valid the first time may be invalid now.
+            replay(call.runtime.database, idempotent)
+        return _created(lease_body(_create(call, body, idempotent)))
+    except AlreadyProcessed as processed:
+        return _created(processed.answer)
 
 
 def _create(call: Call, body: Mapping[str, Any], idempotent: IdempotentRequest | None) -> Lease:

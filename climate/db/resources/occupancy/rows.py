@@ -20,10 +20,15 @@ _NOW = sa.bindparam("now", type_=UtcDateTime())
 _GROUP = aliased(ResourceProperty)
 
 
-def count(session: Session, wanted: RowFilter) -> int:
-    """Return the number of rows of a calendar: the resources that match the filter ``wanted``."""
-    query = sa.select(sa.func.count()).select_from(ResourceRow).where(*_conditions(wanted))
-    return session.scalar(query) or 0
+def count(session: Session, wanted: RowFilter) -> tuple[int, int]:
+    """Return the number of rows of a calendar, and how many of them new leases can book.
+
+    The rows are the resources that match the filter ``wanted``.
+    """
+    reservable = sa.func.sum(sa.case((ResourceRow.reservable.is_(True), 1), else_=0))
+    query = sa.select(sa.func.count(), reservable).where(*_conditions(wanted))
+    total, usable = session.execute(query).one()
+    return total, int(usable or 0)
 
 
 def page(session: Session, wanted: RowFilter, offset: int, limit: int) -> list[ListedRow]:

@@ -179,6 +179,7 @@ class _Inquiry:
         self._window = lease.window
         self._gates = gates
         self._now = now = runtime.clock.now()
+        self._present = present
         self._can_move = present is None or not has_started(present, now)
         self._occupied = occupied_window(lease.window, now, runtime.settings)
 
@@ -194,7 +195,8 @@ class _Inquiry:
         own, found = self._bookings.blockers(
             self._requirement, self._occupied, project_id, _BLOCKERS
         )
-        runs = {run for windows in found.values() for run in merged(windows, _MAX_WINDOWS)}
+        different = {tuple(windows) for windows in found.values()}  # many hosts have the same
+        runs = {run for windows in different for run in merged(windows, _MAX_WINDOWS)}
         others = sorted(runs, key=lambda run: (run.start, run.end))
         return own, others[: _BLOCKERS - len(own)]
 
@@ -228,7 +230,7 @@ class _Inquiry:
         if end is None or None in ends:
             return None
         end = minute_of(end - self._runtime.settings.cleaning_time)
-        if end <= max(self._window.start, self._now):
+        if end <= max(self._window.start, self._now) or self._takes_time(end):
             return None
         window = Window(self._window.start, end)
         if not self._in_use:
@@ -237,6 +239,12 @@ class _Inquiry:
         with suppress(InsufficientResources):
             return self._if_admitted("shorter", window, self._in_use.demands_over(occupied))
         return None
+
+    def _takes_time(self, end: datetime) -> bool:
+        """Return whether a request to extend the lease would get a lease that ends earlier."""
+        if self._present is None:
+            return False
+        return end < self._present.window.end <= self._window.end
 
     def _fewer(self) -> Alternative | None:
         if not 0 < self._available < self._requirement.minimum:

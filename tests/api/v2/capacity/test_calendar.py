@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from climate.db.resources import resources
 from climate.db.tables.leases import LeaseRow, ResourceRow
 from tests.conftest import MakeStory
 from tests.support.bodies import HOSTS_AND_INSTANCES, copy_hosts, instances
@@ -194,6 +195,17 @@ def test_rows_are_sorted_filtered_and_read_from_any_offset(story: Story) -> None
     large = calendar(story, '&properties=[">", "$vcpus", "16"]')
     assert (names(large), large["total"]) == (["sim-4"], 1)
     assert calendar(story, "&offset=3")["total"] == 4
+
+
+def test_rows_that_leases_can_book_are_counted(story: Story) -> None:
+    story.runtime.database.write(
+        lambda session: resources.set_reservable(session, [2], None, reservable=False)
+    )
+    for query in ("", "&group_by=id"):
+        shown = calendar(story, query)
+        assert (shown["total"], shown["reservable"]) == (4, 3)
+    none = calendar(story, "&q=nothing")
+    assert (none["total"], none["reservable"]) == (0, 0)
 
 
 def test_groups_follow_each_other_and_count_what_is_free_now(story: Story) -> None:

@@ -57,6 +57,59 @@ def test_a_malformed_request_is_a_problem_with_its_places(story: Story) -> None:
     assert story.ok("GET", LEASES)["leases"] == []
 
 
+def test_an_unknown_property_is_a_problem_with_the_place_of_its_expression(story: Story) -> None:
+    known, unknown = ["==", "$vcpus", 64], ["==", "$vcpu", 64]
+    both = [hosts(resource_properties=known), hosts(hypervisor_properties=unknown)]
+    place = {"#/reservations/1/params/hypervisor_properties"}
+    window = {"duration": 60, "end_by": "2030-01-16T12:00:00Z"}
+    found = rejected(story, reservations=both)
+    assert (places(found), found["code"]) == (place, "invalid_query")
+    assert "Unknown property vcpu at [1]; did you mean vcpus?" in found["detail"]
+    search = {"reservations": both, **window}
+    assert places(story.problem(400, "POST", "/v2/availability/search", search)) == place
+    asap = {"name": "l", "reservations": [hosts(resource_properties={"resources:GPU": 1})]}
+    found = story.problem(
+        400, "POST", f"{LEASES}?dry_run=true", {**asap, **window, "start": "asap"}
+    )
+    assert places(found) == {"#/reservations/0/params/resource_properties"}
+
+
+def test_an_unknown_property_in_a_change_has_its_place(story: Story) -> None:
+    lease = story.ok("POST", LEASES, story.asking())
+    path, id_ = f"{LEASES}/{lease['id']}", lease["reservations"][0]["id"]
+    change = {"reservations": [{"id": id_, "params": {"resource_properties": ["=", "$vcpu", 1]}}]}
+    found = story.problem(400, "PATCH", path, change)
+    assert places(found) == {"#/reservations/0/params/resource_properties"}
+    added = {"add_reservations": [hosts(resource_properties='["=", "$vcpu", 1]')]}
+    found = story.problem(400, "PATCH", path, added)
+    assert places(found) == {"#/add_reservations/0/params/resource_properties"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "texts"),
+    [
+        ({"start": "2029-01-15T13:00:00Z"}, ["2029-01-15 13:00:00 UTC", "send now"]),
+        ({"end": "2030-01-15T12:30:00Z"}, ["2030-01-15 12:30:00 UTC", "2030-01-15 13:00:00 UTC"]),
+        ({"reservations": [hosts(3, 2)]}, ["min 3 is larger than max 2"]),
+        ({"reservations": [hosts("two")]}, ["'two' is not a whole number"]),
+        ({"reservations": [{"resource_type": "physical:hosts"}]}, ["Did you mean physical:host?"]),
+    ],
+)
+def test_a_problem_names_the_wrong_value_and_what_is_allowed(
+    story: Story, fields: dict[str, Any], texts: list[str]
+) -> None:
+    detail = rejected(story, **fields)["detail"]
+    assert [text for text in texts if text not in detail] == []
+
+
+def test_a_missing_key_is_a_problem_that_says_so(story: Story) -> None:
+    body = story.asking()
+    del body["name"]
+    found = story.problem(400, "POST", LEASES, body)
+    assert found["code"] == "missing_parameter"
+    assert found["errors"] == [{"pointer": "#/name", "detail": "This is required."}]
+
+
 def test_a_malformed_query_is_a_problem_with_its_parameter(story: Story) -> None:
     for path in (
         *(f"{LEASES}?limit=0", f"{LEASES}?sort=id", f"{LEASES}?status=active"),

@@ -18,6 +18,7 @@ export class CalendarData extends EventTarget {
     this.names = new Map();
     this.indexes = new Map();
     this.total = null;
+    this.reservable = null;
     this.groups = null;
     this.shapeText = "";
     this.zoom(settings);
@@ -144,10 +145,11 @@ export class CalendarData extends EventTarget {
     this.indexes.set(id, index);
   }
 
-  #shape({ total, groups }) {
+  #shape({ total, reservable, groups }) {
     const text = JSON.stringify(groups?.map(({ name, first, rows }) => [name, first, rows]) ?? null);
-    const changed = total !== this.total || text !== this.shapeText;
+    const changed = total !== this.total || reservable !== this.reservable || text !== this.shapeText;
     this.total = total;
+    this.reservable = reservable;
     this.groups = groups ?? null;
     this.shapeText = text;
     if (changed) this.dispatchEvent(new Event("shape"));

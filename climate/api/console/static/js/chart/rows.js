@@ -382,7 +382,7 @@ function daysStart(size, now) {
 function bandHeading({ size, state, data, words, view }) {
   const need = `- - - you need ${state.amount}`;
   if (size.phone) return [`Any ${words.one}`, view.needs ? "use the form" : "drag here", `- - need ${state.amount}`];
-  const count = data.total;
+  const count = data.reservable;
   const how = view.needs ? "reserve with the form" : "drag here to reserve";
   const match = count === null || state.q ? how : `${count} match, ${how}`;
   return [`Any matching ${words.one}`, match, need];

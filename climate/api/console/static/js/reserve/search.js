@@ -30,9 +30,9 @@ export async function findSoonest(core, days, begin, openForm) {
 }
 
 function showNone({ bar, type, view }, { amount, duration, days }, further) {
-  const { total } = view.data;
-  if (type === "physical:host" && total !== null && total < amount) {
-    return bar.note(`Only ${total} ${noun(type, total)} match what you wrote, and you need ${amount}.`);
+  const { reservable: count } = view.data;
+  if (type === "physical:host" && count !== null && count < amount) {
+    return bar.note(`Only ${count} ${noun(type, count)} match what you wrote, and you need ${amount}.`);
   }
   const things = `${amount} matching ${noun(type, amount)}`;
   return bar.note(`No window of ${spell(duration * 1000)} in the next ${days} days has ${things}.`,
