@@ -2,15 +2,19 @@
 
 import sys
 
-from benchmarks import admission, lateness, month, occupancy, readiness
+from benchmarks import month, readiness
+from benchmarks.admission import __main__ as admission
+from benchmarks.calendar import __main__ as calendar
+from benchmarks.comparison import __main__ as comparison
+from benchmarks.lateness import __main__ as lateness
 
 ALL = {"lateness": lateness.main, "admission": admission.main}
 
 
 def console() -> None:
-    """Run benchmarks.console, the only benchmark that needs the packages of the extra browser."""
+    """Run the only benchmark that needs the packages of the extra browser."""
     try:
-        from benchmarks.console import main as measure  # noqa: PLC0415
+        from benchmarks.calendar.console import main as measure  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise SystemExit(f"not measured: {error} (make install-dev installs it)") from None
     measure()
@@ -18,9 +22,10 @@ def console() -> None:
 
 NAMED = {
     **ALL,
+    "comparison": comparison.main,
     "month": month.main,
     "readiness": readiness.main,
-    "calendar": occupancy.main,
+    "calendar": calendar.main,
     "console": console,
 }
 

@@ -3,15 +3,19 @@
 import math
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.databases.processor_time import Meter
 from climate.cmd import launch
 
 _FORKSERVER = multiprocessing.get_context("forkserver")
-_FORKSERVER.set_forkserver_preload(["__main__", "climate.cmd.bootstrap", "benchmarks.tasks"])
-_PATIENCE = 120.0
+_FORKSERVER.set_forkserver_preload(
+    ["__main__", "climate.cmd.bootstrap", "benchmarks.admission.tasks"]
+)
+# Seconds until all clients are ready; each may load a large calendar.
+_PATIENCE = 600.0
 
 
 @dataclass(slots=True)
@@ -25,7 +29,8 @@ class Outcome:
     refused: int = 0
     gave_up: int = 0
     retries: int = 0
-    handed_out: int = 0
+    # Whether the client has no more requests.
+    finished: bool = False
 
     @property
     def cpu_ms(self) -> float:
@@ -54,10 +59,19 @@ class Limit:
     seconds: float
     requests: float = math.inf
 
+    def permits(self, seconds: float, requests: int) -> bool:
+        """Return whether a client may send one more request after these."""
+        return seconds < self.seconds and requests < self.requests
 
-def run(task: Task, clients: int, limit: Limit, *arguments: Any) -> Outcome:
-    """Run ``task(number, *arguments)`` in each client until the limit; return the outcome."""
-    together = _FORKSERVER.Barrier(clients)
+
+def run(
+    task: Task, clients: int, limit: Limit, *arguments: Any, meters: Collection[Meter] = ()
+) -> Outcome:
+    """Run ``task(number, *arguments)`` in each client until the limit; return the outcome.
+
+    ``meters`` measure other processes meanwhile, for example those that serve the clients.
+    """
+    together = _FORKSERVER.Barrier(clients + 1)
     pipes, processes = [], []
     for number in range(clients):
         ours, theirs = _FORKSERVER.Pipe()
@@ -67,10 +81,17 @@ def run(task: Task, clients: int, limit: Limit, *arguments: Any) -> Outcome:
         process.start()
         pipes.append(ours)
         processes.append(process)
+    together.wait(_PATIENCE)  # all are prepared
+    for meter in meters:
+        meter.begin()
+    together.wait(_PATIENCE)  # all begin
     answers = []
     for pipe in pipes:
         assert pipe.poll(_PATIENCE + limit.seconds), "a client does not answer"
         answers.append(pipe.recv())
+    for meter in meters:  # while the connections of the clients are still open
+        meter.end()
+    together.wait(_PATIENCE)  # all leave
     for process in processes:
         process.join(_PATIENCE)
     return _sum(answers)
@@ -81,18 +102,19 @@ def _live(pipe: Any, together: Any, limit: Limit, task: Task, *arguments: Any) -
     outcome = next(steps)
     launch.settle()
     together.wait(_PATIENCE)
+    together.wait(_PATIENCE)
     cpu = time.process_time()
     begin = before = time.perf_counter()
-    while before - begin < limit.seconds and len(outcome.seconds) < limit.requests:
-        if next(steps, None) is None:
-            break
+    while not outcome.finished and limit.permits(before - begin, len(outcome.seconds)):
+        next(steps)
         after = time.perf_counter()
         outcome.seconds.append(after - before)
         before = after
     outcome.elapsed = before - begin
     outcome.cpu = time.process_time() - cpu
-    steps.close()  # type: ignore[attr-defined]  # a generator
     pipe.send(outcome)
+    together.wait(_PATIENCE + limit.seconds)
+    steps.close()  # type: ignore[attr-defined]  # a generator
 
 
 def _sum(outcomes: Sequence[Outcome]) -> Outcome:
@@ -102,6 +124,6 @@ def _sum(outcomes: Sequence[Outcome]) -> Outcome:
         cpu=sum(outcome.cpu for outcome in outcomes),
         **{
             name: sum(getattr(outcome, name) for outcome in outcomes)
-            for name in ("admitted", "refused", "gave_up", "retries", "handed_out")
+            for name in ("admitted", "refused", "gave_up", "retries")
         },
     )

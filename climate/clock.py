@@ -89,7 +89,7 @@ class SampledClock(SystemClock):
         try:
             sample = self._read()
         except Exception as error:  # noqa: BLE001 - the last sample stays in use
-            LOG.warning("cannot read the time, will try again: %s", error)
+            LOG.warning("cannot read the time from the database, will try again: %s", error)
             return
         took = self.elapsed() - began
         if self._ahead is None or took < self._SLOW:

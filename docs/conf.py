@@ -15,7 +15,7 @@ extensions = [
     "sphinx_copybutton",
     "docs.extension.sphinx_extension",
 ]
-exclude_patterns = ["extension"]
+exclude_patterns = ["extension", "evidence/performance-summary.md"]  # performance.md includes it
 templates_path: list[str] = []
 nitpicky = True
 

@@ -69,13 +69,19 @@ OPEN = [route for route in _ALL if route.rule is None]
 ROUTES = [route for route in _ALL if route.rule is not None]
 
 
+class _App(Flask):
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``func``: no view is a coroutine, which Flask would check for each request."""
+        return func
+
+
 def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) -> Flask:
     """Build the WSGI application of the API.
 
     ``dispatcher`` is the part of a manager that polls for due events; ``/readyz`` checks that it
     works. It is None if no manager runs in this process.
     """
-    app = Flask("climate", static_folder=None)
+    app = _App("climate", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     app.json.sort_keys = False  # type: ignore[attr-defined]  # the default provider has it
     app.url_map.strict_slashes = True
@@ -87,7 +93,7 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     trials = WriteTrials(runtime.store)
     served = [route for route in _ALL if conf.console.enabled or not _is_of_console(route)]
     identify = _strategy(app, conf, runtime.clock, served)
-    api = Api(conf, runtime, identify, Policy(conf), dispatcher, trials)
+    api = Api(conf, runtime, identify, Policy(conf, runtime.clock.elapsed), dispatcher, trials)
     if conf.api.trusted_proxies:
         proxies = conf.api.trusted_proxies
         app.wsgi_app = ProxyFix(  # type: ignore[method-assign]

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
@@ -49,15 +50,6 @@ class Caller(Owner):
     # The names of user and project, if they are not the ids.
     user_name: str | None = None
     project_name: str | None = None
-
-    def credentials(self) -> dict[str, object]:
-        """Return the caller's ids and roles as a dict, in the form that oslo.policy expects."""
-        return {
-            "user_id": self.user_id,
-            "project_id": self.project_id,
-            "roles": list(self.roles),
-            "service_roles": list(self.service_roles),
-        }
 
 
 Identify = Callable[[Request], Caller]
@@ -146,6 +138,7 @@ def names_this_machine(host: str) -> bool:
     return is_loopback(name) or name in _LOCAL_NAMES or name.endswith(".localhost")
 
 
+@lru_cache
 def _hostname(host: str) -> str:
     """Return the name or address in a Host header, without the port.
 
@@ -157,6 +150,7 @@ def _hostname(host: str) -> str:
         return ""
 
 
+@lru_cache
 def is_loopback(host: str) -> bool:
     """Return whether ``host`` is a loopback address or the name ``localhost``."""
     try:

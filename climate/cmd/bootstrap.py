@@ -76,7 +76,10 @@ class Manager:
             try:
                 owner.stop()
             except sa.exc.DBAPIError as error:
-                LOG.warning("claims were not released, they will expire: %s", error.orig)
+                LOG.warning(
+                    "cannot release claims, other managers reclaim them when they expire: %s",
+                    error.orig,
+                )
 
 
 def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:

@@ -16,6 +16,27 @@ END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 MAX_SPAN = timedelta(days=366)
 
 
+def shown(time: datetime) -> str:
+    """Return a UTC time as error messages show it."""
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def starts_in_the_past(start: datetime, now: datetime) -> InvalidDate:
+    """Return the error for a start that has passed."""
+    return InvalidDate(
+        f"Start date must be later than current date: {shown(start)} is before {shown(now)}."
+        " To start at once, send now."
+    )
+
+
+def ends_too_early(end: datetime, earliest: datetime) -> InvalidDate:
+    """Return the error for an end that is not after the start and the current time."""
+    return InvalidDate(
+        "End date must be later than current and start date:"
+        f" {shown(end)} is not after {shown(earliest)}."
+    )
+
+
 @record(frozen=True, slots=True)
 class Window:
     """A half-open span ``[start, end)`` of aware UTC times; raises InvalidDate if it is empty."""
@@ -27,7 +48,10 @@ class Window:
         if self.start.tzinfo is None or self.end.tzinfo is None:
             raise TypeError("a window needs aware times")
         if self.end <= self.start:
-            raise InvalidDate("End date must be later than start date.")
+            raise InvalidDate(
+                "End date must be later than start date:"
+                f" {shown(self.end)} is not after {shown(self.start)}."
+            )
 
     def overlaps(self, other: "Window") -> bool:
         """Return whether the windows have an instant in common."""

@@ -103,7 +103,10 @@ class PostgresWakeup(Wakeup):
                 with self._engine.connect() as connection:
                     connection.exec_driver_sql(f"NOTIFY {self._channel}")
             except Exception as error:  # noqa: BLE001 - a lost hint only costs time
-                LOG.warning("wake-up hint not sent, the next poll will find the work: %s", error)
+                LOG.warning(
+                    "cannot notify managers of new work, they find it with their next query: %s",
+                    error,
+                )
             if self._stopping.wait(_PAUSE) and not self._hinted.is_set():
                 return
 
@@ -113,7 +116,10 @@ class PostgresWakeup(Wakeup):
             try:
                 self._listen_once()
             except Exception as error:  # noqa: BLE001 - listen again after any error
-                LOG.warning("wake-up channel lost, polling until it is back: %s", error)
+                LOG.warning(
+                    "cannot listen for new work, querying for it until the connection is back: %s",
+                    error,
+                )
                 self._stopping.wait(_RECONNECT)
 
     def _listen_once(self) -> None:

@@ -282,7 +282,11 @@ def lock_leases(
         if lease is None:
             unlocked.append(claim)
         elif event is None:
-            LOG.warning("lost the claim of event %s, lease %s", claim.event_id, claim.lease_id)
+            LOG.warning(
+                "lost the claim of event %s of lease %s: another manager runs the event",
+                claim.event_id,
+                claim.lease_id,
+            )
         else:
             seen.append(Seen(claim, lease, event))
     return seen, unlocked
@@ -364,6 +368,13 @@ def requeue(session: Session, claim: Claim, **again: datetime) -> None:
     event_queue.requeue(session, claim.event_id, claim.owner, claim.attempt, **again)
 
 
+def requeue_all(session: Session, claims: Sequence[Claim], **again: datetime) -> None:
+    """Release the claims of one manager as ``requeue`` does, with one statement for all."""
+    if claims:
+        attempts = [(claim.event_id, claim.attempt) for claim in claims]
+        event_queue.requeue_all(session, claims[0].owner, attempts, **again)
+
+
 def remove(session: Session, claim: Claim) -> None:
     """Delete a finished event that needs no record.
 
@@ -426,5 +437,7 @@ class ClaimKeeper:
             return 0
         count = self._store.database.write(lambda session: event_queue.reclaim(session, expired))
         if count:
-            LOG.warning("reclaimed %s event(s) of managers that stopped renewing", count)
+            LOG.warning(
+                "reclaimed %s event(s) from managers that stopped renewing their claims", count
+            )
         return count

@@ -102,7 +102,10 @@ class Enforcer:
             self._unavailable_until = time.monotonic() + _PAUSE
             raise
         except EnforcementDenied as error:
-            LOG.warning("the enforcement service denies the end of a lease: %s", error.message)
+            LOG.warning(
+                "the enforcement service rejected the report of an end, the lease ended anyway: %s",
+                error.message,
+            )
         finally:
             self._reporters.release()
 
@@ -112,7 +115,10 @@ class Enforcer:
         except EnforcementUnavailable as error:
             if not self._fail_open:
                 raise
-            LOG.warning("allowed without an answer ([enforcement] fail_open): %s", error.message)
+            LOG.warning(
+                "allowed a lease without the service's approval ([enforcement] fail_open): %s",
+                error.message,
+            )
 
     def _call(self, name: str, body: Mapping[str, Any]) -> None:
         owner = {key: body["lease"][key] for key in ("user_id", "project_id")}
@@ -127,7 +133,12 @@ class Enforcer:
             return
         if status == requests.codes.forbidden:
             raise EnforcementDenied(_reason(text))
-        LOG.warning("%s: the enforcement service answers %s: %s", name, status, text[:200])
+        LOG.warning(
+            "%s: the enforcement service answered with the unexpected status %s: %s",
+            name,
+            status,
+            text[:200],
+        )
         raise EnforcementUnavailable(
             f"The enforcement service of this cloud gives no usable answer (HTTP {status}): try"
             " again later"

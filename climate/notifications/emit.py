@@ -62,12 +62,12 @@ class LogEmitter:
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
         """Write the notification to the log as one line."""
         with log_context.about(notification.lease_id):
+            starts_in = payload.get("starts_in")
             LOG.info(
-                "%s lease=%s seq=%s starts_in=%s",
-                notification.event_type,
-                notification.lease_id,
+                "notification %s: %s%s",
                 notification.seq,
-                payload.get("starts_in"),
+                notification.event_type,
+                "" if starts_in is None else f", the lease starts in {starts_in} s",
             )
 
     def close(self) -> None:

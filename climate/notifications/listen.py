@@ -64,7 +64,7 @@ def from_broker(
         pool=queue,
     )
     listener.start(override_pool_size=1)  # more threads would change the order
-    LOG.info("following %s by queue %s", ", ".join(topics), queue)
+    LOG.info("reading the topics %s from the queue %s", ", ".join(topics), queue)
     try:
         yield
     finally:

@@ -182,7 +182,7 @@ def for_config(conf: ConfigOpts, keys: Sequence[str]) -> MailSender | None:
         if server is None:
             return None
         if server.security == NONE:
-            LOG.info("mails to %s are not encrypted", server.host)
+            LOG.info("[email] security is none: mails to %s are not encrypted", server.host)
         return MailSender(server, Composer(server.sender, site(conf)), keys)
     except ValueError as error:
         raise Misconfigured(str(error)) from None

@@ -26,6 +26,10 @@ class WholeNumber(fields.Integer):
     Rejects ``1.5`` and booleans.
     """
 
+    default_error_messages = {  # noqa: RUF012 - marshmallow's attribute, which it only reads
+        "invalid": "{input!r:.40} is not a whole number."
+    }
+
     def _validated(self, value: Any) -> int:  # noqa: ANN401 - marshmallow's signature
         if isinstance(value, bool | float):
             raise self.make_error("invalid", input=value)

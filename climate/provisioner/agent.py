@@ -78,7 +78,7 @@ class Provisioner:
             except ApiUnavailable as error:
                 LOG.warning("cannot get tasks from climate: %s", error)
             except Exception:
-                LOG.exception("cannot get tasks")
+                LOG.exception("cannot get tasks from climate")
             self._wait(pause - waited)
         until = time.monotonic() + _GRACE
         for thread in self._running.values():
@@ -125,10 +125,9 @@ class Provisioner:
         if task.node not in self._foreign:
             self._foreign.add(task.node)
             LOG.info(
-                "%s is in the %s that climate wants, but %s has no such node:"
-                " another provisioner must have it",
-                task.node,
+                "climate has %s of %s, but %s has no such node: another provisioner must have it",
                 task.noun,
+                task.node,
                 self._file,
             )
 
@@ -154,7 +153,10 @@ class Provisioner:
             action = shut_down if claim.task.noun == SHUTDOWNS else prepare
             run_claimed(claim, partial(action, self._tools, node, claim))
         except Exception:
-            LOG.exception("the task for %s failed; its claim will expire", node.name)
+            LOG.exception(
+                "the task for %s failed, a provisioner repeats it when its claim expires",
+                node.name,
+            )
 
     def _reread(self) -> Mapping[str, Node]:
         """Return the nodes of the nodes file; read it again if it has changed.
@@ -164,7 +166,9 @@ class Provisioner:
         try:
             return self._read() if self._file.stat().st_mtime != self._read_at else self.nodes
         except (OSError, InvalidNodeConfig) as error:
-            LOG.warning("the nodes file is invalid, so the previous nodes stay: %s", error)
+            LOG.warning(
+                "the changed file of nodes is invalid, the previous nodes remain in use: %s", error
+            )
             return self.nodes
 
     def _read(self) -> Mapping[str, Node]:

@@ -136,8 +136,8 @@ def run_claimed(claim: Claim, action: Callable[[], None]) -> None:
         LOG.info("claimed %s for %s", node, noun)
         action()
     except ClaimLost as reason:
-        LOG.info("gave up %s: %s", node, reason)
+        LOG.info("stopped work on %s: %s", node, reason)
     except ApiUnavailable as reason:
-        LOG.warning("gave up %s, because climate does not answer: %s", node, reason)
+        LOG.warning("stopped work on %s, because climate does not answer: %s", node, reason)
     except Stopped:
         claim.release()

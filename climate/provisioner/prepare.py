@@ -51,10 +51,10 @@ def prepare(tools: Tools, node: Node, claim: Claim) -> None:
     try:
         cold = get_ready(tools, node, claim, seconds)
     except (PowerError, InvalidNodeConfig, NotUsable) as error:
-        LOG.warning("%s failed: %s", node.name, error)
+        LOG.warning("cannot prepare %s: %s", node.name, error)
         claim.finish("failed", reason=str(error), seconds=seconds)
     else:
-        LOG.info("%s is ready: %s", node.name, seconds)
+        LOG.info("%s is ready, after these seconds: %s", node.name, seconds)
         claim.finish("ready", cold=cold, seconds=seconds)
 
 
@@ -104,6 +104,6 @@ def _power_on(tools: Tools, node: Node, claim: Claim) -> bool:
         except Unreachable as error:
             if attempt == _ATTEMPTS:
                 raise
-            LOG.info("retrying in %s s: %s", _BACK_OFF, error)
+            LOG.info("cannot power on %s, retrying in %s s: %s", node.name, _BACK_OFF, error)
             claim.pause(_BACK_OFF)
     raise AssertionError("unreachable: the last attempt returns or raises")

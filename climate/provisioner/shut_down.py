@@ -40,14 +40,14 @@ def shut_down(tools: Tools, node: Node, claim: Claim) -> None:
         has_power = driver.power(node) is Power.ON
     except (PowerError, InvalidNodeConfig) as error:
         if claim.attempt > 1:
-            LOG.warning("the power of %s is unknown, retrying later: %s", node.name, error)
+            LOG.warning("cannot read the power state of %s, retrying later: %s", node.name, error)
             return
-        LOG.warning("%s stays on: %s", node.name, error)
+        LOG.warning("cannot power off %s, leaving it on: %s", node.name, error)
         claim.finish("kept", reason=str(error))
         return
     if has_power and not _power_off(tools, driver, node, claim):
         return
-    LOG.info("%s is off", node.name)
+    LOG.info("%s is powered off", node.name)
     claim.finish("off")
 
 
@@ -58,7 +58,7 @@ def _wake(tools: Tools, node: Node, claim: Claim) -> None:
         LOG.warning("cannot power on %s: %s", node.name, error)
         claim.finish("kept", reason=str(error))
     else:
-        LOG.info("%s is on again", node.name)
+        LOG.info("%s is powered on again", node.name)
         claim.finish("on")
 
 

@@ -1,7 +1,13 @@
-"""The table of Prometheus metrics that a process counts and measures itself."""
+"""Tables of the Prometheus metrics that a process counts and measures itself, and of the alerts."""
+
+from pathlib import Path
+
+import yaml
 
 from climate.observability import metrics
 from docs.extension.markdown import code, table
+
+_ALERTS = Path(__file__).parents[2] / "deploy" / "monitoring" / "alerts.yaml"
 
 
 def markdown() -> str:
@@ -21,3 +27,18 @@ def markdown() -> str:
         for family in families
     )
     return table(["Metric", "Labels", "Meaning"], rows)
+
+
+def alerts_markdown() -> str:
+    """Return a table of the alert rules in ``deploy/monitoring``."""
+    groups = yaml.safe_load(_ALERTS.read_text(encoding="utf-8"))["groups"]
+    rows = (
+        [
+            code(rule["alert"]),
+            code(" ".join(rule["expr"].split())),
+            rule["annotations"]["description"],
+        ]
+        for group in groups
+        for rule in group["rules"]
+    )
+    return table(["Alert", "Condition", "Cause, or first step"], rows)

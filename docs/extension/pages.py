@@ -17,6 +17,7 @@ from posixpath import normpath, relpath
 from docs.extension import (
     client,
     errors,
+    interfaces,
     metrics,
     notifications,
     options,
@@ -34,8 +35,10 @@ PAGES = {
     "README.md": "index.md",
 }
 GENERATED: dict[str, Callable[..., str]] = {
+    "alerts": metrics.alerts_markdown,
     "client": client.markdown,
     "errors": errors.markdown,
+    "interface": interfaces.markdown,
     "metrics": metrics.markdown,
     "notifications": notifications.markdown,
     "options": options.markdown,

@@ -1,5 +1,8 @@
 """Access rules: Blazar's names and defaults, and overrides by the operator."""
 
+import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from oslo_policy.policy import DocumentedRuleDefault
@@ -74,14 +77,14 @@ ALLOWED = {
 RULES = [rule for rule in list_rules() if isinstance(rule, DocumentedRuleDefault)]
 
 
-def policy(tmp_path: Path, text: str = "") -> Policy:
+def policy(tmp_path: Path, text: str = "", elapsed: Callable[[], float] = time.monotonic) -> Policy:
     """Return the policy with a file that contains ``text``."""
     file = tmp_path / "policy.yaml"
     file.write_text(text)
     path = write_config(tmp_path / "climate.conf", oslo_policy__policy_file=file)
     conf = config_registry.new()
     config_registry.load(conf, "test", [f"--config-file={path}"])
-    return Policy(conf)
+    return Policy(conf, elapsed)
 
 
 def test_every_rule_is_known_and_of_project_scope() -> None:
@@ -103,6 +106,18 @@ def test_a_policy_file_overrides_a_rule(tmp_path: Path) -> None:
     rules = policy(tmp_path, '"climate:oshosts:get": "rule:project_member_or_admin"')
     assert rules.allows(MEMBER, "oshosts:get", "lab")
     assert not rules.allows(READER, "oshosts:get", "lab")
+
+
+def test_a_change_of_the_policy_file_takes_effect_after_a_second(tmp_path: Path) -> None:
+    seconds = [0.0]
+    rules = policy(tmp_path, elapsed=lambda: seconds[0])
+    assert not rules.allows(READER, "leases:post", "lab")
+    file = tmp_path / "policy.yaml"
+    file.write_text('"climate:leases:post": "role:reader"')
+    os.utime(file, (2**31, 2**31))  # oslo.policy compares times of change, which may be equal
+    assert not rules.allows(READER, "leases:post", "lab")
+    seconds[0] = 1.5
+    assert rules.allows(READER, "leases:post", "lab")
 
 
 def test_explains_who_may_do_what(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from benchmarks.bookings import (
+from benchmarks.blazar.bookings import (
     PER_HOST,
     Book,
     Slots,

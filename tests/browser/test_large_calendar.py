@@ -6,7 +6,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from benchmarks.console import HOSTS, MOTIONS, compare_frames, serving_calendar, until_loaded
+from benchmarks.calendar.console import (
+    HOSTS,
+    MOTIONS,
+    compare_frames,
+    serving_calendar,
+    until_loaded,
+)
 from tests.browser.chromium import Browser
 from tests.support.process import Service
 

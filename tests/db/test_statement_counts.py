@@ -207,7 +207,7 @@ def _sent_for_a_lease(story: Story) -> list[str]:
 def test_limits_and_enforcement_take_no_statement_unless_configured(
     make_story: MakeStory,
 ) -> None:
-    story = make_story(limits__project_leases=-1)
+    story = make_story(limits__project_leases=-1, manager__calendar_memory="off")
     story.register(4)
     sent = _sent_for_a_lease(story)
     assert len(sent) > 50
@@ -235,7 +235,7 @@ def test_limits_cost_one_statement_without_a_limit_and_none_for_the_exempt(
     make_story: MakeStory,
 ) -> None:
     options = {"limits__project_leases": -1, "limits__exempt_users": ["root"]}
-    story = make_story(limits__enabled=True, **options)
+    story = make_story(limits__enabled=True, manager__calendar_memory="off", **options)
     story.register(4)
     exempt, unlimited = (_sent_to_reserve(story, user) for user in ("root:a", "alice:a"))
     assert [statement for statement in exempt if "limits" in statement] == []
@@ -247,7 +247,7 @@ def test_limits_cost_one_statement_without_a_limit_and_none_for_the_exempt(
 def test_enforcing_limits_takes_four_statements_whatever_the_usage(make_story: MakeStory) -> None:
     high_limits = {"leases": 99, "hosts": 99, "vcpus": 9999, "host_hours": 9999}
     options = {f"limits__project_{name}": value for name, value in high_limits.items()}
-    story = make_story(limits__enabled=True, **options)
+    story = make_story(limits__enabled=True, manager__calendar_memory="off", **options)
     story.register(4)
     _sent_to_reserve(story, "admin:admin")  # creates the row that later requests lock
     before = _sent_to_reserve(story, "admin:admin")

@@ -18,6 +18,8 @@ from climate.core.errors import ClimateError
 from climate.core.lease import schedule
 from climate.core.notifications import event_type
 from climate.core.notifications.catalog import EVERYWHERE, MEMBERS, SHARED, TYPES
+from climate.plugins.base import ResourcePlugin
+from climate.plugins.hosts.plugin import HostCloud
 from docs.extension.pages import expand
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +28,7 @@ API = "docs/reference/api-v1.md"
 API_2 = "docs/reference/api-routes.md"
 CONFIGURATION = "docs/reference/options.md"
 ERRORS = "docs/reference/errors.md"
+PLUGINS = "docs/reference/plugins.md"
 THREATS = "docs/evidence/threat-model.md"
 # Documents that name paths and tests.
 EVIDENT = ("ARCHITECTURE.md", "CONTRIBUTING.md", "docs/evidence/comparison.md")
@@ -175,6 +178,16 @@ def test_the_catalog_has_every_type_of_notification_and_every_member() -> None:
     shared = {member for members in SHARED.values() for member in members}
     own = {member for type_ in TYPES for member in type_.members}
     assert shared | own | set(EVERYWHERE) == set(MEMBERS)
+
+
+def test_every_member_of_an_interface_is_described() -> None:
+    rows = re.findall(r"^\| `(\w+)[^`]*` \| (.*) \|$", text(PLUGINS), re.MULTILINE)
+    described = {name for name, contract in rows if contract}
+    assert described >= {"heard_at", "title", *public(HostCloud), *public(ResourcePlugin)}
+
+
+def public(interface: type) -> list[str]:
+    return [name for name in dir(interface) if not name.startswith("_")]
 
 
 def test_every_threat_has_a_defence_and_a_test() -> None:

@@ -40,7 +40,7 @@ def test_names_each_wanted_node_that_is_not_in_its_nodes_file_once(
     provisioner.poll()
     provisioner.poll()
     assert caplog.messages == [
-        f"of-{noun} is in the {noun} that climate wants, but {file} has no such node:"
+        f"climate has {noun} of of-{noun}, but {file} has no such node:"
         " another provisioner must have it"
         for noun in ("preparations", "shutdowns")
     ]

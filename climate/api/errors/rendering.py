@@ -127,7 +127,7 @@ def _unexpected(error: Exception) -> Response:
                 " made"
             )
         )
-    LOG.error("unhandled error", exc_info=error)
+    LOG.error("a request failed because of a defect in climate, report it", exc_info=error)
     return answer(ClimateError("Internal Server Error"))
 
 

@@ -28,11 +28,11 @@ def install(app: Flask) -> None:
 
     def after_request(response: Response) -> Response:
         is_large = not response.is_streamed and (response.content_length or 0) >= _MIN_SIZE
+        if not (is_large and request.path.startswith(_PATHS)):
+            return response
         # Flask-Compress overlooks that a quality of 0 means "not acceptable".
         is_acceptable = request.accept_encodings.quality("gzip") > 0
-        if is_large and is_acceptable and request.path.startswith(_PATHS):
-            return compress.after_request(response)
-        return response
+        return compress.after_request(response) if is_acceptable else response
 
     app.after_request(after_request)
 

@@ -105,7 +105,8 @@ def _possible_connections(limit: int) -> int:
     possible = min(limit, max(raised // 2, raised - _OTHER_FILES) // _FILES_PER_CONNECTION)
     if possible < limit:
         LOG.warning(
-            "[api] connection_limit is %s, but %s open files allow only %s connections (ulimit -n)",
+            "[api] connection_limit is %s, but the limit of %s open files allows only %s"
+            " connections: raise it (ulimit -n), or lower [api] connection_limit",
             *(limit, raised, possible),
         )
     return possible

@@ -93,7 +93,9 @@ class KeyFile:
             reason = getattr(error, "strerror", None) or "it is not text"
             raise Misconfigured(f"{self._path} cannot be read: {reason}") from None
         if mode & _OF_OTHERS:
-            LOG.warning("other users can access %s: it must have mode 600", self._path)
+            LOG.warning(
+                "other users of this machine can read %s: it must have mode 600", self._path
+            )
         fernet = parse(text, str(self._path))
         self._stamp, self._fernet = stamp, fernet
         return fernet
@@ -109,7 +111,10 @@ class KeyFile:
             if _stamp(self._path) != self._stamp:
                 return self.load()
         except (OSError, Misconfigured) as error:
-            LOG.warning("the previous session keys remain in use: %s", error)
+            LOG.warning(
+                "cannot use the changed session keys, the previous session keys remain in use: %s",
+                error,
+            )
         return self._fernet
 
 

@@ -201,4 +201,4 @@ class KeystoneDirectory:
         except Unauthenticated:
             pass  # it has expired, or was revoked
         except IdentityUnavailable:
-            LOG.warning("Keystone did not revoke the token of a session")
+            LOG.warning("Keystone did not revoke the token of a session: it works until it expires")

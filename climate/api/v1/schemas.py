@@ -42,7 +42,8 @@ class Date(fields.Field[Any]):
         try:
             return datetime.strptime(value, FORMAT).replace(tzinfo=UTC)
         except (TypeError, ValueError):
-            raise InvalidDate(f"{value} is an invalid date. Required format: {FORMAT}") from None
+            required = "YYYY-MM-DD HH:MM in UTC" + (", or now" if self._now else "")
+            raise InvalidDate(f"{value} is an invalid date. Required format: {required}") from None
 
 
 class OptionalDate(Date):

@@ -11,7 +11,14 @@ from climate.core.errors import Conflict, InvalidDate, LeaseBusy
 from climate.core.lease.lifecycle import STABLE_LEASE, EventStatus, LeaseStatus
 from climate.core.lease.model import Lease, Start, StartWhen
 from climate.core.lease.schedule import BEFORE_END, END, Notice, before_end_notice
-from climate.core.window import MAX_SPAN, Window, later, minute_of
+from climate.core.window import (
+    MAX_SPAN,
+    Window,
+    ends_too_early,
+    later,
+    minute_of,
+    starts_in_the_past,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +85,15 @@ def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
     if started and start != lease.window.start:
         raise InvalidDate("Cannot modify the start date of a lease that has started")
     if not started and start < minute:
-        raise InvalidDate("Start date must be later than current date")
+        raise starts_in_the_past(start, now)
     # For an active lease, an end in the current minute means "now", even if it is before the start.
     if end < minute or (end < start and (has_come or not started)):
-        raise InvalidDate("End date must be later than current and start date")
+        raise ends_too_early(end, max(start, now))
     if started:
         # "Now" is never after the present end, as the next lease may start at that instant.
         return Window(start, max(end, min(now, lease.window.end)))
     if end <= max(start, now):
-        raise InvalidDate("End date must be later than current and start date")
+        raise ends_too_early(end, max(start, now))
     return Window(start, end)
 
 

@@ -5,13 +5,15 @@ A quotation of a long text contains only its beginning.
 
 import itertools
 import json
+import re
 
 _ECHO = 200
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def is_storable(text: str) -> bool:
     """Return whether every database can store ``text``: it has no NUL and no lone surrogate."""
-    return "\x00" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+    return _UNSTORABLE.search(text) is None
 
 
 def check_storable(value: object) -> None:

@@ -185,7 +185,10 @@ def _on_galera(database: Database, name: str, deadline: float) -> Iterator[None]
         yield
     finally:
         if not database.write(lambda session: execute(session, _GALERA_UNLOCK)):
-            LOG.warning("the lock on %s expired while it was held", name)
+            LOG.warning(
+                "the lock of %s expired before its release, another process may have changed it",
+                name,
+            )
 
 
 @contextmanager
@@ -199,4 +202,6 @@ def _logged_if_lost(connection: sa.Connection, name: str) -> Iterator[None]:
         yield
     except exc.DBAPIError as error:
         connection.invalidate()
-        LOG.warning("lost the lock of %s, others may have changed it: %s", name, error.orig)
+        LOG.warning(
+            "lost the lock of %s, another process may have changed it: %s", name, error.orig
+        )

@@ -105,10 +105,7 @@ def finish_all(
     Raises LostRace if the manager ``owner`` has lost any of the claims. ``Database.write`` then
     runs the caller's transaction again, which must read again which claims ``owner`` has.
     """
-    ids_by_attempt: dict[int, list[str]] = {}
-    for id_, attempt in claims:
-        ids_by_attempt.setdefault(attempt, []).append(id_)
-    for attempt, ids in ids_by_attempt.items():
+    for attempt, ids in _ids_by_attempt(claims).items():
         values = {**_of(ids, owner, attempt), "now": now, "outcome": status}
         result = session.execute(_FINISH, values)
         if result.rowcount < len(ids):  # type: ignore[attr-defined]
@@ -120,8 +117,23 @@ def requeue(session: Session, event_id: str, owner: str, attempt: int, **again: 
 
     ``again`` may contain ``run_at``, the earliest time of the next attempt.
     """
-    requeued = _MINE.values(**_RELEASED, status=UNDONE, attempt=EVENTS.c.attempt - 1, **again)
-    session.execute(requeued, _of([event_id], owner, attempt))
+    requeue_all(session, owner, [(event_id, attempt)], **again)
+
+
+def requeue_all(
+    session: Session, owner: str, claims: Iterable[tuple[str, int]], **again: datetime
+) -> None:
+    """Release many claims of ``owner`` as ``requeue`` does; ``claims`` has (event id, attempt)."""
+    requeued = _REQUEUE.values(**again) if again else _REQUEUE
+    for attempt, ids in _ids_by_attempt(claims).items():
+        session.execute(requeued, _of(ids, owner, attempt))
+
+
+def _ids_by_attempt(claims: Iterable[tuple[str, int]]) -> dict[int, list[str]]:
+    ids_by_attempt: dict[int, list[str]] = {}
+    for id_, attempt in claims:
+        ids_by_attempt.setdefault(attempt, []).append(id_)
+    return ids_by_attempt
 
 
 def extend(session: Session, owner: str, ids: Collection[str], until: datetime) -> dict[str, int]:
@@ -316,6 +328,7 @@ _CLAIMED_SO = (
 _IS_MINE = sa.select(EVENTS.c.id).where(*_CLAIMED_SO).with_for_update()
 _MINE = sa.update(EVENTS).where(*_CLAIMED_SO)
 _FINISH = _MINE.values(**_RELEASED, updated_at=_NOW, status=sa.bindparam("outcome"))
+_REQUEUE = _MINE.values(**_RELEASED, status=UNDONE, attempt=EVENTS.c.attempt - 1)
 _SOONEST = sa.func.min(EVENTS.c.run_at, type_=EVENTS.c.run_at.type)
 _NEXT: sa.Select[datetime | None] = sa.select(_SOONEST).where(
     EVENTS.c.status == UNDONE, EVENTS.c.run_at > _NOW

@@ -153,7 +153,7 @@ def _plan(
     The statement can book whole resources for one demand, without the operator's filters and
     weighers.
     """
-    requirement = _only_whole(runtime, demands)
+    requirement = _only_whole(runtime, [demand.requirement for demand in demands])
     if runtime.database.dialect != "postgresql" or requirement is None:
         return None
     if written(requirement.query) > MAX_CONDITIONS:
@@ -181,12 +181,12 @@ def find_shortage(
     resources, or if memory cannot answer. Some of the answers are checked with SQL. If SQL finds
     enough resources and memory still does not, memory is loaded again.
     """
-    requirement = _only_whole(runtime, demands)
-    if requirement is None:
+    view = calendar_view(runtime, [demand.requirement for demand in demands])
+    if view is None:
         return None
+    requirement = demands[0].requirement
     busy = occupied_window(lease.window, lease.created_at, runtime.settings)
-    view = runtime.calendar.view(requirement.resource_type)
-    if view is None or view.has_enough(requirement, busy):
+    if view.has_enough(requirement, busy):
         return None
     if runtime.rng.random() < _CHECKED_SHARE and _is_wrong(runtime, requirement, busy):
         return None
@@ -208,14 +208,20 @@ def _is_wrong(runtime: Runtime, requirement: Requirement, busy: Window) -> bool:
     return True
 
 
-def _only_whole(runtime: Runtime, demands: Sequence[Demand]) -> Requirement | None:
+def calendar_view(runtime: Runtime, requirements: Sequence[Requirement]) -> CalendarView | None:
+    """Return the calendar in memory, if it can answer questions about these requirements."""
+    requirement = _only_whole(runtime, requirements)
+    return None if requirement is None else runtime.calendar.view(requirement.resource_type)
+
+
+def _only_whole(runtime: Runtime, requirements: Sequence[Requirement]) -> Requirement | None:
     """Return the requirement of a lease if there is only one, for whole resources; else None.
 
     None also if the operator has configured filters or weighers: only Python can apply them.
     """
-    if len(demands) != 1 or runtime.selection.filters or runtime.selection.weighers:
+    if len(requirements) != 1 or runtime.selection.filters or runtime.selection.weighers:
         return None
-    requirement = demands[0].requirement
+    (requirement,) = requirements
     return requirement if requirement.is_whole and requirement.maximum else None
 
 

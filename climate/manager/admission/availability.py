@@ -24,7 +24,7 @@ from climate.core.window import MAX_SPAN, Window, later, second_from
 from climate.db.resources import allocations, capacity, resources
 from climate.db.resources import calendar as bookings
 from climate.db.resources.occupancy import availability as occupancy
-from climate.manager.admission.admission import dry_run
+from climate.manager.admission.admission import calendar_view, dry_run
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.requirements import (
     ReservationRequest,
@@ -32,6 +32,7 @@ from climate.manager.admission.requirements import (
     needs_of,
     requirements_of,
 )
+from climate.manager.process.calendar_memory.view import CalendarView
 from climate.manager.process.runtime import Runtime
 
 # The number of buckets of a query: a month of 20 minutes, a week of 5.
@@ -198,7 +199,24 @@ def search(
     query = window_search(runtime, requirements, length, within)
     with runtime.database.read() as session:
         check_queries(session, runtime.catalog, requirements, private=private)
+        view = calendar_view(runtime, requirements)
+        if view is not None:
+            return _remembered(runtime, view, query, limit)
         return list(islice(offers(runtime, session, query), limit))
+
+
+def _remembered(
+    runtime: Runtime, view: CalendarView, query: WindowSearch, limit: int
+) -> list[Offer]:
+    """Return what ``search`` returns, from the calendar in memory: it examines all resources."""
+    (requirement,) = query.requirements
+    begin = second_from(max(query.within.start, runtime.clock.now()))
+    last = query.within.end - query.length
+    if begin > last:
+        return []
+    length = query.length + runtime.settings.cleaning_time
+    found = view.openings(requirement, length, Window(begin, last), limit)
+    return [Offer(Window(start, start + query.length), latest) for start, latest in found]
 
 
 def window_search(

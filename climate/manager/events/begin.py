@@ -32,7 +32,7 @@ from climate.db.engine.database import on_commit
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
 from climate.db.notifications import outbox
-from climate.manager.claims import Claim, Seen, Task, Work, close_all, lock_leases, requeue
+from climate.manager.claims import Claim, Seen, Task, Work, close_all, lock_leases, requeue_all
 from climate.manager.leases import holds
 from climate.manager.leases import ready_start as starting
 from climate.manager.notifications.lease_messages import News, announce, resources_of
@@ -84,10 +84,8 @@ def begin(runtime: Runtime, session: Session, claims: Sequence[Claim]) -> list[T
         decided[decide(item.lease, item.event, now)].append(item)
     _notify_if_late(runtime.settings.late_after, session, seen, now)
     _notify(session, decided[Decision.NOTIFY], now)
-    for claim in unlocked:
-        requeue(session, claim, run_at=now + _LOCKED_PAUSE)
-    for item in decided[Decision.DEFER]:
-        requeue(session, item.claim)
+    requeue_all(session, unlocked, run_at=now + _LOCKED_PAUSE)
+    requeue_all(session, [item.claim for item in decided[Decision.DEFER]])
     close_all(session, [item.claim for item in decided[Decision.TOO_LATE]], now, EventStatus.ERROR)
     close_all(session, [item.claim for item in decided[Decision.SKIP]], now, EventStatus.DONE)
     on_commit(session, lambda: _count(runtime.metrics, seen, decided[Decision.NOTIFY], now))

@@ -50,7 +50,7 @@ _TIDY_INTERVAL = 10.0
 _RENEWALS = 3
 # If a plug-in call takes longer (seconds), another thread requeues the worker's other events.
 _SLOW_CALL = 1.0
-_UNFINISHED = "events were not finished, their claims will expire"
+_UNFINISHED = "cannot store the results of events, managers repeat them when their claims expire"
 
 
 def owner_name() -> str:
@@ -110,9 +110,7 @@ class Dispatcher:
         self._timer.stop()
         write = self._runtime.database.write
         if released := write(lambda session: event_queue.release(session, self._owner)):
-            LOG.warning(
-                "stopped while %s event(s) ran, they were handed back to other managers", released
-            )
+            LOG.warning("stopped while %s event(s) ran, released them for other managers", released)
 
     def run_due(self) -> int:
         """Claim and run all due events in this thread; return how many events ran.
@@ -324,7 +322,7 @@ class WorkerPool:
                 self._running.remove(batch)
                 self._abandoned.append(batch)
         for _, claim, call in late:
-            with logged(f"event {claim.event_id} was not abandoned, its claim will expire"):
+            with logged(f"cannot store that event {claim.event_id} failed, its claim will expire"):
                 discard(self._runtime, claim, call)
         if late:
             self._runtime.wakeup.hint()

@@ -291,8 +291,10 @@ def discard(runtime: Runtime, claim: Claim, call: Call) -> None:
     fencing token.
     """
     seconds = runtime.settings.call_timeout
-    failed = {call.reservation_id: f"given up, as it was not done within {seconds:.0f} s"}
-    LOG.error("event %s of lease %s: %s", call.work.event.kind, claim.lease_id, failed)
+    failed = {
+        call.reservation_id: f"the call did not end within {seconds:.0f} s ([manager] call_timeout)"
+    }
+    LOG.error("event %s of lease %s failed: %s", call.work.event.kind, claim.lease_id, failed)
     runtime.database.write(lambda session: fail(runtime, session, claim, call.work, failed))
 
 

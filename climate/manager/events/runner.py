@@ -27,7 +27,7 @@ from sqlalchemy.orm import Session
 from climate.core.lease.model import Lease, Reservation
 from climate.core.lease.schedule import BEFORE_END, END, PATIENCE, RELEASE
 from climate.db.engine.database import Database, is_unavailable
-from climate.manager.claims import Batch, Result, Task, Work, requeue
+from climate.manager.claims import Batch, Result, Task, Work, requeue, requeue_all
 from climate.manager.events.begin import begin
 from climate.manager.events.outcomes import Success, commit_success, fail
 from climate.manager.events.queue import BatchSizeEstimator
@@ -100,7 +100,7 @@ def _call_plugins(runtime: Runtime, task: Task) -> Result:
         except NotYet as reason:
             result.waiting[id_] = str(reason)
         except Fenced as fenced:
-            LOG.warning("%s of lease %s: %s", kind, work.lease.id, fenced)
+            LOG.warning("stopped event %s of lease %s: %s", kind, work.lease.id, fenced)
             break
         except Exception as error:  # noqa: BLE001 - whatever a plug-in raises is a failed attempt
             result.failed[id_] = f"{type(error).__name__}: {error}"
@@ -221,13 +221,9 @@ def settle(runtime: Runtime, results: Sequence[Result]) -> None:
 
 def release(database: Database, tasks: Sequence[Task]) -> None:
     """Requeue tasks that have called no plug-in, so that any worker can claim their events."""
-
-    def work(session: Session) -> None:
-        for task in tasks:
-            requeue(session, task.claim)
-
     if tasks:
-        database.write(work)
+        claims = [task.claim for task in tasks]
+        database.write(lambda session: requeue_all(session, claims))
 
 
 def _classify(runtime: Runtime, result: Result) -> Success | Callable[[Session], None]:
@@ -269,12 +265,14 @@ def _together(
         if len(items) == 1 or is_unavailable(error):
             raise
         LOG.warning(
-            "%s events failed in one transaction, each will have its own: %s", len(items), error
+            "cannot store %s events in one transaction, storing each alone: %s", len(items), error
         )
     processed: list[R] = []
     for item in items:
         try:
             processed += _together(runtime, [item], work)
         except Exception:
-            LOG.exception("an event was not finished, its claim will expire")
+            LOG.exception(
+                "cannot store the result of an event, a manager repeats it when its claim expires"
+            )
     return processed

@@ -32,7 +32,7 @@ from climate.core.lease.schedule import (
 )
 from climate.core.notifications import event_type
 from climate.core.settings import Settings
-from climate.core.window import Window, minute_of
+from climate.core.window import Window, ends_too_early, minute_of, starts_in_the_past
 from climate.db.engine import ids
 from climate.db.leases import leases
 from climate.db.notifications import outbox
@@ -162,6 +162,7 @@ def preview_lease(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Prev
     lease = draft(runtime, owner, request, now)
     not_checked = _not_checked(runtime, owner, lease)
     gates = _gates(runtime, owner, lease, None)
+    _refuse_from_memory(runtime, owner, lease, _demands(runtime, lease), gates)
     requester = (owner.user_id, owner.project_id, owner.roles)
 
     def work(session: Session) -> Sequence[Account] | None:
@@ -315,9 +316,9 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
     """
     window = Window(request.start, request.end)
     if window.start < minute_of(request.asked_at or now):
-        raise InvalidDate("Start date must be later than current date")
+        raise starts_in_the_past(window.start, now)
     if window.end <= now:
-        raise InvalidDate("End date must be later than current and start date")
+        raise ends_too_early(window.end, now)
     lease_id = ids.new_id()
     notices = _notices(request, window, runtime.settings)
     return Lease(

@@ -79,6 +79,8 @@ def _report_end(
             retry_later(runtime, claim, error.message)
             return
         LOG.error(  # noqa: TRY400 - the service's error needs no traceback
-            "gave up reporting the end of lease %s: %s", body["id"], error.message
+            "stopped reporting the end of lease %s to the enforcement service after a day: %s",
+            body["id"],
+            error.message,
         )
     runtime.database.write(lambda session: remove(session, claim))

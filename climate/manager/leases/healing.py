@@ -74,7 +74,9 @@ def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
             try:
                 runtime.database.write(partial(heal, runtime, lost, lease_id))
             except ClimateError as error:
-                LOG.warning("could not heal lease %s: %s", lease_id, error.message)
+                LOG.warning(
+                    "cannot replace the failed resources of lease %s: %s", lease_id, error.message
+                )
     if failing_leases:
         runtime.wakeup.hint()
 
@@ -204,7 +206,12 @@ def _flag(
     degraded = short or behind
     if any(gained.values()) or degraded != lease.degraded:
         leases.update(session, replace(lease, degraded=degraded, updated_at=now))
-        LOG.warning("healed lease %s: %s replaced, still short: %s", lease.id, dict(gained), short)
+        LOG.warning(
+            "lease %s has %s new resource(s) in place of failed ones, and %s",
+            lease.id,
+            sum(gained.values()),
+            "is degraded" if degraded else "has all that it needs",
+        )
         payload = blazar_wire.payload(leases.get(session, lease.id))
         outbox.write(session, event_type.LEASE_UPDATE, payload, now)
 

@@ -273,7 +273,7 @@ def expire(runtime: Runtime, claim: Claim, lease: Lease) -> None:
     try:
         _discard(runtime.catalog, lease)
     except Exception as error:  # noqa: BLE001 - the event is retried after any failure
-        LOG.warning("could not discard preparations of lease %s, will retry: %s", lease.id, error)
+        LOG.warning("cannot undo the preparations of lease %s, will try again: %s", lease.id, error)
         retry_later(runtime, claim, str(error))
     else:
         runtime.database.write(finish)

@@ -161,7 +161,7 @@ def revoke(runtime: Runtime, claim: Claim, payload: Mapping[str, Any]) -> None:
     except Exception as error:  # noqa: BLE001 - the event is retried after any failure
         # The error may contain the request's URL, and so the trust's id.
         reason = str(error).replace(payload["trust_id"], "...")
-        LOG.warning("a trust that no lease needs is not revoked yet: %s", reason)
+        LOG.warning("a trust that no lease needs is not revoked yet, will try again: %s", reason)
         retry_later(runtime, claim, reason)
     else:
         runtime.database.write(lambda session: remove(session, claim))
@@ -203,7 +203,7 @@ def check_all(runtime: Runtime) -> None:
         except DeadTrust as error:
             lost = str(error)
         except BackendUnavailable as error:
-            LOG.warning("could not check trusts: %s", error.message)
+            LOG.warning("cannot check the trusts of leases, will try again: %s", error.message)
             return
         now = runtime.clock.now()
         runtime.database.write(partial(_store_state, lease_id, trust_id, lost, now))
@@ -228,7 +228,7 @@ def _store_state(
     if lost is None:
         restore(session, lease, now)
         return
-    LOG.warning("the trust of lease %s is lost", lease_id)
+    LOG.warning("the trust of lease %s is lost: %s", lease_id, lost)
     degraded = replace(lease, trust_lost=lost, updated_at=now)
     leases.update(session, degraded)
     payload = blazar_wire.payload(degraded, {"reason": lost})

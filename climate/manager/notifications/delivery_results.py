@@ -58,7 +58,7 @@ class Results:
         subscription = delivery.subscription
         rules = self._rules(subscription)
         verdict = judge(subscription, outcome, rules, self._runtime.rng.random())
-        LOG.info("subscription %s: not delivered: %s", subscription.id, outcome.reason)
+        LOG.info("subscription %s: a delivery failed: %s", subscription.id, outcome.reason)
         if isinstance(delivery, Confirmation):
             self._note_confirmation_failed(delivery, outcome.reason, verdict)
             return False
@@ -208,7 +208,7 @@ def notify_suspended(
 ) -> None:
     """Write the notification that a subscription is suspended for ``reason``."""
     id_, project_id = subscription.id, subscription.project_id
-    LOG.warning("subscription %s of %s is suspended: %s", id_, project_id, reason)
+    LOG.warning("suspended subscription %s of project %s: %s", id_, project_id, reason)
     payload = {
         "subscription_id": id_,
         "project_id": project_id,

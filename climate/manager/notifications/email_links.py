@@ -108,7 +108,9 @@ def _find(
     except NotFound:
         raise NotFound(_ABSENT) from None
     except UnreadableSecret as error:
-        LOG.warning("a link of subscription %s does not work: %s", subscription_id, error)
+        LOG.warning(
+            "cannot check the link in a mail of subscription %s: %s", subscription_id, error
+        )
         raise NotFound(_ABSENT) from None
     # The owner of a webhook knows its secret, so it must not open a link.
     is_valid = subscription.kind is Kind.EMAIL and hmac.compare_digest(

@@ -164,4 +164,4 @@ def _note_read(runtime: Runtime, feed: Feed, now: datetime, since: datetime) -> 
     try:
         runtime.database.write(work)
     except SQLAlchemyError as error:
-        LOG.warning("the time of a read of feed %s was not stored: %s", feed.id, error)
+        LOG.warning("cannot store when feed %s was read: %s", feed.id, error)

@@ -130,7 +130,7 @@ class Relay:
         except Exception as error:
             if is_unavailable(error):  # the database failed, so the broker needs no pause
                 self._pause = _PAUSE
-            text = f"notifications wait in the outbox, next try in {self._pause} s"
+            text = f"cannot publish notifications, next try in {self._pause} s"
             if is_unavailable(error):
                 LOG.warning("%s: %s", text, error)
             else:

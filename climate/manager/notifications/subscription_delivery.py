@@ -146,7 +146,7 @@ class SubscriptionDelivery:
             self._serve(subscription_id)
         except Exception as error:
             detail = None if is_unavailable(error) else error
-            text = "subscription %s: the claim will expire: %s"
+            text = "subscription %s: a manager delivers again when the claim expires: %s"
             LOG.warning(text, subscription_id, error, exc_info=detail)
         finally:
             with self._done:
@@ -182,7 +182,10 @@ class SubscriptionDelivery:
         except Exception as error:
             if is_unavailable(error):
                 raise
-            LOG.exception("subscription %s: no message was made", delivery.subscription.id)
+            LOG.exception(
+                "subscription %s: cannot make a message from a notification",
+                delivery.subscription.id,
+            )
             return Outcome(reason="climate could not make the message: the operator's log says why")
 
     def _send(self, delivery: Delivery | Confirmation) -> Outcome:

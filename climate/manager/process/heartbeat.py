@@ -141,6 +141,6 @@ class WriteTrials:
         try:
             self._store.database.write(partial(managers.try_write, now=now))
         except SQLAlchemyError as error:
-            LOG.warning("the database cannot be written: %s", error)
+            LOG.warning("cannot write to the database, GET /readyz answers 503: %s", error)
         finally:
             self._running.release()

@@ -127,6 +127,6 @@ class PeriodicTask:
 
     def _try(self, step: Callable[[], object]) -> object:
         """Run a step; return its result, or False after an error."""
-        with logged(f"{self._name}: will try again"):
+        with logged(f"the loop {self._name} failed, will try again"):
             return step()
         return False  # after an error, which is logged

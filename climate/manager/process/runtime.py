@@ -5,6 +5,7 @@ A function that needs one part of the runtime takes only this part as a paramete
 it calls, takes the whole ``Runtime``.
 """
 
+import difflib
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -45,9 +46,12 @@ class Plugins(dict[str, ResourcePlugin]):
     """
 
     def __missing__(self, resource_type: str) -> ResourcePlugin:
-        enabled = ", ".join(sorted(self))
+        enabled = sorted(self)
+        similar = difflib.get_close_matches(resource_type, enabled, n=1)
+        suggestion = f". Did you mean {similar[0]}?" if similar else ""
         raise UnsupportedResourceType(
-            f"The {resource_type} resource type is not supported (enabled: {enabled})"
+            f"The {resource_type} resource type is not supported{suggestion}"
+            f" (enabled: {', '.join(enabled)})"
         )
 
 

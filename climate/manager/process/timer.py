@@ -54,7 +54,7 @@ class Timer:
         progress = Progress(name, seconds)
 
         def run() -> None:
-            with logged(f"{name}: will try again"):
+            with logged(f"the loop {name} failed, will try again"):
                 job()
                 progress.note_done()
 

@@ -69,7 +69,9 @@ def plan(runtime: Runtime, settings: Provisioning, lead_times: LeadTimes) -> int
         try:
             _replace(runtime, task)
         except ClimateError as error:
-            LOG.warning("%s of lease %s stays: %s", task.node, task.lease_id, error.message)
+            LOG.warning(
+                "cannot replace %s of lease %s: %s", task.node, task.lease_id, error.message
+            )
     if due or unbooked or late:
         runtime.wakeup.hint()
     return sum(map(len, due.values()))
@@ -167,7 +169,7 @@ def _replace(runtime: Runtime, task: Preparation) -> None:
         return
     now = runtime.clock.now()
     runtime.database.write(partial(quarantine, now, task.resource_id, reason))
-    LOG.warning("%s is in quarantine: %s", task.node, reason)
+    LOG.warning("put %s into quarantine: %s", task.node, reason)
     lost = {task.resource_id}
     runtime.database.write(partial(healing.heal, runtime, lost, task.lease_id))
 

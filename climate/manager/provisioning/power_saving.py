@@ -129,7 +129,11 @@ def _enable_service(plugin: ResourcePlugin, task: Shutdown, host: Resource) -> b
     try:
         plugin.enable_service(host.external_id)
     except ClimateError as error:
-        LOG.warning("the cloud has not enabled %s yet: %s", task.node, error.message)
+        LOG.warning(
+            "cannot enable the service of %s in the cloud, will try again: %s",
+            task.node,
+            error.message,
+        )
         return False
     return True
 
@@ -160,7 +164,7 @@ def plan(runtime: Runtime, settings: Provisioning, policy: Policy, lead_times: L
         partial(_request, runtime.clock, settings, policy, lead_times, seen)
     )
     for task in created:
-        LOG.info("%s is to be switched off: it is idle", task.node)
+        LOG.info("requested the shutdown of %s: no lease needs it", task.node)
 
 
 def _free(

@@ -76,7 +76,11 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
                 reconcile(runtime.store, plugin, resource, discovered, stuck=id_ in unusable)
                 _update_inventories(runtime.database, resource, discovered, shared[id_])
             except ClimateError as error:
-                LOG.warning("%s is not reconciled: %s", resource.external_id, error.message)
+                LOG.warning(
+                    "cannot update %s, will try again at the next synchronisation: %s",
+                    resource.external_id,
+                    error.message,
+                )
     healing.heal_all(runtime, lost.intersection(lost_before))
     return lost
 
@@ -106,10 +110,16 @@ def reconcile(
         return
     if usable and not resource.reservable:
         plugin.enroll(resource.external_id)
-    state = "usable" if usable else "in quarantine or not reclaimed" if stuck else "not usable"
-    LOG.info("%s is %s", resource.external_id, state)
+    LOG.info("%s is %s", resource.external_id, _describe(usable=usable, stuck=stuck))
     now = store.clock.now()
     store.database.write(lambda session: _store(session, resource, usable, native, now))
+
+
+def _describe(*, usable: bool, stuck: bool) -> str:
+    if usable:
+        return "reservable"
+    reason = "in quarantine, or its last lease has not ended" if stuck else "down or disabled"
+    return f"not reservable: {reason}"
 
 
 def _ignoring_power(

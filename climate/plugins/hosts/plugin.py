@@ -136,7 +136,8 @@ class HostSchema(RequestSchema):
             )
         if data["min"] > data["max"]:
             raise ValidationError(
-                "Invalid values for min/max of hosts. Max must be equal to or larger than min."
+                f"Invalid values for min/max of hosts: min {data['min']} is larger than max"
+                f" {data['max']}. Max must be equal to or larger than min."
             )
 
     @post_load
@@ -261,7 +262,8 @@ class HostPlugin(ResourcePlugin):
         value, key = (external_number, "id") if external_number else (name, "hypervisor_hostname")
         hosts = [host for host in self.cloud.hosts() if host.properties.get(key) == value]
         if not hosts:
-            raise NotFound(f"Host '{value}' not found!")
+            what = "id" if external_number else "name"
+            raise NotFound(f"Host '{value}' not found: the cloud has no host with this {what}")
         if hosts[0].refusal:
             raise Conflict(hosts[0].refusal)
         if len(hosts) > 1:

@@ -217,6 +217,19 @@ def test_requeueing_restores_the_event_as_it_was_before_the_claim(database: Data
 
 
 @on_sqlite
+def test_several_claims_are_requeued_together_but_not_those_that_are_lost(
+    database: Database,
+) -> None:
+    for lease_id in "ab":
+        add_lease(database, lease_id, 0, 10)
+    claim(database, 0)
+    of_me = [("a start", 1), ("b start", 2)]  # the second attempt is not mine
+    database.write(lambda session: event_queue.requeue_all(session, "me", of_me))
+    assert state(database, "a start") == ("UNDONE", None, 0)
+    assert state(database, "b start") == ("IN_PROGRESS", "me", 1)
+
+
+@on_sqlite
 def test_the_next_run_is_that_of_the_first_future_open_event(database: Database) -> None:
     def next_run(after: float) -> dt.datetime | None:
         with database.read() as session:

@@ -339,6 +339,16 @@ def test_a_rolled_back_booking_is_no_change(database: Database, host: int) -> No
     copy.check()
 
 
+def test_positions_have_the_time_of_the_database(database: Database, host: int) -> None:
+    copy = Copy(database)
+    before = copy.position.read_at
+    database.write(lambda session: book(session, host))
+    copy.catch_up()
+    assert before is not None
+    assert copy.position.read_at is not None
+    assert PAST < before <= copy.position.read_at < NOON
+
+
 @on_servers
 def test_a_late_commit_is_received_once(database: Database, host: int) -> None:
     """The transaction writes first and commits last; readers read at each moment."""
@@ -506,6 +516,7 @@ class Row(dict[str, Any]):
 
 def _row(id_: int, number: int | None) -> Any:
     row = Row(id=id_, number=number, made_at=NOON + id_ * HOUR, resource_id=id_, start_at=None)
+    row["read_at"] = NOON
     row[0] = id_  # type: ignore[index]
     return row
 

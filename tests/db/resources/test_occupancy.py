@@ -24,6 +24,7 @@ from climate.db.resources.occupancy import bookings as page_bookings
 from climate.db.resources.occupancy import rows as calendar_rows
 from climate.db.tables.leases import AllocationRow, ResourceProperty, ResourceRow
 from tests.conftest import NOON
+from tests.support.event_queue import add_lease
 
 MINUTE = dt.timedelta(minutes=1)
 CAPACITY = ({"VCPU": 8, "MEMORY_MB": 1000}, {"VCPU": 16, "MEMORY_MB": 900}, {})
@@ -252,3 +253,18 @@ def test_the_occupied_part_of_projects(database: Database, hosts: list[int]) -> 
         assert sums.of_values(session, "no:such", "rack", WINDOW, 3600) == []
         assert sums.count_types(session, [HOST, "no:such"]) == {HOST: 3}
         assert sums.count_values(session, HOST, "rack", 5) == {"": 3}
+
+
+def test_projects_occupy_what_is_cleaned_after_their_leases(
+    database: Database, hosts: list[int]
+) -> None:
+    """The lease "past" ended an hour before the window; its host is cleaned until 12:30."""
+    add_lease(database, "past", -120, -60, hosts[:1])
+    add_lease(database, "present", 60, 90, hosts[1:2])
+    cleaned = sa.update(AllocationRow).where(AllocationRow.reservation_id == "past")
+    with database.engine.begin() as connection:
+        connection.execute(cleaned.values(busy_until=NOON + 30 * MINUTE))
+    with database.read() as session:
+        found = sums.of_projects(session, HOST, WINDOW, 3600)
+    minutes = [value / 60 for value in filled(found, 300 * 60, 3600)["project"].seconds]
+    assert minutes == [30, 30, 0, 0, 0]

@@ -27,8 +27,9 @@ MINE, OTHER = "me:mine:member", "other:theirs:member"
 
 @pytest.fixture(autouse=True)
 def _no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tests decide when the copy is loaded and compared."""
+    """Let the tests decide when the copy is loaded and compared, and an answer checked."""
     monkeypatch.setattr(CalendarMemory, "_start", lambda _: None)
+    monkeypatch.setattr(admission, "_CHECKED_SHARE", 0.0)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from climate.api.v2.http.fields import UNKNOWN, Strict
 from climate.core.errors import InvalidDate, InvalidInput, MissingParameter, UnsupportedMediaType
 
 _REQUIRED = fields.Field.default_error_messages["required"]
+_MISSING = "This is required."
 # Plug-ins' schemas have marshmallow's own message for an unknown key.
 _UNKNOWN = {"Unknown field.", UNKNOWN}
 _BY_CODE: dict[str, type[InvalidInput]] = {e.code: e for e in (InvalidDate, MissingParameter)}
@@ -167,8 +168,7 @@ def _findings(
         if isinstance(value, Mapping):
             yield from _findings(value, place, _schema_of(schema, key))
         else:
-            texts = (_unknown(key, schema) if text in _UNKNOWN else text for text in value)
-            yield from ((place, text) for text in texts)
+            yield from ((place, _reworded(text, key, schema)) for text in value)
 
 
 def _schema_of(schema: Schema | None, key: Any) -> Any:  # noqa: ANN401 - a Schema or a field
@@ -181,6 +181,13 @@ def _schema_of(schema: Schema | None, key: Any) -> Any:  # noqa: ANN401 - a Sche
         return getattr(schema.inner, "schema", None)
     field = schema.fields.get(key) if schema is not None else None
     return field if isinstance(field, fields.List) else getattr(field, "schema", None)
+
+
+def _reworded(text: str, key: object, schema: Schema | None) -> str:
+    """Return an error text of marshmallow in climate's words; other texts as they are."""
+    if text in _UNKNOWN:
+        return _unknown(key, schema)
+    return _MISSING if text == _REQUIRED else text
 
 
 def _unknown(key: object, schema: Schema | None) -> str:
@@ -212,6 +219,6 @@ def _error(errors: list[dict[str, str]], findings: Sequence[Finding]) -> Invalid
 
 
 def _kind(text: str) -> type[InvalidInput]:
-    if text == _REQUIRED:
+    if text == _MISSING:
         return MissingParameter
     return _BY_CODE.get(getattr(text, "code", ""), InvalidInput)

@@ -255,7 +255,7 @@ class LeaseQuery(PageQuery):
 
 # Created once, because creating a schema takes longer than using it. They are thread-safe.
 LEASE_REQUEST, LEASE_CHANGE = LeaseRequest(), LeaseChange()
-LEASE, LEASE_PAGE, LEASE_QUERY = Lease(), LeasePage(), LeaseQuery()
+LEASE_QUERY = LeaseQuery()
 
 
 @cache

@@ -14,6 +14,7 @@ from climate.api.v2.http import paging, spans, validation
 from climate.api.v2.http.fields import ASAP, NOW
 from climate.api.v2.http.fields import show as show_time
 from climate.api.v2.leases import dry_run, reservations, schemas
+from climate.api.v2.leases.rendering import lease_body
 from climate.api.v2.leases.reservations import moment
 from climate.core.errors import Contention, InvalidDate, InvalidInput, PreconditionFailed
 from climate.core.lease.change import Change
@@ -60,7 +61,7 @@ def index(call: Call) -> Answer:
     )
     part = find_leases(call.runtime, filter_, page)
     following = paging.following(page, part, LEASE_SORTS)
-    return schemas.LEASE_PAGE.dump({"leases": part.items, "next": following}), 200
+    return {"leases": [lease_body(lease) for lease in part.items], "next": following}, 200
 
 
 def create(call: Call) -> Answer:
@@ -123,13 +124,8 @@ def visible(call: Call, lease_id: str) -> Lease:
     return call.visible(get_lease, lease_id, "leases:get", absent)
 
 
-def _body(lease: Lease) -> dict[str, Any]:
-    body: dict[str, Any] = schemas.LEASE.dump(lease)
-    return body
-
-
 def _shown(lease: Lease) -> Answer:
-    body = _body(lease)
+    body = lease_body(lease)
     return body, 200, {"ETag": _etag(body)}
 
 
@@ -166,7 +162,7 @@ def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
     if "If-Match" not in request.headers or request.if_match.star_tag:
         return change(None)
     for _ in range(_ATTEMPTS):
-        current = _etag(_body(lease))
+        current = _etag(lease_body(lease))
         if not compression.contains(request.if_match, current.strip('"')):
             raise PreconditionFailed(
                 f"Lease {lease.id} has changed since you read it: read it again, then decide",
@@ -199,7 +195,7 @@ def _idempotent(call: Call, body: Mapping[str, Any]) -> IdempotentRequest | None
         key=key,
         fingerprint=_fingerprint(json.dumps(body, sort_keys=True)),
     )
-    return IdempotentRequest(key=identity, render=_body)
+    return IdempotentRequest(key=identity, render=lease_body)
 
 
 def _create_once(call: Call, body: Mapping[str, Any]) -> Answer:
@@ -208,7 +204,7 @@ def _create_once(call: Call, body: Mapping[str, Any]) -> Answer:
         if idempotent is not None:
             # Before validation: a request that was valid the first time may be invalid now.
             replay(call.runtime.database, idempotent)
-        return _created(_body(_create(call, body, idempotent)))
+        return _created(lease_body(_create(call, body, idempotent)))
     except AlreadyProcessed as processed:
         return _created(processed.answer)
 

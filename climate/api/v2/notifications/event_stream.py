@@ -66,7 +66,11 @@ class Stream(Iterator[bytes]):
             return
         except Exception as error:
             detail = None if is_unavailable(error) else error
-            LOG.warning("a stream of notifications ends: %s", error, exc_info=detail)
+            LOG.warning(
+                "ended the stream of a client after an error, the client reconnects: %s",
+                error,
+                exc_info=detail,
+            )
 
     def _events(self) -> Iterator[bytes]:
         sent_at = time.monotonic()

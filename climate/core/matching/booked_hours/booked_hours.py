@@ -224,8 +224,9 @@ class BookedHours:
             if place is not None:
                 for is_shared in (False, True):
                     booked = self._calendars[place].of_kind(is_shared=is_shared)
-                    for row in booked.overlapping(start, end):
-                        yield resource_id, *row, is_shared
+                    if booked:
+                        for row in booked.overlapping(start, end):
+                            yield resource_id, *row, is_shared
 
     def free_steps(self, mask: Mask, start: int, end: int) -> list[tuple[int, int, int]]:
         """Return (start, end, free): how many resources of ``mask`` are free during [start, end).

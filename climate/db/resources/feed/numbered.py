@@ -22,7 +22,7 @@ from climate.db.resources.feed import rows
 from climate.db.resources.feed.port import KEPT, PRUNED, Changes, Position, Snapshot
 from climate.db.resources.feed.rows import CHANGE_COLUMNS, to_changes
 
-_Row = Any  # a row with CHANGE_COLUMNS, and its ``number`` or None
+_Row = Any  # a row with CHANGE_COLUMNS, its ``number`` or None, and ``read_at``
 
 
 def changes_after(position: Position, read: Sequence[_Row]) -> Changes:
@@ -60,10 +60,11 @@ def position_after(read: Sequence[_Row], before: Position) -> Position:
     """Return the position of a reader that has read these rows after ``before``."""
     ahead = frozenset(row.id for row in read if row.number is None)
     numbered = [row for row in read if row.number is not None]
+    read_at = read[0].read_at if read else before.read_at
     if not numbered:
-        return Position(before.mark, before.history, ahead=ahead)
+        return Position(before.mark, before.history, ahead, read_at)
     last = max(numbered, key=lambda row: row.number)
-    return Position(str(last.number), last.made_at.isoformat(), ahead=ahead)
+    return Position(str(last.number), last.made_at.isoformat(), ahead, read_at)
 
 
 class NumberedFeed:
@@ -75,7 +76,7 @@ class NumberedFeed:
     def __init__(self, number: sa.Column[Any], now: sa.ColumnElement[datetime]) -> None:
         """Build the statements."""
         self._number, self._now = number, sa.select(now)
-        change = sa.select(*CHANGE_COLUMNS, number.label("number"))
+        change = sa.select(*CHANGE_COLUMNS, number.label("number"), now.label("read_at"))
         mark = sa.bindparam("mark", type_=sa.BigInteger)
         is_new = number.is_(None) if number.nullable else sa.false()
         self._since = change.where(sa.or_(number >= mark, is_new))
@@ -86,7 +87,7 @@ class NumberedFeed:
         last = session.execute(self._since, {"mark": max(highest, 1)}).all()
         now = session.execute(self._now).scalar_one()
         return Snapshot(
-            position_after(last, Position("0", "")),
+            position_after(last, Position("0", "", read_at=now)),
             now,
             rows.states_of_types(session, types),
             rows.bookings(session, rows.of_types(types), now),

@@ -32,7 +32,8 @@ class Position:
 
     ``mark`` is a place in the order of commits. ``history`` identifies the database and its past: a
     different value means that commits may have been lost. ``ahead`` contains ids of changes that
-    were read before they got a place in the order. ``read_at`` is the database's time of the call.
+    were read before they got a place in the order. ``read_at`` is the database's time of the call
+    that read the latest change, or of a later call.
     """
 
     mark: str

@@ -148,8 +148,7 @@ class floor(FunctionElement[int]):  # noqa: N801 - reads like a function of SQL
 
 @compiles(floor)
 def _floor(element: floor, compiler: SQLCompiler, **options: Any) -> str:
-    text = f"floor({compiler.process(element.clauses, **options)})"
-    return compiler.process(sa.cast(sa.literal_column(text), sa.BigInteger), **options)
+    return compiler.process(sa.cast(sa.func.floor(*element.clauses), sa.BigInteger), **options)
 
 
 @compiles(floor, "sqlite")
@@ -260,19 +259,12 @@ def bucketed(steps: sa.FromClause) -> sa.Select[Any]:
     at the start of the window; their ``delta`` must not be negative.
     """
     # Doubles, as sums of large integers are decimal numbers on PostgreSQL, which is slow.
-    at, delta = steps.c.at, sa.cast(sa.func.sum(steps.c.delta), sa.Double).label("delta")
+    at, delta = steps.c.at, sa.func.sum(sa.cast(steps.c.delta, sa.Double)).label("delta")
     moments = sa.select(at, delta).group_by(at).subquery("moments")
-    level = sa.func.sum(moments.c.delta).over(order_by=moments.c.at).label("level")
+    # ROWS, as each time is there once: by default, PostgreSQL compares each row with the next.
+    level = sa.func.sum(moments.c.delta).over(order_by=moments.c.at, rows=(None, 0)).label("level")
     levels = sa.select(offset(moments.c.at).label("at"), moments.c.delta, level).subquery("levels")
     clipped = at_least(levels.c.at, sa.literal_column("0"))
     number = (clipped // RESOLUTION).label("number")
     sums: list[Any] = [sa.func.sum(levels.c.delta), sa.func.max(levels.c.level)]
     return sa.select(number, *sums, sa.func.min(clipped)).group_by(sa.literal_column("1"))
-
-
-def whole(total: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
-    """Return an SQL expression that converts the sum ``total`` to an integer.
-
-    On PostgreSQL and MariaDB, a sum of integers has a decimal type.
-    """
-    return sa.cast(total, sa.BigInteger)

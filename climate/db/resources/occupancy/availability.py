@@ -117,12 +117,13 @@ def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
     booked = whole(room, room.c.units).cte("booked")
     levels = _levels(part.amounts, room).subquery("levels")
     left = [
-        (room.c[f"capacity_{n}"] - levels.c[f"used_{n}"]) // amount
+        sa.type_coerce(room.c[f"capacity_{n}"] - levels.c[f"used_{n}"], sa.Double) / float(amount)
         for n, amount in enumerate(part.amounts.values())
     ]
+    # PostgreSQL rounds the least fraction down once, which is faster than integer divisions.
     used = sa.select(
         *(levels.c.resource_id, levels.c.at, room.c.units),
-        _counted(part, left).label("present"),
+        arithmetic.floor(_counted(part, left)).label("present"),
     )
     used_room = used.join(room, room.c.id == levels.c.resource_id).subquery("used_room")
     before = sa.func.lag(used_room.c.present).over(
@@ -164,7 +165,7 @@ def _levels(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
 
     A change is the start or the end of shares of a resource. A row contains the resource id, the
     time of the change, and, for each resource class in ``amounts``, the amount that shares use from
-    this time on.
+    this time on. The rows of changes at the same time have equal amounts: those after all of them.
     """
     names = [f"used_{n}" for n, _ in enumerate(amounts)]
     shares = _shares(amounts, rows).cte("shares")
@@ -178,17 +179,12 @@ def _levels(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
             *((-shares.c[name]).label(name) for name in names),
         ).where(shares.c.busy_until < END),
     ).subquery("changes")
-    key = changes.c.resource_id, changes.c.at
-    sums = (sa.func.sum(changes.c[name]).label(name) for name in names)
-    moments = sa.select(*key, *sums).group_by(*key).subquery("moments")
-    of_resource, at = moments.c.resource_id, moments.c.at
+    of_resource, at = changes.c.resource_id, changes.c.at
     totals = (
-        sa.func.sum(moments.c[name]).over(partition_by=of_resource, order_by=at) for name in names
+        sa.func.sum(changes.c[name]).over(partition_by=of_resource, order_by=at).label(name)
+        for name in names
     )
-    labelled = (
-        arithmetic.whole(total).label(name) for name, total in zip(names, totals, strict=True)
-    )
-    return sa.select(of_resource, at, *labelled)
+    return sa.select(of_resource, at, *totals)
 
 
 def _shares(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
@@ -212,12 +208,13 @@ def _shares(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
     return sa.select(*key, *used).group_by(*key)
 
 
-def _counted(part: Requirement, left: Sequence[sa.ColumnElement[int]]) -> sa.ColumnElement[Any]:
+def _counted(part: Requirement, left: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
     """Return an SQL expression: how many units fit on a resource.
 
     ``left`` contains, for each resource class, how many units fit if only this class limits them.
     The result is the least of these numbers, but at least 0. If the units of the requirement
-    ``part`` must be on different resources (APART), the result is at most 1.
+    ``part`` must be on different resources (APART), the result is at most 1. If ``left`` contains
+    fractions, so does the result: the caller must round it down.
     """
     most = [_ONE] if part.layout is Layout.APART else []
     return at_least(_ZERO, at_most(*left, *most) if len(left) + len(most) > 1 else left[0])

@@ -158,17 +158,11 @@ def of_projects(
     typed = sa.select(ResourceRow.id, _NO_CLASS.label("name"))
     rows = typed.where(ResourceRow.type == resource_type)
     of_reservation = ALLOCATIONS.c.reservation_id
-    parts: sa.Subquery
     if _is_postgresql(session):
         parts = _parts_in_one_pass(rows.subquery("typed"), of_reservation).subquery("parts")
+        owned = _owned_in_one_pass(parts)
     else:
-        parts = _parts(located(rows, "typed"), of_reservation).subquery("parts")
-    owned = (
-        sa.select(*(column for column in parts.c if column.name != "name"))
-        .add_columns(LeaseRow.project_id.label("name"))
-        .join(ReservationRow, ReservationRow.id == parts.c.reservation_id)
-        .join(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
-    )
+        owned = _owned(_parts(located(rows, "typed"), of_reservation).subquery("parts"))
     return _run(session, owned, window, resolution)
 
 
@@ -213,6 +207,46 @@ def _parts_in_one_pass(rows: sa.Subquery, *more: sa.ColumnElement[Any]) -> sa.Se
         .outerjoin(item, _is_of_class(item))
         .where(of.start_at < END, of.busy_until > START)
     )
+
+
+def _owned(parts: sa.Subquery) -> sa.Select[Any]:
+    """Build the query for the bookings ``parts`` that have a lease, with its project as ``name``.
+
+    ``parts`` is a query like that of ``_parts``, with the column ``reservation_id``.
+    """
+    query = _without_name(parts).add_columns(LeaseRow.project_id.label("name"))
+    of_reservation = query.join(ReservationRow, ReservationRow.id == parts.c.reservation_id)
+    return of_reservation.join(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
+
+
+def _owned_in_one_pass(parts: sa.Subquery) -> sa.Select[Any]:
+    """Build a query with the same result as that of ``_owned``, which is faster on PostgreSQL.
+
+    PostgreSQL joins the bookings to the leases in the window only, which fit into the processor's
+    cache. Some bookings in the window can have a lease that ended before it: those whose cleaning
+    reaches into the window. PostgreSQL looks up each of these leases on its own.
+    """
+    of_lease = sa.select(ReservationRow.id, LeaseRow.project_id).join_from(
+        ReservationRow, LeaseRow, LeaseRow.id == ReservationRow.lease_id
+    )
+    in_window = of_lease.where(LeaseRow.start_at < END, LeaseRow.end_at > START).subquery("owner")
+    lease, reservation = aliased(LeaseRow), aliased(ReservationRow)
+    other = (
+        sa.select(lease.project_id)
+        .join(reservation, reservation.lease_id == lease.id)
+        .where(reservation.id == parts.c.reservation_id)
+        .correlate(parts)
+        .scalar_subquery()
+    )
+    query = _without_name(parts).add_columns(
+        sa.func.coalesce(in_window.c.project_id, other).label("name")
+    )
+    joined = query.outerjoin(in_window, in_window.c.id == parts.c.reservation_id)
+    return joined.where(parts.c.reservation_id.is_not(None))
+
+
+def _without_name(parts: sa.Subquery) -> sa.Select[Any]:
+    return sa.select(*(column for column in parts.c if column.name != "name")).select_from(parts)
 
 
 def _is_postgresql(session: Session) -> bool:

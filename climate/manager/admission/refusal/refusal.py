@@ -195,7 +195,8 @@ class _Inquiry:
         own, found = self._bookings.blockers(
             self._requirement, self._occupied, project_id, _BLOCKERS
         )
-        runs = {run for windows in found.values() for run in merged(windows, _MAX_WINDOWS)}
+        different = {tuple(windows) for windows in found.values()}  # many hosts have the same
+        runs = {run for windows in different for run in merged(windows, _MAX_WINDOWS)}
         others = sorted(runs, key=lambda run: (run.start, run.end))
         return own, others[: _BLOCKERS - len(own)]
 

@@ -4,6 +4,7 @@ from collections import defaultdict
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import islice
 
 from climate.core.matching.booked_hours.booked_hours import BookedHours
@@ -21,6 +22,7 @@ def ticks(moment: datetime) -> int:
     return (moment - _EPOCH) // _TICK
 
 
+@lru_cache(4096)
 def moment_of(count: int) -> datetime:
     """Return the time that is ``count`` microseconds after 1970-01-01 UTC."""
     return _EPOCH + count * _TICK
@@ -86,6 +88,24 @@ class CalendarView:
                 if found is None or (start := _whole_second(found)) == found:
                     return None if found is None else moment_of(found)
         return None
+
+    def openings(
+        self, requirement: Requirement, length: timedelta, within: Window, limit: int
+    ) -> list[tuple[datetime, datetime]]:
+        """Return the first ``limit`` ranges (first start, last start) of possible starts.
+
+        The parameters are those of ``earliest``. The first start is a whole second.
+        """
+        with self.lock:
+            found = self.hours.openings(
+                self.hours.matching(requirement.query),
+                requirement.minimum,
+                length // _TICK,
+                *_span(within),
+            )
+            ranges = ((_whole_second(first), last) for first, last in found)
+            usable = islice(((first, last) for first, last in ranges if first <= last), limit)
+            return [(moment_of(first), moment_of(last)) for first, last in usable]
 
     def lasting(self, requirement: Requirement, window: Window) -> datetime | None:
         """Return until when the minimum number stays free from the start of the window on.

@@ -85,6 +85,31 @@ def test_an_unknown_property_in_a_change_has_its_place(story: Story) -> None:
     assert places(found) == {"#/add_reservations/0/params/resource_properties"}
 
 
+@pytest.mark.parametrize(
+    ("fields", "texts"),
+    [
+        ({"start": "2029-01-15T13:00:00Z"}, ["2029-01-15 13:00:00 UTC", "send now"]),
+        ({"end": "2030-01-15T12:30:00Z"}, ["2030-01-15 12:30:00 UTC", "2030-01-15 13:00:00 UTC"]),
+        ({"reservations": [hosts(3, 2)]}, ["min 3 is larger than max 2"]),
+        ({"reservations": [hosts("two")]}, ["'two' is not a whole number"]),
+        ({"reservations": [{"resource_type": "physical:hosts"}]}, ["Did you mean physical:host?"]),
+    ],
+)
+def test_a_problem_names_the_wrong_value_and_what_is_allowed(
+    story: Story, fields: dict[str, Any], texts: list[str]
+) -> None:
+    detail = rejected(story, **fields)["detail"]
+    assert [text for text in texts if text not in detail] == []
+
+
+def test_a_missing_key_is_a_problem_that_says_so(story: Story) -> None:
+    body = story.asking()
+    del body["name"]
+    found = story.problem(400, "POST", LEASES, body)
+    assert found["code"] == "missing_parameter"
+    assert found["errors"] == [{"pointer": "#/name", "detail": "This is required."}]
+
+
 def test_a_malformed_query_is_a_problem_with_its_parameter(story: Story) -> None:
     for path in (
         *(f"{LEASES}?limit=0", f"{LEASES}?sort=id", f"{LEASES}?status=active"),

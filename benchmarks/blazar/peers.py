@@ -14,9 +14,9 @@ from typing import Any
 import sqlalchemy as sa
 from openstack.connection import Connection
 
-from benchmarks.bookings import Slots, Store, blazar_store, climate_store
+from benchmarks.blazar.bookings import Slots, Store, blazar_store, climate_store
 from benchmarks.clients import Outcome
-from benchmarks.scratch import scratch
+from benchmarks.databases.scratch import scratch
 from climate.core.lease.model import HOST
 from climate.core.window import Window
 from tests.openstack import settings as options

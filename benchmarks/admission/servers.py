@@ -15,12 +15,13 @@ import waitress
 from flask import Flask, jsonify, request
 from marshmallow import Schema, fields, validate
 
-from benchmarks.tasks import ROWS, make_conf
+from benchmarks.admission.tasks import ROWS, fill_memory, make_conf
 from climate.cmd import bootstrap, launch
 from climate.db.engine.database import Database
 
 _SPAWN = multiprocessing.get_context("spawn")
-_PATIENCE = 60.0
+# Seconds until a server is ready; it may load a large calendar.
+_PATIENCE = 600.0
 
 
 class _Lease(Schema):
@@ -50,7 +51,9 @@ def bare(url: str) -> Flask:
 def api(url: str) -> Flask:
     """Return climate's application."""
     conf = make_conf(url)
-    return bootstrap.make_api(conf, bootstrap.make_checked_runtime(conf))
+    runtime = bootstrap.make_checked_runtime(conf)
+    fill_memory(runtime)
+    return bootstrap.make_api(conf, runtime)
 
 
 @dataclass(frozen=True, slots=True)

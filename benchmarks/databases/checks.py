@@ -4,7 +4,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from benchmarks.calendar import UNIT
+from benchmarks.calendar.book import UNIT
 from climate.db.engine.database import Database
 from climate.db.tables.leases import AllocationRow
 

@@ -11,9 +11,8 @@ from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
 
-from benchmarks.calendar import UNIT, Calendar
+from benchmarks.calendar.book import UNIT, Calendar
 from benchmarks.clients import Outcome
 from climate.cmd import bootstrap
 from climate.config import registry as config_registry
@@ -26,6 +25,8 @@ from climate.manager.leases.create import LeaseRequest, Owner, create_lease
 from climate.manager.process.runtime import Runtime
 
 INSTANCE = "virtual:instance"
+# With fewer hosts, processes keep no calendar in memory (climate/manager/process/calendar_memory).
+_LEAST_IN_MEMORY = 1_000
 ROWS = sa.Table(
     "benchmark_rows",
     sa.MetaData(),
@@ -55,6 +56,15 @@ def make_runtime(url: str) -> Runtime:
     return bootstrap.make_runtime(make_conf(url))
 
 
+def fill_memory(runtime: Runtime) -> None:
+    """Load the calendar in memory, as a process does in the background with its first requests."""
+    memory = getattr(runtime, "calendar", None)  # a previous release has none
+    with runtime.database.read() as session:
+        hosts = session.scalar(sa.text("SELECT count(*) FROM resources")) or 0
+    if memory is not None and hosts >= _LEAST_IN_MEMORY:
+        memory.load()
+
+
 def commit_rows(number: int, urls: Sequence[str]) -> Iterator[Outcome]:
     """Commit one durable row at a time, the minimum of any write."""
     database = Database(urls[number % len(urls)])
@@ -75,17 +85,22 @@ def _row(name: str, made_at: str) -> dict[str, str]:
 
 # Unmeasured requests of each client at its start.
 _WARM = {"spread": 20, "instance": 20, "hotspot": 5, "full": 5}
+WARM_TURN = -1
 
 Wish = tuple[Window, str, dict[str, Any]]
 
 
-def wishes(case: str, book: Calendar, seed: int) -> Iterator[Wish]:
-    """Yield the window, resource type and params of each request of a client."""
-    dice = random.Random(seed)
+def wishes(case: str, book: Calendar, turn: int, number: int) -> Iterator[Wish]:
+    """Yield the window, resource type and params of each request of client ``number``.
+
+    The requests are the same whenever the calendar and these arguments are. Each turn of the case
+    hotspot has its own window.
+    """
+    dice = random.Random(turn * 1_000 + number)
     while True:
         if case == "hotspot":
-            yield book.hot_window(0), HOST, _params(1, 1, _HOT)
-        elif case == "full":
+            yield book.hot_window(turn), HOST, _params(1, 1, _HOT)
+        elif case in {"full", "http-full"}:
             yield book.full_window, HOST, _params(1, 1, "")
         else:
             least, most = sorted(dice.choices([1, 2, 3], k=2))
@@ -113,22 +128,22 @@ def _instances(amount: int, wanted: str) -> dict[str, Any]:
 
 
 def ask(
-    number: int, urls: Sequence[str], case: str, book: Calendar, seed: int
+    number: int, urls: Sequence[str], case: str, book: Calendar, turn: int
 ) -> Iterator[Outcome]:
     """Create leases with the use case itself."""
     runtime = make_runtime(urls[number % len(urls)])
+    fill_memory(runtime)
     # The warm-up must not book the hosts of the case hotspot.
-    warm = wishes("spread" if case == "hotspot" else case, book, -1 - number)
+    warm = wishes("spread" if case == "hotspot" else case, book, WARM_TURN, number)
     for wish in islice(warm, _WARM[case]):  # warm-up: caches and query plans
         _ask(runtime, wish, Outcome())
-    outcome, count = Outcome(), _attempts(runtime.database)
+    outcome, conflicts = Outcome(), _conflicts(runtime.database)
     yield outcome
-    for wish in wishes(case, book, seed * 1_000 + number):
+    for wish in wishes(case, book, turn, number):
         _ask(runtime, wish, outcome)
-        outcome.retries = count() - outcome.admitted - outcome.refused - outcome.gave_up
+        outcome.retries = conflicts()
+        outcome.finished = case == "hotspot" and outcome.refused > 0
         yield outcome
-        if case == "hotspot" and outcome.refused:
-            return
 
 
 def _ask(runtime: Runtime, wish: Wish, outcome: Outcome) -> None:
@@ -148,27 +163,24 @@ def _ask(runtime: Runtime, wish: Wish, outcome: Outcome) -> None:
         outcome.gave_up += 1
 
 
-def _attempts(database: Database) -> Callable[[], int]:
-    """Count the attempts of transactions from now on; return a function with their number."""
-    write, attempts = database.write, []
+def _conflicts(database: Database) -> Callable[[], int]:
+    """Return a function with the number of transactions that lost a race from now on."""
+    report, reasons = database.on_conflict, []
 
-    def counted(work: Callable[[Session], Any]) -> Any:  # noqa: ANN401
-        def attempt(session: Session) -> Any:  # noqa: ANN401
-            attempts.append(None)
-            return work(session)
+    def count(reason: str) -> None:
+        reasons.append(reason)
+        report(reason)
 
-        return write(attempt)
-
-    database.write = counted  # type: ignore[method-assign]  # only in this process
-    return lambda: len(attempts)
+    database.on_conflict = count
+    return lambda: len(reasons)
 
 
-def post(number: int, port: int, path: str, book: Calendar, seed: int) -> Iterator[Outcome]:
+def post(number: int, port: int, case: str, book: Calendar, turn: int) -> Iterator[Outcome]:
     """Post requests for leases to a server on this machine, over one connection."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
     outcome = Outcome()
     yield outcome
-    for window, _, params in wishes("http", book, seed * 1_000 + number):
+    for window, _, params in wishes(case, book, turn, number):
         start, end = (moment.strftime("%Y-%m-%d %H:%M") for moment in (window.start, window.end))
         reservation = {"resource_type": HOST, **params}
         body = {
@@ -178,7 +190,7 @@ def post(number: int, port: int, path: str, book: Calendar, seed: int) -> Iterat
             "reservations": [reservation],
         }
         headers = {"Content-Type": "application/json", "X-Auth-Token": "user:project"}
-        connection.request("POST", path, json.dumps(body), headers)
+        connection.request("POST", "/v1/leases", json.dumps(body), headers)
         answer = connection.getresponse()
         content = answer.read()
         assert answer.status in {201, 409}, content

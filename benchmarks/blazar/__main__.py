@@ -1,7 +1,7 @@
-"""climate against Blazar: ``python -m benchmarks.versus_blazar [--hosts 10,100,1000]``.
+"""climate against Blazar: ``python -m benchmarks.blazar [--hosts 10,100,1000]``.
 
 Needs the testbed with Blazar, and its variables: ``OPENSTACK_BLAZAR=1 make openstack-up``, then
-``OPENSTACK_BLAZAR=1 python -m benchmarks.versus_blazar``, with the same OPENSTACK_DIR and
+``OPENSTACK_BLAZAR=1 python -m benchmarks.blazar``, with the same OPENSTACK_DIR and
 OPENSTACK_PORT_OFFSET if any. All servers are on the loopback. No other client may use that Blazar:
 its tables must be empty, and the benchmark empties them at the end. climate is one API process and
 one manager with its own database on Blazar's database server, and with the same Keystone, Nova and
@@ -30,13 +30,13 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from benchmarks import bookings
-from benchmarks.bookings import Book, Slots
+from benchmarks.blazar import bookings
+from benchmarks.blazar.bookings import Book, Slots
+from benchmarks.blazar.peers import Peer, both, create, database_url
 from benchmarks.clients import Limit, Outcome, run
 from benchmarks.options import numbers, some_of
-from benchmarks.peers import Peer, both, create, database_url
 from climate.core.window import Window
-from tests.openstack.accounts import Account, passing_project
+from tests.openstack.accounts import Account, temporary_project
 from tests.openstack.testbed import settings
 
 CASES = ("create", "race", "late")
@@ -144,7 +144,7 @@ def main() -> None:
     administrator = Account(settings.credentials(), "admin")
     hosts = {"climate": given.climate_host, "blazar": given.blazar_host}
     with (
-        passing_project(administrator, "versus") as project,
+        temporary_project(administrator, "versus") as project,
         both(url, administrator, project, hosts) as peers,
     ):
         for figures in _cases(peers, given):
@@ -171,7 +171,7 @@ def _requests(given: argparse.Namespace) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "benchmarks.versus_blazar",
+        "benchmarks.blazar",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -25,7 +25,8 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from benchmarks.calendar import calendar, load
+from benchmarks.calendar.book import calendar
+from benchmarks.calendar.load import load
 from climate.db.engine import schema
 from climate.db.engine.database import Database
 from tests.browser.chromium import Browser, chromium, why_absent
@@ -186,7 +187,7 @@ def _median_view(found: Sequence[Mapping[str, float]]) -> dict[str, Any]:
 
 def main() -> None:
     """Measure, and print the figures."""
-    parser = argparse.ArgumentParser("benchmarks.console", description=__doc__)
+    parser = argparse.ArgumentParser("benchmarks.calendar.console", description=__doc__)
     parser.add_argument("--hosts", type=int, default=HOSTS)
     parser.add_argument("--bookings", type=int, default=BOOKINGS)
     parser.add_argument("--frames", type=int, default=200, help="frames of a motion in a round")

@@ -1,92 +1,40 @@
-"""A calendar for benchmarks: hosts, with bookings that leave them free 45 % of the time.
+"""Bulk-load a calendar into an empty database.
 
-Four hosts of five have consecutive bookings of the whole host. Each fifth host has bookings of
-shares, with three rows each, which may overlap. A third of all hosts have the property ``gpu``. Ten
-bookings belong to a lease, which has one reservation and two events.
+Columns and tables that the database lacks are left out, because it may have the schema of another
+release.
 """
 
 import random
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
 
+from benchmarks.calendar.book import INVENTORY, PER_LEASE, UNIT, Calendar
 from climate.core.lease.model import HOST
-from climate.core.window import Window
 from climate.db.engine.database import Database
 
-# The inventory of each host, and the amounts of one unit.
-INVENTORY = {"VCPU": 64, "MEMORY_MB": 262_144, "DISK_GB": 2_000}
-UNIT = {"VCPU": 4, "MEMORY_MB": 8_192, "DISK_GB": 40}
-# The maximum number of hosts in the case hotspot.
-HOT = 1_000
-_PER_LEASE = 10
+# The shortest and the longest booking, in hours.
+_SHORTEST, _LONGEST = 12, 60
 _CHUNK = 5_000
 _RESERVATION = "id lease_id position resource_type status params details created_at"
 
 Row = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Calendar:
-    """``bookings`` of ``hosts``, from ``first`` on."""
-
-    hosts: int
-    bookings: int
-    first: datetime
-
-    @property
-    def per_host(self) -> int:
-        """Return the number of bookings of a host."""
-        return max(1, self.bookings // self.hosts)
-
-    @property
-    def hours(self) -> int:
-        """Return the length of the calendar; there are no bookings after it."""
-        return 65 * self.per_host
-
-    @property
-    def hot(self) -> int:
-        """Return how many hosts have the property ``hot``."""
-        return min(HOT, self.hosts)
-
-    def random_window(self, dice: random.Random) -> Window:
-        """Return a random window of half a day to two and a half days."""
-        start = self.first + timedelta(minutes=dice.randrange(self.hours * 57))
-        return Window(start, start + timedelta(minutes=dice.randrange(12 * 60, 60 * 60)))
-
-    def hot_window(self, round_: int) -> Window:
-        """Return two days without bookings; each round has its own."""
-        start = self.first + timedelta(hours=self.hours, days=300 + 10 * round_)
-        return Window(start, start + timedelta(days=2))
-
-    @property
-    def full_window(self) -> Window:
-        """Return two days on which all hosts are booked."""
-        start = self.first + timedelta(hours=self.hours, days=200)
-        return Window(start, start + timedelta(days=2))
-
-
-def calendar(hosts: int, bookings: int) -> Calendar:
-    """Return a calendar that begins tomorrow."""
-    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return Calendar(hosts, bookings, today + timedelta(days=1))
-
-
 def load(database: Database, book: Calendar) -> None:
     """Bulk-load the calendar into the empty database, and update the planner's statistics."""
-    lease_ids = [str(uuid.uuid4()) for _ in range(-(-book.bookings // _PER_LEASE))]
     with database.engine.connect() as connection, connection.begin():
         for statement in _UNCHECKED.get(database.dialect, ()):
             connection.exec_driver_sql(statement)
         with _indexed_later(connection, "allocations"):
-            for table, columns, rows in _tables(book, lease_ids):
-                _copy(connection, table, columns, rows)
+            for table, columns, rows in _tables(book):
+                _copy(connection, table, *known(columns.split(), rows, _columns(connection, table)))
         for statement in _CHECKED.get(database.dialect, ()):
             connection.exec_driver_sql(statement)
     with database.engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
@@ -145,8 +93,10 @@ _INDEXES = sa.text("""
 """)
 
 
-def _tables(book: Calendar, lease_ids: Sequence[str]) -> Iterator[tuple[str, str, Iterable[Row]]]:
+def _tables(book: Calendar) -> Iterator[tuple[str, str, Iterable[Row]]]:
     hosts = range(1, book.hosts + 1)
+    starts = sorted(hour for _, hour, _ in _spans(book))
+    lease_ids = [str(uuid.uuid4()) for _ in range(-(-len(starts) // PER_LEASE))]
     now = book.first - timedelta(days=1)
     yield (
         "resources",
@@ -168,25 +118,28 @@ def _tables(book: Calendar, lease_ids: Sequence[str]) -> Iterator[tuple[str, str
         "id resource_type name private created_at",
         ((str(uuid.uuid4()), HOST, name, False, now) for name in ("gpu", "hot")),
     )
-    yield from _leases(book, lease_ids, now)
+    yield from _leases(book, lease_ids, starts, now)
     yield (
         "allocations",
         "resource_id reservation_id start_at busy_until resource_class amount",
-        _allocations(book, lease_ids),
+        _allocations(book, lease_ids, starts),
     )
 
 
 def _leases(
-    book: Calendar, ids: Sequence[str], now: datetime
+    book: Calendar, ids: Sequence[str], starts: Sequence[float], now: datetime
 ) -> Iterator[tuple[str, str, Iterable[Row]]]:
-    length = timedelta(hours=36)
-    starts = [book.first + timedelta(hours=book.hours * n / len(ids)) for n in range(len(ids))]
+    firsts, lasts = starts[::PER_LEASE], [*starts[PER_LEASE - 1 :: PER_LEASE], starts[-1]]
+    windows = [
+        (id_, _minute(book, first), _minute(book, last + _LONGEST))
+        for id_, first, last in zip(ids, firsts, lasts, strict=False)
+    ]
     yield (
         "leases",
         "id name user_id project_id start_at end_at status degraded notices created_at",
         (
-            (id_, "lease", "user", "project", start, start + length, "PENDING", False, "[]", now)
-            for id_, start in zip(ids, starts, strict=True)
+            (id_, "lease", "user", "project", start, end, "PENDING", False, "[]", now)
+            for id_, start, end in windows
         ),
     )
     yield (
@@ -199,8 +152,8 @@ def _leases(
         "id lease_id kind rank due_at run_at status attempt created_at",
         (
             (str(uuid.uuid4()), id_, kind, rank, due, due, "UNDONE", 0, now)
-            for id_, start in zip(ids, starts, strict=True)
-            for kind, rank, due in (("start_lease", 1, start), ("end_lease", 0, start + length))
+            for id_, start, end in windows
+            for kind, rank, due in (("start_lease", 1, start), ("end_lease", 0, end))
         ),
     )
 
@@ -212,27 +165,61 @@ def _properties(host: int, hot: int) -> Iterator[Row]:
         yield (host, "hot", "yes", None, False)
 
 
-def _allocations(book: Calendar, lease_ids: Sequence[str]) -> Iterator[Row]:
-    dice = random.Random(book.hosts)
-    full, number = book.full_window, 0
+def _allocations(
+    book: Calendar, lease_ids: Sequence[str], starts: Sequence[float]
+) -> Iterator[Row]:
+    for host, hour, length in _spans(book):
+        owner = lease_ids[bisect_left(starts, hour) // PER_LEASE]
+        start, end = _minute(book, hour), _minute(book, hour + length)
+        for name, amount in UNIT.items() if _is_shared(host) else ((None, None),):
+            yield (host, owner, start, end, name, amount)
+    full = book.full_window
     for host in range(1, book.hosts + 1):
-        hour = 0.0
-        for _ in range(book.per_host):
-            owner = lease_ids[number // _PER_LEASE]
-            number += 1
-            length = dice.uniform(12, 60)
-            shared = host % 5 == 0
-            hour = dice.uniform(0, book.hours - length) if shared else hour + dice.uniform(0, 58)
-            start = book.first + timedelta(minutes=round(hour * 60))
-            end = start + timedelta(minutes=round(length * 60))
-            hour += length + 0.1
-            for name, amount in UNIT.items() if shared else ((None, None),):
-                yield (host, owner, start, end, name, amount)
         yield (host, None, full.start, full.end, None, None)
 
 
-def _copy(connection: sa.Connection, table: str, columns: str, rows: Iterable[Row]) -> None:
-    names = columns.split()
+def _spans(book: Calendar) -> Iterator[tuple[int, float, float]]:
+    """Yield the host, the first hour and the hours of each booking, always the same ones."""
+    dice = random.Random(book.hosts)
+    for host in range(1, book.hosts + 1):
+        hour = 0.0
+        for _ in range(book.per_host):
+            length = dice.uniform(_SHORTEST, _LONGEST)
+            shared = _is_shared(host)
+            hour = dice.uniform(0, book.hours - length) if shared else hour + dice.uniform(0, 58)
+            yield host, hour, length
+            hour += length + 0.1
+
+
+def _is_shared(host: int) -> bool:
+    return host % 5 == 0
+
+
+def _minute(book: Calendar, hour: float) -> datetime:
+    return book.first + timedelta(minutes=round(hour * 60))
+
+
+def known(
+    names: Sequence[str], rows: Iterable[Row], columns: Collection[str]
+) -> tuple[Sequence[str], Iterable[Row]]:
+    """Return names and rows without the values that have no column."""
+    if set(names) <= set(columns):
+        return names, rows
+    places = [place for place, name in enumerate(names) if name in columns]
+    return [names[place] for place in places], (tuple(row[n] for n in places) for row in rows)
+
+
+def _columns(connection: sa.Connection, table: str) -> set[str]:
+    """Return the columns of a table, none if it does not exist."""
+    inspector = sa.inspect(connection)
+    if not inspector.has_table(table):
+        return set()
+    return {column["name"] for column in inspector.get_columns(table)}
+
+
+def _copy(connection: sa.Connection, table: str, names: Sequence[str], rows: Iterable[Row]) -> None:
+    if not names:
+        return
     quoted = ", ".join(connection.dialect.identifier_preparer.quote(name) for name in names)
     raw: Any = connection.connection.dbapi_connection
     cursor = raw.cursor()

@@ -1,4 +1,4 @@
-"""How fast are calendars drawn? ``python -m benchmarks.occupancy [--database URL] ...``.
+"""How fast are calendars drawn? ``python -m benchmarks.calendar [--database URL] ...``.
 
 Prints one JSON object a line for each case, on the calendar of ``benchmarks.admission``, in a month
 in the middle of it:
@@ -29,9 +29,10 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-from benchmarks.calendar import UNIT, Calendar, calendar, load
+from benchmarks.calendar.book import UNIT, Calendar, calendar
+from benchmarks.calendar.load import load
+from benchmarks.databases.scratch import scratch
 from benchmarks.options import some_of
-from benchmarks.scratch import scratch
 from climate.core.lease.model import HOST
 from climate.core.matching.calendar_rows import RowFilter
 from climate.core.matching.query import Everything
@@ -149,7 +150,7 @@ def _month(book: Calendar) -> Window:
 
 def main() -> None:
     """Run the cases of the command line, and print their figures."""
-    parser = argparse.ArgumentParser("benchmarks.occupancy", description=__doc__)
+    parser = argparse.ArgumentParser("benchmarks.calendar", description=__doc__)
     parser.add_argument("--database", help="URL of a database on the server; default: SQLite")
     parser.add_argument("--anywhere", action="store_true", help="allow servers that are elsewhere")
     parser.add_argument("--hosts", type=int, default=10_000)

@@ -1,0 +1,1 @@
+"""A calendar of hosts and bookings, and the benchmarks of its reads and its page."""

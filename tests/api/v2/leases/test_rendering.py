@@ -1,0 +1,60 @@
+"""Rendered leases are equal to what the schema of the OpenAPI document describes."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+
+from climate.api.v2.leases import rendering, schemas
+from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus
+from climate.core.lease.model import HANDED_OVER, Event, Lease, Reservation, Start, StartWhen
+from climate.core.window import Window
+
+NOON = datetime(2030, 1, 15, 12, tzinfo=UTC)
+NEW = Lease(
+    id="lease",
+    name="Grüße",
+    user_id="alice",
+    project_id="lab",
+    window=Window(NOON, NOON + timedelta(hours=1)),
+    status=LeaseStatus.PENDING,
+    degraded=False,
+    notices=(),
+    reservations=(
+        Reservation(
+            id="reservation",
+            lease_id="lease",
+            resource_type="virtual:instance",
+            status=ReservationStatus.PENDING,
+            params={"amount": 1, "template": "secret", "server": {"key": "k", "user_data": "d"}},
+            created_at=NOON,
+            updated_at=None,
+        ),
+    ),
+    events=(Event(id="event", lease_id="lease", kind="start_lease", due_at=NOON, created_at=NOON),),
+    created_at=NOON - timedelta(microseconds=1),
+    updated_at=None,
+)
+STARTED = replace(
+    NEW,
+    status=LeaseStatus.ACTIVE,
+    trust_lost="The trust is gone.",
+    reservations=(
+        replace(
+            NEW.reservations[0],
+            status=ReservationStatus.ACTIVE,
+            details={"flavor_id": "f", HANDED_OVER: [1, 2]},
+            missing_resources=True,
+            resources_changed=True,
+            updated_at=NOON,
+        ),
+    ),
+    events=(replace(NEW.events[0], status=EventStatus.DONE),),
+    updated_at=NOON.astimezone(timezone(timedelta(hours=2))),
+    start=Start(when=StartWhen.READY, ready_at=NOON, delayed_at=NOON, started_at=NOON),
+)
+
+
+def test_rendered_leases_are_equal_to_those_of_the_schema() -> None:
+    for lease in (NEW, STARTED):
+        rendered, described = rendering.lease_body(lease), schemas.Lease().dump(lease)
+        assert json.dumps(rendered) == json.dumps(described)
