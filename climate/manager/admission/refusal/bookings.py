@@ -150,7 +150,14 @@ class RememberedBookings:
         """Implement Bookings.blockers."""
         sample = self.view.sample(requirement, _sample_size(requirement), self.rotation)
         ids, of_others = self.view.blockers(sample, occupied, project_id, _MAX_BOOKINGS)
-        own = stored.blockers(self.session, ids, occupied, project_id, limit) if ids else []
+        if not ids:
+            return [], of_others
+        own = stored.blockers(self.session, ids, occupied, project_id, limit)
+        # The copy does not know which leases are held. Windows that are listed twice do no harm.
+        for id_, window in stored.taken_by_others(
+            self.session, ids, occupied, project_id, _MAX_BOOKINGS
+        ):
+            of_others[id_].append(window)
         return own, of_others
 
     def lasting(self, requirement: Requirement, occupied: Window) -> datetime | None:
