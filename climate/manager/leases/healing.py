@@ -206,11 +206,9 @@ def _flag(
     degraded = short or behind
     if any(gained.values()) or degraded != lease.degraded:
         leases.update(session, replace(lease, degraded=degraded, updated_at=now))
+        state = "is degraded" if degraded else "is complete"
         LOG.warning(
-            "lease %s has %s new resource(s) in place of failed ones, and %s",
-            lease.id,
-            sum(gained.values()),
-            "is degraded" if degraded else "has all that it needs",
+            "lease %s got %s new resource(s), and %s", lease.id, sum(gained.values()), state
         )
         payload = blazar_wire.payload(leases.get(session, lease.id))
         outbox.write(session, event_type.LEASE_UPDATE, payload, now)

@@ -76,11 +76,7 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
                 reconcile(runtime.store, plugin, resource, discovered, stuck=id_ in unusable)
                 _update_inventories(runtime.database, resource, discovered, shared[id_])
             except ClimateError as error:
-                LOG.warning(
-                    "cannot update %s, will try again at the next synchronisation: %s",
-                    resource.external_id,
-                    error.message,
-                )
+                LOG.warning("cannot update %s, trying again: %s", resource.external_id, error)
     healing.heal_all(runtime, lost.intersection(lost_before))
     return lost
 

@@ -15,7 +15,7 @@ from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
 from climate.db.resources.feed.port import Changes, Position
 from climate.manager.admission import admission
-from climate.manager.process.calendar_memory.memory import CalendarMemory
+from climate.manager.process.calendar_memory.memory import CalendarMemory, Use
 from climate.manager.process.calendar_memory.view import CalendarView
 from tests.conftest import MakeStory
 from tests.support.service import Story, host_reservation, hosts
@@ -211,6 +211,33 @@ def test_questions_that_arrive_during_a_catch_up_share_the_next_one(
     for thread in threads:
         thread.join(20)
     assert len(calls) == 2
+
+
+def test_what_is_committed_during_a_comparison_is_no_difference(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = story.runtime.calendar
+    arrived = threading.Semaphore(0)
+    reader = threading.Thread(target=memory.view, args=(HOST,))
+    feed = type(memory._feed)
+    bookings_of = feed.bookings_of
+
+    def late(*arguments: Any) -> Any:
+        found = bookings_of(*arguments)
+        with monkeypatch.context() as patch:
+            patch.setattr(memory, "_use", Use.OFF)  # the comparison uses memory
+            reserve(story, 4)
+        monkeypatch.setattr(memory, "_catching", _Announced(catching, arrived))
+        reader.start()
+        arrived.acquire(timeout=20)
+        reader.join(0.3)  # it waits for the end of the comparison
+        return found
+
+    catching = memory._catching
+    monkeypatch.setattr(feed, "bookings_of", late)
+    memory.compare()
+    reader.join(20)
+    assert broken(story) == []
 
 
 class _Announced:

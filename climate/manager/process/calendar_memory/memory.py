@@ -136,24 +136,31 @@ class CalendarMemory:
 
     def compare(self) -> None:
         """Compare some resources of the copy with the database; report a difference."""
-        with self._catching, self._database.snapshot() as session:
+        # A catch-up during the comparison would make memory newer than the rows.
+        with self._catching:
             copy = self._copy
-            if copy is None:
-                return
-            self._apply(session, self._feed.changes_since(session, copy.position))
+            found = [] if copy is None else self._differences(copy)
+        if copy is None or copy is not self._copy:
+            return
+        if found:
+            self._drop([f"resource {id_}: memory has other bookings" for id_ in found])
+        elif not copy.compared and self._is_broken:
+            self._is_broken = False
+            self._report([])
+
+    def _differences(self, copy: _Copy) -> list[int]:
+        """Return which of the next resources differ. At the end of a round, ``compared`` is 0."""
+        with self._database.snapshot() as session:
+            changes = self._feed.changes_since(session, copy.position)
+            self._apply(changes, self._states(session, changes.resources))
             ids = sorted(id_ for id_ in copy.types if id_ > copy.compared)[:_COMPARED]
             rows = {(b.resource_id, b.is_shared): b for b in self._feed.bookings_of(session, ids)}
         if copy is not self._copy:
-            return
+            return []
         copy.compared = ids[-1] if ids else 0
         read_at = ticks(copy.position.read_at) if copy.position.read_at else 0
         with self._using:
-            found = [id_ for id_ in ids if _differs(copy, id_, rows, read_at)]
-        if found:
-            self._drop([f"resource {id_}: memory has other bookings" for id_ in found])
-        elif not ids and self._is_broken:
-            self._is_broken = False
-            self._report([])
+            return [id_ for id_ in ids if _differs(copy, id_, rows, read_at)]
 
     def _is_caught_up(self) -> bool:
         """Bring the copy up to date; return False if that is impossible now."""
@@ -167,7 +174,11 @@ class CalendarMemory:
                 try:
                     self._catch_up()
                 except SQLAlchemyError as error:
-                    LOG.warning("the calendar in memory is not up to date: %s", error)
+                    LOG.warning("The calendar in memory is not up to date: %s", error)
+                    return False
+                except Exception as error:  # a defect here must not fail the request
+                    LOG.exception("The calendar in memory could not be brought up to date")
+                    self._drop([f"{type(error).__name__}: {error}"])
                     return False
                 self._done = self._begun
         return self._copy is not None
@@ -178,22 +189,25 @@ class CalendarMemory:
             return
         with self._database.read_at_once() as session:
             changes = self._feed.changes_since(session, copy.position)
-        if changes.is_lost or changes.changes or changes.resources:
+        states: Sequence[ResourceState] = ()
+        if changes.resources:
             with self._database.read() as session:
-                self._apply(session, changes)
-        else:
-            copy.position = changes.position
+                states = self._states(session, changes.resources)
+        self._apply(changes, states)
 
-    def _apply(self, session: Session, changes: Changes) -> None:
-        """Apply changes to the copy. The caller holds ``_catching``."""
+    def _apply(self, changes: Changes, present: Sequence[ResourceState]) -> None:
+        """Apply changes to the copy. The caller holds ``_catching``.
+
+        ``present`` are the states of those changed resources that still exist.
+        """
         copy = self._copy
         if copy is None:
             return
         if changes.is_lost:
-            LOG.warning("the changes of bookings have a gap: the calendar is loaded again")
+            LOG.warning("The changes of bookings have a gap: climate loads the calendar again")
             self._drop([])
             return
-        states = {s.resource_id: s for s in self._states(session, changes.resources)}
+        states = {state.resource_id: state for state in present}
         with self._using:
             for id_ in changes.resources:
                 if id_ in states:
