@@ -98,9 +98,7 @@ def both(left: Sequence[Starts], right: Sequence[Starts]) -> list[Starts]:
 
 
 def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Window) -> list[Step]:
-    """Return how many units of the requirement are free during ``span``, in steps of whole seconds.
-
-    Leases that end at once leave bookings that end within a second.
+    """Return how many units of the requirement are free during ``span``, in steps.
 
     If all units must be on one resource (layout TOGETHER), the result is the number on the resource
     that has the most free units at the time.
@@ -111,9 +109,8 @@ def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Win
     for timeline in timelines:
         before = 0
         for since, units in _units(requirement, timeline):
-            moment = second_from(since)
-            if moment < span.end:
-                changes[max(moment, span.start)].append((before, units))
+            if since < span.end:
+                changes[max(since, span.start)].append((before, units))
                 before = units
     fitting: Counter[int] = Counter()
     total = 0
@@ -128,6 +125,21 @@ def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Win
         else:
             steps.append(Step(Window(begin, end), free))
     return steps
+
+
+def in_whole_seconds(steps: Iterable[Step]) -> list[Step]:
+    """Return steps whose times are rounded up to whole seconds; none has the length zero.
+
+    A lease that ends at once leaves a booking that ends within a second.
+    """
+    rounded: list[Step] = []
+    for step in steps:
+        start, end = second_from(step.window.start), second_from(step.window.end)
+        if rounded and rounded[-1].free == step.free:
+            rounded[-1] = Step(Window(rounded[-1].window.start, end), step.free)
+        elif start < end:
+            rounded.append(Step(Window(start, end), step.free))
+    return rounded
 
 
 def _is_together(requirement: Requirement) -> bool:

@@ -102,7 +102,7 @@ def free_over(
                 session, part, matching(session, part, preference), span
             )
         ]
-        return calendar.free_over(parts[0], timelines, span)
+        return calendar.in_whole_seconds(calendar.free_over(parts[0], timelines, span))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from climate.core.matching.calendar import (
     Booking,
     Starts,
+    Step,
     Timeline,
     both,
     free_over,
+    in_whole_seconds,
     lasting,
     starts,
 )
@@ -137,14 +139,20 @@ def test_several_requirements_start_when_all_fit() -> None:
     assert both(suitable, [(hour(3), hour(3))]) == []
 
 
-def test_the_steps_of_free_units_are_whole_seconds() -> None:
+def test_steps_of_free_units_are_shown_in_whole_seconds() -> None:
     half, second = dt.timedelta(milliseconds=500), dt.timedelta(seconds=1)
-    ended = [Booking(hour(0) - HOUR, hour(0) + half), Booking(hour(1), hour(2) + half)]
+    ended = [
+        Booking(hour(0) - HOUR, hour(0) + half),
+        Booking(hour(1) + half / 2, hour(1) + half),
+        Booking(hour(2), hour(2) + half),
+    ]
     item = Requirement("host", 1, 1, Everything())
     steps = free_over(item, [Timeline({}, ended)], Window(hour(0), hour(3)))
-    assert [(step.window.start, step.free) for step in steps] == [
-        *((hour(0), 0), (hour(0) + second, 1)),
-        *((hour(1), 0), (hour(2) + second, 1)),
+    assert in_whole_seconds(steps) == [
+        Step(Window(hour(0), hour(0) + second), 0),
+        Step(Window(hour(0) + second, hour(2)), 1),
+        Step(Window(hour(2), hour(2) + second), 0),
+        Step(Window(hour(2) + second, hour(3)), 1),
     ]
 
 
