@@ -174,10 +174,12 @@ class CalendarMemory:
                 try:
                     self._catch_up()
                 except SQLAlchemyError as error:
-                    LOG.warning("The calendar in memory is not up to date: %s", error)
+                    LOG.warning("the calendar in memory is not up to date, SQL answers: %s", error)
                     return False
                 except Exception as error:  # a defect here must not fail the request
-                    LOG.exception("The calendar in memory could not be brought up to date")
+                    LOG.exception(
+                        "the calendar in memory could not be brought up to date, climate loads it again"
+                    )
                     self._drop([f"{type(error).__name__}: {error}"])
                     return False
                 self._done = self._begun
@@ -204,7 +206,9 @@ class CalendarMemory:
         if copy is None:
             return
         if changes.is_lost:
-            LOG.warning("The changes of bookings have a gap: climate loads the calendar again")
+            LOG.warning(
+                "the changes of bookings have a gap, climate loads the calendar in memory again"
+            )
             self._drop([])
             return
         states = {state.resource_id: state for state in present}
@@ -241,7 +245,7 @@ class CalendarMemory:
             self._wake.set()
         elif not self._is_broken:
             self._is_broken = True
-            with logged("the broken calendar in memory could not be reported"):
+            with logged("cannot report that the calendar in memory differs from the database"):
                 self._report(findings[:_FINDINGS])
 
     def _start(self) -> None:
@@ -259,7 +263,7 @@ class CalendarMemory:
             self._wake.wait(pause)
             self._wake.clear()
             pause = _TURN
-            with logged("calendar memory: will try again"):
+            with logged("the calendar in memory was not loaded or compared, will try again"):
                 pause = self._turn()
 
     def _turn(self) -> float:
