@@ -178,7 +178,7 @@ class CalendarMemory:
                     return False
                 except Exception as error:  # a defect here must not fail the request
                     LOG.exception(
-                        "the calendar in memory could not be brought up to date, climate loads it again"
+                        "cannot bring the calendar in memory up to date, climate loads it again"
                     )
                     self._drop([f"{type(error).__name__}: {error}"])
                     return False
