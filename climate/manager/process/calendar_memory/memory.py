@@ -4,7 +4,7 @@
   the caller asks SQL.
 - **Catch up**: each question first reads what was committed since the last catch-up. So the answer
   contains everything that was committed before the question. Questions of several threads share a
-  catch-up that began after all of them.
+  catch-up that began after all of them. Requests that the database decides anyway skip this step.
 - **Compare**: the thread compares a few resources at a time with the rows of the database. If they
   differ, it reports a broken invariant, drops the copy and loads it again.
 
@@ -106,6 +106,17 @@ class CalendarMemory:
         has_copy = resource_type in TYPES and self._use is not Use.OFF and self._is_caught_up()
         copy = self._copy if has_copy else None
         self._metrics.calendar_question(from_memory=copy is not None)
+        return None if copy is None else CalendarView(copy.hours[resource_type], self._using)
+
+    def view_without_catching_up(self, resource_type: str) -> CalendarView | None:
+        """Return a view that may lack the latest changes, which costs no query.
+
+        Returns None if there is no copy.
+        """
+        if resource_type not in TYPES or self._use is Use.OFF:
+            return None
+        self._start()
+        copy = self._copy
         return None if copy is None else CalendarView(copy.hours[resource_type], self._using)
 
     def found_wrong(self, finding: str) -> None:
