@@ -181,12 +181,16 @@ def find_shortage(
     resources, or if memory cannot answer. Some of the answers are checked with SQL. If SQL finds
     enough resources and memory still does not, memory is loaded again.
     """
-    view = calendar_view(runtime, [demand.requirement for demand in demands])
-    if view is None:
+    requirement = _only_whole(runtime, [demand.requirement for demand in demands])
+    if requirement is None:
         return None
-    requirement = demands[0].requirement
     busy = occupied_window(lease.window, lease.created_at, runtime.settings)
-    if view.has_enough(requirement, busy):
+    # If there seems to be enough, the database decides, and no query is spent on memory.
+    latest = runtime.calendar.view_without_catching_up(requirement.resource_type)
+    if latest is None or latest.has_enough(requirement, busy):
+        return None
+    view = runtime.calendar.view(requirement.resource_type)
+    if view is None or view.has_enough(requirement, busy):
         return None
     if runtime.rng.random() < _CHECKED_SHARE and _is_wrong(runtime, requirement, busy):
         return None

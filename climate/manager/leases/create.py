@@ -43,6 +43,7 @@ from climate.manager.admission.admission import (
     InsufficientResources,
     admit,
     book_at_once,
+    calendar_view,
     find_shortage,
     rows,
 )
@@ -50,7 +51,7 @@ from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.limits import Account, LimitGate, OpenLeasesGate
 from climate.manager.admission.preview import Preview, free_capacity, use_after
-from climate.manager.admission.refusal.bookings import RememberedBookings, StoredBookings
+from climate.manager.admission.refusal.bookings import Bookings, RememberedBookings, StoredBookings
 from climate.manager.admission.refusal.refusal import Refusal, explain
 from climate.manager.admission.requirements import (
     ReservationRequest,
@@ -243,8 +244,13 @@ def _explained(runtime: Runtime, lease: Lease, gates: Sequence[Gate]) -> Iterato
     try:
         yield
     except InsufficientResources as shortage:
+        view = calendar_view(runtime, [demand.requirement for demand in shortage.demands])
         with runtime.database.read() as session:
-            bookings = StoredBookings.about(runtime, session, shortage)
+            bookings: Bookings
+            if view is None:
+                bookings = StoredBookings.about(runtime, session, shortage)
+            else:
+                bookings = RememberedBookings(runtime, session, view, runtime.rng.random())
             raise explain(bookings, shortage, lease, gates) from None
 
 

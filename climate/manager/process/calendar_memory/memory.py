@@ -4,7 +4,7 @@
   the caller asks SQL.
 - **Catch up**: each question first reads what was committed since the last catch-up. So the answer
   contains everything that was committed before the question. Questions of several threads share a
-  catch-up that began after all of them.
+  catch-up that began after all of them. Requests that the database decides anyway skip this step.
 - **Compare**: the thread compares a few resources at a time with the rows of the database. If they
   differ, it reports a broken invariant, drops the copy and loads it again.
 
@@ -108,6 +108,17 @@ class CalendarMemory:
         self._metrics.calendar_question(from_memory=copy is not None)
         return None if copy is None else CalendarView(copy.hours[resource_type], self._using)
 
+    def view_without_catching_up(self, resource_type: str) -> CalendarView | None:
+        """Return a view that may lack the latest changes, which costs no query.
+
+        Returns None if there is no copy.
+        """
+        if resource_type not in TYPES or self._use is Use.OFF:
+            return None
+        self._start()
+        copy = self._copy
+        return None if copy is None else CalendarView(copy.hours[resource_type], self._using)
+
     def found_wrong(self, finding: str) -> None:
         """Drop the copy, because an answer of it was wrong; the thread loads it again."""
         self._drop([finding])
@@ -174,10 +185,12 @@ class CalendarMemory:
                 try:
                     self._catch_up()
                 except SQLAlchemyError as error:
-                    LOG.warning("The calendar in memory is not up to date: %s", error)
+                    LOG.warning("the calendar in memory is not up to date, SQL answers: %s", error)
                     return False
                 except Exception as error:  # a defect here must not fail the request
-                    LOG.exception("The calendar in memory could not be brought up to date")
+                    LOG.exception(
+                        "cannot bring the calendar in memory up to date, climate loads it again"
+                    )
                     self._drop([f"{type(error).__name__}: {error}"])
                     return False
                 self._done = self._begun
@@ -204,7 +217,9 @@ class CalendarMemory:
         if copy is None:
             return
         if changes.is_lost:
-            LOG.warning("The changes of bookings have a gap: climate loads the calendar again")
+            LOG.warning(
+                "the changes of bookings have a gap, climate loads the calendar in memory again"
+            )
             self._drop([])
             return
         states = {state.resource_id: state for state in present}
@@ -241,7 +256,7 @@ class CalendarMemory:
             self._wake.set()
         elif not self._is_broken:
             self._is_broken = True
-            with logged("the broken calendar in memory could not be reported"):
+            with logged("cannot report that the calendar in memory differs from the database"):
                 self._report(findings[:_FINDINGS])
 
     def _start(self) -> None:
@@ -259,7 +274,7 @@ class CalendarMemory:
             self._wake.wait(pause)
             self._wake.clear()
             pause = _TURN
-            with logged("calendar memory: will try again"):
+            with logged("the calendar in memory was not loaded or compared, will try again"):
                 pause = self._turn()
 
     def _turn(self) -> float:
