@@ -101,7 +101,7 @@ def test_hosts_that_come_change_and_go_are_known(story: Story) -> None:
     assert free(story) == 4
 
 
-def test_a_refusal_from_memory_equals_that_of_sql(make_story: MakeStory) -> None:
+def test_refusals_and_windows_from_memory_equal_those_of_sql(make_story: MakeStory) -> None:
     stories = make_story(manager__calendar_memory="off"), make_story(manager__calendar_memory="on")
     sql, memory = stories
     sql.register(4)
@@ -126,6 +126,17 @@ def test_a_refusal_from_memory_equals_that_of_sql(make_story: MakeStory) -> None
             assert answers[0].get_json() == answers[1].get_json()
             refused += 1
     assert refused > 10
+    for _ in range(20):
+        first, length = dice.randrange(30, 300), dice.randrange(10, 200)
+        search = {
+            "reservations": [hosts(2, 2)],
+            "start_after": sql.moment(first),
+            "end_by": sql.moment(first + 600),
+            "duration": length * 60,
+            "limit": 3,
+        }
+        sent = [each.ok("POST", "/v2/availability/search", search) for each in stories]
+        assert sent[0] == sent[1]
 
 
 def test_a_refusal_reads_memory_and_no_tables(story: Story) -> None:
