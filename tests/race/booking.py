@@ -170,7 +170,9 @@ def _guards(*, active: bool) -> Iterator[None]:
     transaction that books them (on SQLite that transaction excludes others).
     """
     kept = allocations.lock, allocations.still_free, engine_database._sqlite_begin, create.admit
+    kept_statement = create.book_at_once  # it has locks of its own
     if not active:
+        create.book_at_once = lambda *_, **__: False
         allocations.lock = lambda _session, ids, *, wait: set(ids)
         allocations.still_free = lambda _session, _requirement, _busy, among: set(among)
         engine_database._sqlite_begin = lambda connection: connection.exec_driver_sql("BEGIN")
@@ -179,6 +181,7 @@ def _guards(*, active: bool) -> Iterator[None]:
         yield
     finally:
         allocations.lock, allocations.still_free, engine_database._sqlite_begin, create.admit = kept
+        create.book_at_once = kept_statement
 
 
 def _admit_apart(admit: Any) -> Any:

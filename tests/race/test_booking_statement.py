@@ -1,5 +1,6 @@
 """The single statement that books hosts: what happens between its search and its locks."""
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -19,6 +20,7 @@ from tests.race.engine.bookings import violations
 from tests.race.engine.requests import hosts, instances, reserve
 from tests.support import rows
 from tests.support.clock import ManualClock
+from tests.support.service import Story, host_reservation
 
 pytestmark = pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
 
@@ -134,3 +136,19 @@ def test_after_lost_races_a_transaction_books(
     monkeypatch.setattr(mine.database, "run_at_once", lose)
     reserve(mine, hosts())
     assert len(rows.dump(mine.database)["allocations"]) == 1
+
+
+@pytest.mark.parametrize("value", ["x", "a' OR true", "50%", "%(most)s", "{most}", 'q"'])
+def test_the_statement_decides_queries_with_lists_and_special_characters(
+    story_everywhere: Story, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    story = story_everywhere
+    host = story.ok("GET", "/v1/os-hosts")["hosts"][0]["id"]
+    story.ok("PUT", f"/v1/os-hosts/{host}", {"rack": value})
+    monkeypatch.setattr(story.runtime.database, "write", pytest.fail)
+    either = ["or", ["in", "$rack", ["a", value, "7"]], ["==", "$rack", value]]
+    wanted = host_reservation(resource_properties=json.dumps(either))
+    story.reserve(reservations=[wanted])
+    other = host_reservation(resource_properties=json.dumps(["in", "$rack", ["y", "8"]]))
+    body = story.lease_body(180, 240, reservations=[other])
+    assert "0 match the requirements" in story.refused(409, "POST", "/v1/leases", body)

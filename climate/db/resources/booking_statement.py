@@ -133,11 +133,13 @@ def _statement(
     is_limited: bool,  # noqa: FBT001
 ) -> tuple[str, dict[str, Any]]:
     """Return the text of the statement, and the values of the parameters that the query needs."""
-    search = fitting.available_versions(wanted, limit).compile(dialect=_POSTGRESQL)
+    query = fitting.available_versions(wanted, limit).compile(dialect=_POSTGRESQL)
+    # ``IN`` has a parameter for each of its values.
+    search = query.construct_expanded_state(dict.fromkeys(("start", "end", "rotation")))
     conditions = [_NAMES_ARE_KNOWN] * has_names + [_HAS_FEW_OPEN_LEASES] * is_limited or ["true"]
     inserts = "".join(_insert(n, *table) for n, table in enumerate(tables))
-    text = _TEXT.format(search=search, allowed=" AND ".join(conditions), inserts=inserts)
-    constants = {name: value for name, value in search.params.items() if value is not None}
+    text = _TEXT.format(search=search.statement, allowed=" AND ".join(conditions), inserts=inserts)
+    constants = {name: value for name, value in search.parameters.items() if value is not None}
     return text, {**constants, "type": wanted.resource_type}
 
 
@@ -196,7 +198,7 @@ _NAMES_ARE_KNOWN = """NOT EXISTS (
 _HAS_FEW_OPEN_LEASES = """(
     NOT EXISTS (
         SELECT FROM limits
-        WHERE scope = 'project' AND owner_id = %(project)s AND overrides::text <> '{{}}'
+        WHERE scope = 'project' AND owner_id = %(project)s AND overrides::text <> '{}'
     ) AND %(most_open)s > (
         SELECT count(*) FROM leases
         WHERE project_id = %(project)s AND end_at > %(now)s

@@ -179,6 +179,7 @@ def test_postgresql_reports_a_host_that_changed_during_the_search(
     pause = sa.select(sa.func.pg_advisory_xact_lock(PAUSE)).scalar_subquery().is_not(None)
     conditions = fitting._free
     monkeypatch.setattr(fitting, "_free", lambda wanted: [pause, *conditions(wanted)])
+    monkeypatch.setattr(fitting, "available_versions", fitting.available_versions.__wrapped__)
     statement = fitting.available_locked.__wrapped__(fitting.shape(HOSTS), 12)
     monkeypatch.setattr(fitting, "available_locked", lambda *_: statement)
     results: list[allocations.Grabbed] = []
