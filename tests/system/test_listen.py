@@ -194,11 +194,11 @@ def subscribed(home: Path, topic: str, *arguments: str, url: str = "") -> Iterat
     """Run a listener at the broker, and wait until it follows."""
     given = ("--transport-url", url or servers.RABBITMQ, "--topic", topic, *arguments)
     with running(home, "climate-listen", *given) as program:
-        yield program.says(f"following {topic}")
+        yield program.says(f"reading the topics {topic} ")
 
 
 def queue_of(program: Program) -> str:
-    [line] = [line for line in program.errors.splitlines() if " by queue " in line]
+    [line] = [line for line in program.errors.splitlines() if " from the queue " in line]
     return line.rpartition(" ")[2]
 
 

@@ -24,7 +24,7 @@ def test_a_host_that_no_provisioner_reaches_is_named_until_it_is_added(tmp_path:
     ):
         manager.says("climate is ready at")
         lease_id = service.ok("POST", "/v2/leases", json.loads(body))["id"]
-        provisioner.says("sim-8 is in the preparations that climate wants")
+        provisioner.says("climate has preparations of sim-8")
         with nodes.open("a") as file:
             file.write("[nodes.sim-8]\n")
         eventually(
