@@ -153,7 +153,9 @@ def test_a_start_that_finishes_during_the_outage_takes_effect_once(
     lease_id = reserve(api)
     api.until_lease_is(lease_id, "STARTING")
     proxy.cut()
-    manager.says("managers repeat them when their claims expire")  # it could not say that the host is handed over
+    manager.says(
+        "managers repeat them when their claims expire"
+    )  # it could not say that the host is handed over
     proxy.mend()
     api.until_lease_is(lease_id, "ACTIVE")
     assert effects(tmp_path / "cloud") == {"ensure_pool": 1, "add_host": 1}
