@@ -173,22 +173,25 @@ def _plan(
 
 
 def find_shortage(
-    runtime: Runtime, lease: Lease, demands: Sequence[Demand]
+    runtime: Runtime, lease: Lease, demands: Sequence[Demand], *, catches_up: bool = False
 ) -> tuple["InsufficientResources", CalendarView] | None:
     """Look for a shortage of resources for a new lease in the calendar in memory.
 
     Returns the error and the view that found the shortage. Returns None if there may be enough
-    resources, or if memory cannot answer. Some of the answers are checked with SQL. If SQL finds
-    enough resources and memory still does not, memory is loaded again.
+    resources, or if memory cannot answer. Memory is brought up to date if it seems to lack
+    resources, or if ``catches_up`` is set, because SQL has found a shortage. Some of the answers
+    are checked with SQL. If SQL finds enough resources and memory still does not, memory is loaded
+    again.
     """
     requirement = _only_whole(runtime, [demand.requirement for demand in demands])
     if requirement is None:
         return None
     busy = occupied_window(lease.window, lease.created_at, runtime.settings)
-    # If there seems to be enough, the database decides, and no query is spent on memory.
-    latest = runtime.calendar.view_without_catching_up(requirement.resource_type)
-    if latest is None or latest.has_enough(requirement, busy):
-        return None
+    if not catches_up:
+        # If there seems to be enough, the database decides, and no query is spent on memory.
+        latest = runtime.calendar.view_without_catching_up(requirement.resource_type)
+        if latest is None or latest.has_enough(requirement, busy):
+            return None
     view = runtime.calendar.view(requirement.resource_type)
     if view is None or view.has_enough(requirement, busy):
         return None

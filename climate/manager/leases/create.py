@@ -43,7 +43,6 @@ from climate.manager.admission.admission import (
     InsufficientResources,
     admit,
     book_at_once,
-    calendar_view,
     find_shortage,
     rows,
 )
@@ -244,13 +243,13 @@ def _explained(runtime: Runtime, lease: Lease, gates: Sequence[Gate]) -> Iterato
     try:
         yield
     except InsufficientResources as shortage:
-        view = calendar_view(runtime, [demand.requirement for demand in shortage.demands])
+        found = find_shortage(runtime, lease, shortage.demands, catches_up=True)
         with runtime.database.read() as session:
             bookings: Bookings
-            if view is None:
+            if found is None:
                 bookings = StoredBookings.about(runtime, session, shortage)
             else:
-                bookings = RememberedBookings(runtime, session, view, runtime.rng.random())
+                bookings = RememberedBookings(runtime, session, found[1], runtime.rng.random())
             raise explain(bookings, shortage, lease, gates) from None
 
 

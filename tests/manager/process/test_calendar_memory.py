@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from climate.core.matching.query import Compare, Everything, Operand
 from climate.core.matching.requirement import Requirement
@@ -185,6 +186,27 @@ def test_a_booking_that_memory_does_not_know_is_not_booked_twice(
         assert len(story.ok("GET", "/v1/leases")["leases"]) == 1
 
 
+def test_after_a_failed_catch_up_sql_answers(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Changes:
+        raise sa.exc.OperationalError("SELECT", None, OSError("no answer"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(story.runtime.calendar._feed), "changes_since", fail)
+        assert story.runtime.calendar.view(HOST) is None
+        reserve(story, 4)
+    assert free(story) == 0
+
+
+def test_a_copy_that_was_loaded_after_a_catch_up_is_not_taken_for_current(story: Story) -> None:
+    memory = story.runtime.calendar
+    assert free(story) == 4
+    memory.load()
+    memory._begun -= 1  # as for a request that came before the last catch-up began
+    assert memory.view(HOST) is None
+    memory._begun += 1
+    assert free(story) == 4
+
+
 def test_a_gap_in_the_changes_drops_the_copy(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     feed = story.runtime.calendar._feed
     lost = Changes(Position("", ""), is_lost=True)
@@ -282,5 +304,6 @@ def no_changes(story: Story, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def broken(story: Story) -> list[tuple[str, int]]:
     """Return the notifications about invariants, with the number of the invariant."""
+    story.runtime.calendar.report()
     found = [item for item in story.published() if item["event_type"].startswith("audit.")]
     return [(item["event_type"], item["payload"]["invariant"]) for item in found]

@@ -92,8 +92,11 @@ class CalendarMemory:
         # Whoever catches up holds ``_catching``. Whoever uses the copy holds ``_using``. A thread
         # that needs both takes ``_catching`` first.
         self._catching, self._using = threading.Lock(), threading.RLock()
+        # Catch-ups that began and ended, and whether the last one succeeded for this copy.
         self._begun = self._done = 0
+        self._is_current = False
         self._is_broken = False
+        self._unreported: list[Sequence[str]] = []
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._starting, self._is_started = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._loop, name="calendar memory", daemon=True)
@@ -103,8 +106,8 @@ class CalendarMemory:
 
         Returns None if there is no copy, for example because it is not loaded yet.
         """
-        has_copy = resource_type in TYPES and self._use is not Use.OFF and self._is_caught_up()
-        copy = self._copy if has_copy else None
+        is_used = resource_type in TYPES and self._use is not Use.OFF
+        copy = self._caught_up() if is_used else None
         self._metrics.calendar_question(from_memory=copy is not None)
         return None if copy is None else CalendarView(copy.hours[resource_type], self._using)
 
@@ -142,8 +145,9 @@ class CalendarMemory:
                 copy.hours[copy.types[bookings.resource_id]].put_bookings(bookings)
         for hours in copy.hours.values():
             hours.finish_loading()
-        with self._using:
-            self._copy = copy
+        with self._catching, self._using:
+            # A request that waits for a catch-up may have come after the snapshot.
+            self._copy, self._is_current = copy, False
 
     def compare(self) -> None:
         """Compare some resources of the copy with the database; report a difference."""
@@ -157,7 +161,7 @@ class CalendarMemory:
             self._drop([f"resource {id_}: memory has other bookings" for id_ in found])
         elif not copy.compared and self._is_broken:
             self._is_broken = False
-            self._report([])
+            self._unreported.append([])
 
     def _differences(self, copy: _Copy) -> list[int]:
         """Return which of the next resources differ. At the end of a round, ``compared`` is 0."""
@@ -173,28 +177,31 @@ class CalendarMemory:
         with self._using:
             return [id_ for id_ in ids if _differs(copy, id_, rows, read_at)]
 
-    def _is_caught_up(self) -> bool:
-        """Bring the copy up to date; return False if that is impossible now."""
+    def _caught_up(self) -> _Copy | None:
+        """Bring the copy up to date and return it; return None if that is impossible now."""
         self._start()
         if self._copy is None:
-            return False
+            return None
         needed = self._begun + 1  # a catch-up that began before this call may lack changes
         with self._catching:
+            # If a catch-up that began after this call failed, do not wait for a time-out again.
             if self._done < needed:
                 self._begun += 1
-                try:
-                    self._catch_up()
-                except SQLAlchemyError as error:
-                    LOG.warning("the calendar in memory is not up to date, SQL answers: %s", error)
-                    return False
-                except Exception as error:  # a defect here must not fail the request
-                    LOG.exception(
-                        "cannot bring the calendar in memory up to date, climate loads it again"
-                    )
-                    self._drop([f"{type(error).__name__}: {error}"])
-                    return False
+                self._is_current = self._try_to_catch_up()
                 self._done = self._begun
-        return self._copy is not None
+            return self._copy if self._is_current else None
+
+    def _try_to_catch_up(self) -> bool:
+        try:
+            self._catch_up()
+        except SQLAlchemyError as error:
+            LOG.warning("the calendar in memory is not up to date, SQL answers: %s", error)
+            return False
+        except Exception as error:  # a defect here must not fail the request
+            LOG.exception("cannot bring the calendar in memory up to date, climate loads it again")
+            self._drop([f"{type(error).__name__}: {error}"])
+            return False
+        return True
 
     def _catch_up(self) -> None:
         copy = self._copy
@@ -248,16 +255,20 @@ class CalendarMemory:
         found = self._feed.resource_states(session, ids) if ids else []
         return [state for state in found if state.type in TYPES]
 
+    def report(self) -> None:
+        """Report findings, and the end of a difference. Requests leave this to the thread."""
+        while self._unreported:
+            self._report(self._unreported[0])
+            del self._unreported[0]
+
     def _drop(self, findings: Sequence[str]) -> None:
-        """Drop the copy, and report the findings. Without findings, load it again at once."""
+        """Drop the copy, and let the thread report the findings and load the copy again."""
         with self._using:
             self._copy = None
-        if not findings:
-            self._wake.set()
-        elif not self._is_broken:
+        if findings and not self._is_broken:
             self._is_broken = True
-            with logged("cannot report that the calendar in memory differs from the database"):
-                self._report(findings[:_FINDINGS])
+            self._unreported.append(findings[:_FINDINGS])
+        self._wake.set()
 
     def _start(self) -> None:
         """Start the thread that loads and compares the copy, once in each process."""
@@ -279,6 +290,8 @@ class CalendarMemory:
 
     def _turn(self) -> float:
         """Load the copy, or catch up and compare; return the seconds until the next turn."""
+        with logged("cannot report that the calendar in memory differs from the database"):
+            self.report()
         if self._copy is not None:
             self.compare()
             self._forget()
