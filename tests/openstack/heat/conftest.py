@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.openstack import settings, traces
-from tests.openstack.accounts import Account
+from tests.openstack.accounts import Account, Project
 from tests.openstack.heat import HOST, HOSTS, ISOLATION, until_gone
 from tests.openstack.stacks import Stack
 from tests.openstack.templates import Template
@@ -90,16 +91,39 @@ def climate(
         service.ok("DELETE", f"/v1/os-hosts/{host['id']}")
 
 
-@pytest.fixture
-def policy(policy_file: Path) -> Iterator[Path]:
-    """Return the policy file; the service reloads it after a change."""
-    yield policy_file
-    policy_file.write_text(NO_OVERRIDES)
+@dataclass(frozen=True)
+class HostPolicy:
+    """Whether members may see hosts, by the service's policy file."""
+
+    file: Path
+    members: Service
+
+    def allow(self) -> None:
+        self._set(MEMBERS_MAY_SEE_HOSTS, HTTPStatus.OK)
+
+    def reset(self) -> None:
+        self._set(NO_OVERRIDES, HTTPStatus.FORBIDDEN)
+
+    def _set(self, rules: str, expected: HTTPStatus) -> None:
+        """Write the file, and wait until the service, which reads it once a second, obeys it."""
+        self.file.write_text(rules)
+        eventually(
+            lambda: self.members.call("GET", "/v1/os-hosts").status_code == expected,
+            f"a member's list of hosts is answered with {expected}",
+        )
 
 
 @pytest.fixture
-def hosts_for_members(policy: Path) -> None:
-    policy.write_text(MEMBERS_MAY_SEE_HOSTS)
+def host_policy(policy_file: Path, climate: Service, lab: Project) -> Iterator[HostPolicy]:
+    """Return the policy for hosts, which refuses them to members; reset it at the end."""
+    made = HostPolicy(policy_file, Service(climate.port, lab.member.token))
+    yield made
+    made.reset()
+
+
+@pytest.fixture
+def hosts_for_members(host_policy: HostPolicy) -> None:
+    host_policy.allow()
 
 
 @pytest.fixture

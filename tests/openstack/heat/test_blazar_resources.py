@@ -1,7 +1,5 @@
 """climate serves Heat's own OS::Blazar::Lease and OS::Blazar::Host, unmodified."""
 
-from pathlib import Path
-
 import pytest
 from heatclient.exc import HTTPBadRequest
 from keystoneauth1.identity import v3
@@ -11,7 +9,7 @@ from tests.openstack import guests, settings, traces
 from tests.openstack.accounts import Account, Project
 from tests.openstack.conftest import Boot
 from tests.openstack.heat import CREATED, HOST, ISOLATION, OTHER, present_minute, until_gone
-from tests.openstack.heat.conftest import MEMBERS_MAY_SEE_HOSTS, MakeStack
+from tests.openstack.heat.conftest import HostPolicy, MakeStack
 from tests.openstack.templates import (
     HOST_ATTRIBUTES,
     LEASE_ATTRIBUTES,
@@ -165,12 +163,12 @@ def test_a_stack_cannot_delete_a_reserved_host_and_shows_the_reason(
 
 
 def test_a_member_needs_access_to_hosts_to_lease_them(
-    stack: MakeStack, lab: Project, policy: Path
+    stack: MakeStack, lab: Project, host_policy: HostPolicy
 ) -> None:
     wanted = template(lease=lease(date(60)))
     with pytest.raises(HTTPBadRequest, match="Policy doesn't allow oshosts:get"):
         stack(lab.member, wanted)
-    policy.write_text(MEMBERS_MAY_SEE_HOSTS)
+    host_policy.allow()
     assert stack(lab.member, wanted).settled() == CREATED
 
 
