@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus
-from climate.core.lease.schedule import ACTIONS, END, RELEASE, START
+from climate.core.lease.schedule import ACTIONS, END, EXPIRE, RELEASE, START
 from climate.core.matching.calendar import Booking
 from climate.core.window import Window
 
 _OPEN = frozenset(status.value for status in OPEN_EVENT)
 # The clocks of managers and of the audit may differ by this much.
 _CLOCK_SKEW = timedelta(seconds=1)
+# A lease with one of these statuses has a single event, of this kind.
+_ONLY_EVENT = {LeaseStatus.CREATING.value: RELEASE, LeaseStatus.WAITING.value: EXPIRE}
 _NOT_STARTED = frozenset({LeaseStatus.PENDING.value, LeaseStatus.STARTING.value})
 
 
@@ -61,9 +63,9 @@ def wrong_events(status: str, window: Window, events: Sequence[Due], now: dateti
     The events must fit the ``status`` and the ``window`` of the lease. For example, a lease that
     has not started must have an unfinished start event until its window ends.
     """
-    if status == LeaseStatus.CREATING.value:
+    if status in _ONLY_EVENT:
         kinds = [event.kind for event in events]
-        return None if kinds == [RELEASE] else f"is only held, and has events {kinds}"
+        return None if kinds == [_ONLY_EVENT[status]] else f"is {status}, and has events {kinds}"
     ends = [event for event in events if event.kind == END]
     if len(ends) != 1:
         return f"has {len(ends)} ends"

@@ -21,6 +21,7 @@ COUNTS = {
     "manager.event_max_retries",
     "manager.workers",
     "provisioning.spare",
+    "wait_list.promises",
     *(
         f"notifications.{name}"
         for name in (

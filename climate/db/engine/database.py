@@ -123,19 +123,23 @@ class Database:
         )
         # SQLite's busy wait is unfair (seconds in the worst case); a lock in the process is fair.
         self._writers = threading.Lock() if self.dialect == "sqlite" else None
+        # Checks each commit where a server may report one that its standby does not have.
+        self._confirmed: Callable[[], contextlib.AbstractContextManager[None]]
+        is_pg = self.dialect == "postgresql"
+        self._confirmed = replication.confirmed_commit if is_pg else contextlib.nullcontext
+        self._listen()
+
+    def _listen(self) -> None:
+        """Register what happens at events of the engine, such as a new connection."""
+        redaction.watch(self.engine)
+        servers.watch(self.engine)
         if self.dialect == "sqlite":
             sqlite.watch(self.engine)
             event.listen(self.engine, "begin", _sqlite_begin)
-        # Checks each commit where a server may report one that its standby does not have.
-        self._confirmed: Callable[[], contextlib.AbstractContextManager[None]]
-        self._confirmed = contextlib.nullcontext
-        redaction.watch(self.engine)
-        servers.watch(self.engine)
         if self.dialect == "mysql":
             event.listen(self.engine, "connect", galera.detect)
         if self.dialect == "postgresql":
             event.listen(self.engine, "connect", replication.watch)
-            self._confirmed = replication.confirmed_commit
             event.listen(self.engine, "checkout", _pg_checkout)
             event.listen(self.engine, "rollback", _pg_rollback)
             event.listen(self.engine, "do_execute", _pg_execute)

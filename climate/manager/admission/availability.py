@@ -205,6 +205,49 @@ def search(
         return list(islice(offers(runtime, session, query), limit))
 
 
+def earliest(
+    runtime: Runtime,
+    session: Session,
+    requirements: Sequence[Requirement],
+    length: timedelta,
+    within: Window,
+) -> Window | None:
+    """Return the earliest window in ``within`` in which all requirements fit; None if none does.
+
+    The parameters and errors are those of ``window_search``.
+    """
+    query = window_search(runtime, requirements, length, within)
+    view = calendar_view(runtime, requirements)
+    if view is not None:
+        found = _remembered(runtime, view, query, 1)
+    else:
+        found = list(islice(offers(runtime, session, query), 1))
+    return found[0].window if found else None
+
+
+def free_until(
+    runtime: Runtime,
+    session: Session,
+    requirements: Sequence[Requirement],
+    start: datetime,
+    horizon: datetime,
+) -> datetime | None:
+    """Return until when each requirement, taken alone, stays satisfied from ``start`` on.
+
+    The result is at most ``horizon``. None if too few resources are free at ``start``.
+    """
+    view, span = calendar_view(runtime, requirements), Window(start, horizon)
+    if view is not None:
+        return view.lasting(requirements[0], span)
+    untils = []
+    for requirement in requirements:
+        ids = matching(session, requirement, runtime.preference(packs=True), limit=SAMPLE)
+        timelines = bookings.timelines(session, requirement, ids, span)
+        untils.append(calendar.lasting(requirement, timelines, start, horizon))
+    known = [until for until in untils if until is not None]
+    return min(known) if len(known) == len(untils) else None
+
+
 def _remembered(
     runtime: Runtime, view: CalendarView, query: WindowSearch, limit: int
 ) -> list[Offer]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeVar
 
 from sqlalchemy.orm import Session
@@ -71,6 +72,9 @@ from climate.observability.metrics import counted
 from climate.plugins.base import Requester
 
 T = TypeVar("T")
+# Receives a new lease, its demands, the error, and a function that books and stores the lease.
+Store = Callable[[Session], None]
+OnShortage = Callable[[Lease, Sequence[Demand], InsufficientResources, Store], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +125,12 @@ def create_lease(
     owner: Owner,
     request: LeaseRequest,
     idempotent: IdempotentRequest | None = None,
+    on_shortage: OnShortage | None = None,
 ) -> Lease:
     """Admit and store a lease, and return it.
 
-    If ``idempotent`` is set, the function admits at most one lease per idempotency key. Raises
+    If ``idempotent`` is set, the function admits at most one lease per idempotency key. If too few
+    resources are free, ``on_shortage`` may store the lease in another way. Raises
     InvalidDate, InvalidQuery, UnsupportedResourceType, NotProvisioned, NotEnoughResources,
     LimitExceeded, Contention, and the errors of ``idempotency.replay`` and ``HoldGate.settle``.
     """
@@ -135,15 +141,18 @@ def create_lease(
         replay(runtime.database, idempotent)  # the first request may have been in time
         raise
     log_context.about_lease(lease.id)
-    gates = _gates(runtime, owner, lease, idempotent)
+    gates = gates_of(runtime, owner, lease, idempotent)
     demands = _demands(runtime, lease)
-    _refuse_from_memory(runtime, owner, lease, demands, gates)
+    if on_shortage is None:
+        _refuse_from_memory(runtime, owner, lease, demands, gates)
     with _explained(runtime, lease, gates):
-        tables = _rows(lease, now)
-        if not book_at_once(
-            runtime, lease, demands, tables, gates, sees_private=owner.sees_private
-        ):
-            runtime.database.write(lambda session: _store(runtime, session, owner, lease, gates))
+        try:
+            _book(runtime, owner, lease, demands, gates)
+        except InsufficientResources as shortage:
+            if on_shortage is None:
+                raise
+            store = partial(_store, runtime, owner=owner, lease=lease, gates=gates)
+            on_shortage(lease, demands, shortage, store)
     for gate in gates:
         lease = gate.settle(lease)
     runtime.wakeup.hint()
@@ -161,7 +170,7 @@ def preview_lease(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Prev
     now = runtime.clock.now()
     lease = draft(runtime, owner, request, now)
     not_checked = _not_checked(runtime, owner, lease)
-    gates = _gates(runtime, owner, lease, None)
+    gates = gates_of(runtime, owner, lease, None)
     _refuse_from_memory(runtime, owner, lease, _demands(runtime, lease), gates)
     requester = (owner.user_id, owner.project_id, owner.roles)
 
@@ -190,6 +199,15 @@ def _not_checked(runtime: Runtime, owner: Owner, lease: Lease) -> list[str]:
     if any_prepares(runtime.catalog, lease.reservations):
         names.append("preparation")
     return names
+
+
+def _book(
+    runtime: Runtime, owner: Owner, lease: Lease, demands: Sequence[Demand], gates: Sequence[Gate]
+) -> None:
+    """Book resources for a new lease and store it, in one statement if that is possible."""
+    rows_, private = _rows(lease, lease.created_at), owner.sees_private
+    if not book_at_once(runtime, lease, demands, rows_, gates, sees_private=private):
+        runtime.database.write(lambda session: _store(runtime, session, owner, lease, gates))
 
 
 def _store(
@@ -253,7 +271,7 @@ def _explained(runtime: Runtime, lease: Lease, gates: Sequence[Gate]) -> Iterato
             raise explain(bookings, shortage, lease, gates) from None
 
 
-def _gates(
+def gates_of(
     runtime: Runtime, owner: Owner, lease: Lease, idempotent: IdempotentRequest | None
 ) -> list[Gate]:
     """Return the gates of this request, one per optional feature, in the order of their calls.
