@@ -6,7 +6,7 @@ offered windows are then still correct, but the search may miss earlier ones.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import reduce
 from itertools import chain, groupby, islice
@@ -225,27 +225,41 @@ def earliest(
     return found[0].window if found else None
 
 
-def free_until(
-    runtime: Runtime,
-    session: Session,
-    requirements: Sequence[Requirement],
-    start: datetime,
-    horizon: datetime,
-) -> datetime | None:
-    """Return until when each requirement, taken alone, stays satisfied from ``start`` on.
+@dataclass(frozen=True, slots=True)
+class FreeRoom:
+    """Until when requirements stay satisfied from ``start`` on, at most until ``horizon``.
 
-    The result is at most ``horizon``. None if too few resources are free at ``start``.
+    Requirements that differ only in their minimum share what is read from the database.
     """
-    view, span = calendar_view(runtime, requirements), Window(start, horizon)
-    if view is not None:
-        return view.lasting(requirements[0], span)
-    untils = []
-    for requirement in requirements:
-        ids = matching(session, requirement, runtime.preference(packs=True), limit=SAMPLE)
-        timelines = bookings.timelines(session, requirement, ids, span)
-        untils.append(calendar.lasting(requirement, timelines, start, horizon))
-    known = [until for until in untils if until is not None]
-    return min(known) if len(known) == len(untils) else None
+
+    runtime: Runtime
+    session: Session
+    start: datetime
+    horizon: datetime
+    _known: dict[str, list[tuple[datetime, int]]] = field(default_factory=dict)
+
+    def lasts_until(self, requirements: Sequence[Requirement]) -> datetime | None:
+        """Return until when each requirement, taken alone, stays satisfied; None if one is not."""
+        view = calendar_view(self.runtime, requirements)
+        if view is not None:
+            return view.lasting(requirements[0], Window(self.start, self.horizon))
+        untils = [
+            calendar.units_lasting(self._runs(part), calendar.units_counted(part))
+            for part in requirements
+        ]
+        known = [min(until, self.horizon) for until in untils if until is not None]
+        return min(known, default=self.horizon) if len(known) == len(untils) else None
+
+    def _runs(self, part: Requirement) -> list[tuple[datetime, int]]:
+        like = replace(part, minimum=part.minimum if part.layout is Layout.TOGETHER else 1)
+        key = repr(replace(like, maximum=0))
+        if key not in self._known:
+            preference = self.runtime.preference(packs=True)
+            ids = matching(self.session, part, preference, limit=SAMPLE)
+            span = Window(self.start, self.horizon)
+            timelines = bookings.timelines(self.session, part, ids, span)
+            self._known[key] = calendar.free_runs(part, timelines, self.start)
+        return self._known[key]
 
 
 def _remembered(

@@ -59,9 +59,10 @@ def place_waiting(runtime: Runtime) -> int:
     return sum(place_pool(runtime, pool) for pool in pools)
 
 
-def place_pool(runtime: Runtime, pool: str) -> int:
+def place_pool(runtime: Runtime, pool: str, *, moves: bool = True) -> int:
     """Place the waiting leases of a pool; return how many bookings were made or moved.
 
+    ``moves`` is whether to look for earlier times for promised leases: a new lease makes no room.
     Returns 0 if another process has the turn. That process then looks at the pool once more.
     """
     owner, count, is_over = uuid.uuid4().hex, 0, False
@@ -69,7 +70,8 @@ def place_pool(runtime: Runtime, pool: str) -> int:
         return 0
     try:
         while not is_over:
-            count += run_pass(runtime, pool)
+            count += run_pass(runtime, pool, moves=moves)
+            moves = True
             is_over = runtime.database.write(lambda s: waits.leave_turn(s, pool, owner))
     finally:
         while not is_over:
@@ -84,7 +86,7 @@ def _take_turn(runtime: Runtime, pool: str, owner: str) -> bool:
     )
 
 
-def run_pass(runtime: Runtime, pool: str) -> int:
+def run_pass(runtime: Runtime, pool: str, *, moves: bool = True) -> int:
     """Run one pass over a pool, without a turn; return how many bookings were made or moved."""
     now, rules = runtime.clock.now(), runtime.settings.wait_list
     with runtime.database.read() as session:
@@ -92,7 +94,7 @@ def run_pass(runtime: Runtime, pool: str) -> int:
         promised = waits.promised(session, pool, now)
     if has_started:
         runtime.database.write(lambda session: waits.forget_started(session, pool))
-    moved = [move_forward(runtime, wait) for wait in promised]
+    moved = [move_forward(runtime, wait) if moves else None for wait in promised]
     starts = [start or wait.promised_start for start, wait in zip(moved, promised, strict=True)]
     count = sum(start is not None for start in moved)
     future = sum(start is not None and start > now for start in starts)
@@ -197,10 +199,14 @@ class FreeNow:
     def read(self) -> None:
         """Read the bookings, and compute what fits."""
         self.longest = {}
+        if not self.needs:
+            return
         start, cleaning = second_from(self.now), self.runtime.settings.cleaning_time
+        longest = max((shape.longest for shape, _ in self.needs), default=timedelta(0))
+        horizon = later(start, longest + cleaning)
         with self.runtime.database.read() as session:
+            room = availability.FreeRoom(self.runtime, session, start, horizon)
             for shape, needs in self.needs:
-                horizon = later(start, shape.longest + cleaning)
-                until = availability.free_until(self.runtime, session, needs, start, horizon)
+                until = room.lasts_until(needs)
                 if until is not None and until - cleaning - start >= shape.shortest:
                     self.longest[shape.name] = until - cleaning - start

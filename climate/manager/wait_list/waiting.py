@@ -98,7 +98,7 @@ def wait_for_lease(
         _store(session, lease, entry, gates)
 
     runtime.database.write(work)
-    place_pool(runtime, entry.pool)
+    place_pool(runtime, entry.pool, moves=False)
     runtime.wakeup.hint()
     with runtime.database.read() as session:
         return leases.get(session, lease.id)
