@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from climate.core.errors import NotEnoughResources, NotFound
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.db.engine.database import Database
-from climate.db.tables.leases import LEASES
+from climate.db.tables.leases import ALLOCATIONS, LEASES, RESERVATIONS
 from climate.db.tables.notifications import OutboxRow
 from climate.db.tables.waiting import WAITS
 from climate.manager.admission.requirements import ReservationRequest
@@ -30,6 +30,9 @@ POOL = "physical:host"
 HOSTS, WAITING = 4, 32
 OWNER = Owner(user_id="user", project_id="project")
 LENGTH = timedelta(minutes=30)
+_BOOKED = sa.select(RESERVATIONS.c.lease_id).join(
+    ALLOCATIONS, ALLOCATIONS.c.reservation_id == RESERVATIONS.c.id
+)
 
 
 def _request(runtime: Runtime, hosts: int = 1) -> LeaseRequest:
@@ -105,11 +108,14 @@ def faults(database: Database, waiting: list[str]) -> list[str]:
     wrong = [f"overlap {pair}" for pair in guard.overlaps(database)]
     with database.read() as session:
         status = dict(session.execute(sa.select(LEASES.c.id, LEASES.c.status)).all())
+        booked = Counter(session.scalars(_BOOKED))
         entries = dict(session.execute(sa.select(WAITS.c.lease_id, WAITS.c.promised_start)).all())
     for id_ in waiting:
         if id_ not in status:
             if not told_about(database, id_) & {"lease.delete", "lease.not_admitted"}:
                 wrong.append(f"{id_} is lost")
+        elif booked[id_] != (status[id_] != LeaseStatus.WAITING):
+            wrong.append(f"{id_} is {status[id_]}, and has {booked[id_]} hosts")
         elif (status[id_] == LeaseStatus.WAITING) != (entries.get(id_, 0) is None):
             wrong.append(f"{id_} is {status[id_]}, promised {entries.get(id_)}")
     return wrong
