@@ -99,9 +99,23 @@ def open_events(session: Session, after: str, now: datetime) -> Findings:
     violations = []
     for lease in leases:
         window = Window(lease.start_at, lease.end_at)
-        if fault := wrong_events(lease.status, window, events[lease.id], now):
+        if fault := wrong_events(lease.status, window, events[lease.id], now, lease.offered_until):
             violations.append(f"lease {lease.id} {fault}")
-    return violations, end
+    return violations + _unreleased_offers(session, leases, now), end
+
+
+def _unreleased_offers(session: Session, leases: Sequence[_Lease], now: datetime) -> list[str]:
+    """Return a violation for each of these offers that still has resources after its expiry."""
+    since = now - PATIENCE
+    old = [lease.id for lease in leases if lease.offered_until and lease.offered_until < since]
+    query = (
+        sa.select(ReservationRow.lease_id)
+        .join(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
+        .where(any_of(ReservationRow.lease_id, old))
+        .distinct()
+    )
+    ids = session.scalars(query).all() if old else []
+    return [f"lease {id_} is an expired offer, and still has resources" for id_ in ids]
 
 
 def claims(session: Session, _after: str, now: datetime) -> Findings:
@@ -244,7 +258,7 @@ def _leases(session: Session, after: str) -> tuple[Sequence[_Lease], str | None]
     The position is None if this slice is the last one.
     """
     of = LEASES.c
-    query = sa.select(of.id, of.status, of.start_at, of.end_at, of.created_at)
+    query = sa.select(of.id, of.status, of.start_at, of.end_at, of.created_at, of.offered_until)
     rows = session.execute(query.where(of.id > after).order_by(of.id).limit(_LEASES)).all()
     return rows, rows[-1].id if len(rows) == _LEASES else None
 

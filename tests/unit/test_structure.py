@@ -38,7 +38,7 @@ LAYERS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"claims"}),
         frozenset({"admission", "notifications"}),
         frozenset({"leases"}),
-        frozenset({"provisioning"}),
+        frozenset({"provisioning", "offers"}),
         frozenset({"resources", "events", "audit"}),
     ),
     "climate.plugins": (

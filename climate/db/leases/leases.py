@@ -227,6 +227,14 @@ def update(session: Session, lease: Lease) -> None:
     _set(session, lease.id, **_lease_values(lease))
 
 
+def extend_hold(session: Session, lease_id: str, until: datetime, now: datetime) -> None:
+    """Store ``until`` as the expiry of an offer that a request accepts or withdraws at ``now``.
+
+    The caller moves the RELEASE event of the offer to the same time.
+    """
+    _set(session, lease_id, offered_until=until, updated_at=now)
+
+
 def set_status(session: Session, lease_id: str, status: LeaseStatus, now: datetime) -> None:
     """Store a new status of a lease, and ``now`` as the time of the change."""
     _set(session, lease_id, status=status.value, updated_at=now)
@@ -337,7 +345,7 @@ def delete(session: Session, lease_id: str) -> None:
 def _lease_values(lease: Lease) -> dict[str, Any]:
     return {
         **values(lease, "id name user_id project_id degraded created_at updated_at"),
-        **values(lease, "trust_id trust_lost"),
+        **values(lease, "trust_id trust_lost offered_until"),
         "start_at": lease.window.start,
         "end_at": lease.window.end,
         "status": lease.status.value,

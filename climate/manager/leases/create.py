@@ -62,7 +62,8 @@ from climate.manager.admission.requirements import (
     requirements_of,
 )
 from climate.manager.leases import trusts
-from climate.manager.leases.holds import HoldGate
+from climate.manager.leases.event_plan import user_notice
+from climate.manager.leases.holds import HoldGate, needs_hold
 from climate.manager.leases.idempotency import IdempotencyGate, IdempotentRequest, replay
 from climate.manager.leases.ready_start import ReadyStartGate
 from climate.manager.process.runtime import Runtime
@@ -128,26 +129,42 @@ def create_lease(
     InvalidDate, InvalidQuery, UnsupportedResourceType, NotProvisioned, NotEnoughResources,
     LimitExceeded, Contention, and the errors of ``idempotency.replay`` and ``HoldGate.settle``.
     """
-    now = runtime.clock.now()
-    try:
-        lease = draft(runtime, owner, request, now)
-    except InvalidDate:
-        replay(runtime.database, idempotent)  # the first request may have been in time
-        raise
-    log_context.about_lease(lease.id)
-    gates = _gates(runtime, owner, lease, idempotent)
-    demands = _demands(runtime, lease)
-    _refuse_from_memory(runtime, owner, lease, demands, gates)
-    with _explained(runtime, lease, gates):
-        tables = _rows(lease, now)
-        if not book_at_once(
-            runtime, lease, demands, tables, gates, sees_private=owner.sees_private
-        ):
-            runtime.database.write(lambda session: _store(runtime, session, owner, lease, gates))
+    lease = draft_once(runtime, owner, request, idempotent)
+    gates = gates_of(runtime, owner, lease, idempotent)
+    book(runtime, owner, lease, gates)
     for gate in gates:
         lease = gate.settle(lease)
     runtime.wakeup.hint()
     return lease
+
+
+def draft_once(
+    runtime: Runtime, owner: Owner, request: LeaseRequest, idempotent: IdempotentRequest | None
+) -> Lease:
+    """Return the result of ``draft``, and mention the lease in later log messages.
+
+    Raises the errors of ``draft``. But if its dates have passed, and an earlier request with the
+    idempotency key succeeded, raises AlreadyProcessed.
+    """
+    try:
+        lease = draft(runtime, owner, request, runtime.clock.now())
+    except InvalidDate:
+        replay(runtime.database, idempotent)  # the first request may have been in time
+        raise
+    log_context.about_lease(lease.id)
+    return lease
+
+
+def book(runtime: Runtime, owner: Owner, lease: Lease, gates: Sequence[Gate]) -> None:
+    """Book resources for a new lease and store it, or raise Refusal or the error of a gate."""
+    demands = _demands(runtime, lease)
+    _refuse_from_memory(runtime, owner, lease, demands, gates)
+    with _explained(runtime, lease, gates):
+        tables = _rows(lease, lease.created_at)
+        if not book_at_once(
+            runtime, lease, demands, tables, gates, sees_private=owner.sees_private
+        ):
+            runtime.database.write(lambda session: _store(runtime, session, owner, lease, gates))
 
 
 @counted("create_dry_run")
@@ -161,7 +178,7 @@ def preview_lease(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Prev
     now = runtime.clock.now()
     lease = draft(runtime, owner, request, now)
     not_checked = _not_checked(runtime, owner, lease)
-    gates = _gates(runtime, owner, lease, None)
+    gates = gates_of(runtime, owner, lease, None)
     _refuse_from_memory(runtime, owner, lease, _demands(runtime, lease), gates)
     requester = (owner.user_id, owner.project_id, owner.roles)
 
@@ -253,25 +270,28 @@ def _explained(runtime: Runtime, lease: Lease, gates: Sequence[Gate]) -> Iterato
             raise explain(bookings, shortage, lease, gates) from None
 
 
-def _gates(
-    runtime: Runtime, owner: Owner, lease: Lease, idempotent: IdempotentRequest | None
+def gates_of(
+    runtime: Runtime,
+    owner: Owner,
+    lease: Lease,
+    idempotent: IdempotentRequest | None,
+    *more: Gate,
 ) -> list[Gate]:
     """Return the gates of this request, one per optional feature, in the order of their calls.
 
     A gate can check or reject the lease. Limits and idempotency keys are examples of optional
-    features.
+    features. The gates ``more`` are called before those of limits.
     """
     gates: list[Gate] = []
     if lease.start.when is StartWhen.READY:
         gates.append(ReadyStartGate(runtime.settings, runtime.catalog))
     if idempotent is not None:
         gates.append(IdempotencyGate(idempotent, lease))
+    gates += more
     if runtime.settings.limits.is_active:
         gate = LimitGate if runtime.settings.limits.enabled else OpenLeasesGate
         gates.append(gate(runtime.settings.limits, owner.roles))
-    checked = runtime.enforcer is not None and runtime.enforcer.checks_create
-    as_user = any_acts_as_user(runtime.catalog, lease.reservations)
-    if checked or as_user or any_prepares(runtime.catalog, lease.reservations):
+    if not lease.is_offer and needs_hold(runtime, lease):
         gates.append(HoldGate(runtime, owner.requester, idempotent))
     return gates
 
@@ -351,7 +371,7 @@ def _notices(request: LeaseRequest, window: Window, settings: Settings) -> tuple
 
     For each kind of reminder that is not in the request, the configured reminders are added.
     """
-    notices = [_user_notice(kind, moment, window) for kind, moment in request.user_events]
+    notices = [user_notice(kind, moment, window) for kind, moment in request.user_events]
     if request.before_end is not None:
         notices.append(before_end_notice(window, request.before_end))
     if len({notice.offset for notice in notices if notice.kind == BEFORE_END}) > 1:
@@ -363,16 +383,6 @@ def _notices(request: LeaseRequest, window: Window, settings: Settings) -> tuple
     if BEFORE_END not in kinds and settings.before_end_lead:
         notices.append(Notice(BEFORE_END, Anchor.END, -settings.before_end_lead.total_seconds()))
     return tuple(notices)
-
-
-def _user_notice(kind: str, moment: datetime, window: Window) -> Notice:
-    if kind == BEFORE_END:
-        return before_end_notice(window, moment)
-    if kind == BEFORE_START and moment >= window.start:
-        raise InvalidDate("a before_start_lease event must be before the start of the lease")
-    if moment > window.end:
-        raise InvalidDate(f"event {kind} must not be after the end of the lease")
-    return Notice(kind, Anchor.START, (moment - window.start).total_seconds())
 
 
 def create_earliest(
@@ -391,7 +401,7 @@ def create_earliest(
     def create(timed: LeaseRequest) -> Lease:
         return create_lease(runtime, owner, timed, idempotent)
 
-    return _in_earliest_window(runtime, owner, request, length, idempotent, create)
+    return in_earliest_window(runtime, owner, request, length, idempotent, create)
 
 
 def preview_earliest(
@@ -405,10 +415,10 @@ def preview_earliest(
     def preview(timed: LeaseRequest) -> Preview:
         return preview_lease(runtime, owner, timed)
 
-    return _in_earliest_window(runtime, owner, request, length, None, preview)
+    return in_earliest_window(runtime, owner, request, length, None, preview)
 
 
-def _in_earliest_window(
+def in_earliest_window(
     runtime: Runtime,
     owner: Owner,
     request: LeaseRequest,
@@ -416,6 +426,11 @@ def _in_earliest_window(
     idempotent: IdempotentRequest | None,
     create: Callable[[LeaseRequest], T],
 ) -> T:
+    """Return the result of ``create`` for the earliest free window of the duration ``length``.
+
+    The window lies between ``request.start`` and ``request.end``. Raises SearchTooLong, Contention,
+    and the errors of ``create``.
+    """
     within = Window(request.start, request.end)
     for _ in range(availability.ATTEMPTS):
         offers = availability.search(

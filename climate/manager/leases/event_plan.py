@@ -9,15 +9,42 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
+from climate.core.errors import InvalidDate
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus
 from climate.core.lease.model import Event, Lease
-from climate.core.lease.schedule import BEFORE_END, BEFORE_START, END, START, UPDATE, Planned, plan
+from climate.core.lease.schedule import (
+    BEFORE_END,
+    BEFORE_START,
+    END,
+    START,
+    UPDATE,
+    Anchor,
+    Notice,
+    Planned,
+    before_end_notice,
+    plan,
+)
 from climate.core.notifications import event_type
+from climate.core.window import Window
 from climate.db.engine import ids
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
 from climate.db.notifications import outbox
+
+
+def user_notice(kind: str, moment: datetime, window: Window) -> Notice:
+    """Return the notice of an event that a user requests for a time, in a lease with ``window``.
+
+    Raises InvalidDate if the kind of event may not be at that time.
+    """
+    if kind == BEFORE_END:
+        return before_end_notice(window, moment)
+    if kind == BEFORE_START and moment >= window.start:
+        raise InvalidDate("a before_start_lease event must be before the start of the lease")
+    if moment > window.end:
+        raise InvalidDate(f"event {kind} must not be after the end of the lease")
+    return Notice(kind, Anchor.START, (moment - window.start).total_seconds())
 
 
 def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> None:
