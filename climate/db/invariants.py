@@ -58,6 +58,13 @@ _FINDINGS = 20
 _HOLDING = [
     status.value for status in (LeaseStatus.PENDING, LeaseStatus.STARTING, LeaseStatus.ACTIVE)
 ]
+_UNRELEASED = (
+    sa.select(LEASES.c.id)
+    .join(ReservationRow, ReservationRow.lease_id == LEASES.c.id)
+    .join(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
+    .where(LEASES.c.offered_until < sa.bindparam("since", type_=LEASES.c.offered_until.type))
+    .distinct()
+)
 _DUE = sa.select(EVENTS.c.lease_id, EVENTS.c.kind, EVENTS.c.status, EVENTS.c.due_at).where(
     any_of(EVENTS.c.lease_id, "ids")
 )
@@ -101,28 +108,15 @@ def open_events(session: Session, after: str, now: datetime) -> Findings:
         window = Window(lease.start_at, lease.end_at)
         if fault := wrong_events(lease.status, window, events[lease.id], now, lease.offered_until):
             violations.append(f"lease {lease.id} {fault}")
-    return violations + _unreleased_offers(session, leases, now), end
-
-
-def _unreleased_offers(session: Session, leases: Sequence[_Lease], now: datetime) -> list[str]:
-    """Return a violation for each of these offers that still has resources after its expiry."""
-    since = now - PATIENCE
-    old = [lease.id for lease in leases if lease.offered_until and lease.offered_until < since]
-    query = (
-        sa.select(ReservationRow.lease_id)
-        .join(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
-        .where(any_of(ReservationRow.lease_id, old))
-        .distinct()
-    )
-    ids = session.scalars(query).all() if old else []
-    return [f"lease {id_} is an expired offer, and still has resources" for id_ in ids]
+    return violations, end
 
 
 def claims(session: Session, _after: str, now: datetime) -> Findings:
     """Check invariant 3: managers renew their claims, and attempt each event that is due.
 
-    A claim reserves an event for one manager until the claim expires. All events are checked as one
-    slice, so the position ``_after`` is not used.
+    A claim reserves an event for one manager until the claim expires. Also, managers free the
+    resources of expired offers. All events are checked as one slice, so the position ``_after`` is
+    not used.
     """
     since = now - PATIENCE
     of, time_type = EVENTS.c, EVENTS.c.run_at.type
@@ -137,6 +131,10 @@ def claims(session: Session, _after: str, now: datetime) -> Findings:
     violations += [
         f"event {row.id} ({row.kind}) could run since {row.run_at} and was never attempted"
         for row in session.execute(overdue.order_by(of.run_at).limit(_FINDINGS))
+    ]
+    violations += [
+        f"offer {id_} expired, and still has resources"
+        for id_ in session.scalars(_UNRELEASED.limit(_FINDINGS), {"since": since})
     ]
     return violations, None
 

@@ -93,7 +93,10 @@ TYPES = (
     NotificationType(
         event_type.OFFER_ACCEPTED, "An offer was accepted: it is a lease with the same id now."
     ),
-    NotificationType(event_type.OFFER_EXPIRED, "An offer expired: its capacity is free again."),
+    NotificationType(
+        event_type.OFFER_EXPIRED,
+        "An offer expired, or its acceptance did not complete: its capacity is free again.",
+    ),
     NotificationType(
         event_type.OFFER_DELETED,
         "An offer was deleted by a request, or because a service refused its acceptance.",
