@@ -40,7 +40,7 @@ def test_an_offer_holds_capacity_and_becomes_a_lease_with_the_same_id(story: Sto
     assert story.ok("GET", f"/v2/leases/{lease['id']}")["status"] == "ACTIVE"
     types = story.event_types(made["id"])
     assert types[:3] == ["offer.made", "offer.accepted", "lease.create"]
-    assert [number for number, _ in violations(story.runtime)] == []
+    assert list(violations(story.runtime.store)) == []
 
 
 def test_an_accepted_offer_has_the_events_of_its_lease(story: Story) -> None:
@@ -172,6 +172,22 @@ def test_an_offer_that_starts_now_starts_when_it_is_accepted(story: Story) -> No
     story.run()
     assert story.lease(made["id"])["status"] == "ACTIVE"
     assert "lease.catch_up" not in story.event_types(made["id"])
+
+
+def test_offers_are_listed_and_expire_on_every_database(story_everywhere: Story) -> None:
+    story = story_everywhere
+    one = [hosts()]
+    first = story.ok("POST", OFFERS, story.asking(hold=9, reservations=one), token=MEMBER)
+    second = story.ok("POST", OFFERS, story.asking(hold=10, reservations=one), token=MEMBER)
+    assert story.ok("GET", OFFERS, token=READER)["offers"] == [first, second]
+    page = story.ok("GET", f"{OFFERS}?all_projects=true&limit=1")
+    assert story.ok("GET", page["next"])["offers"] == [second]
+    story.clock.advance(9)
+    assert story.run() == 1
+    assert story.ok("GET", OFFERS, token=READER)["offers"] == [second]
+    story.problem(410, "GET", f"{OFFERS}/{first['id']}", token=READER)
+    assert accept(story, second["id"]).status_code == 201
+    assert list(violations(story.runtime.store)) == []
 
 
 class TestLimits:
