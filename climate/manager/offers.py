@@ -204,7 +204,7 @@ def accept_offer(
             _begin_to_accept(runtime, offer, idempotent)
             lease = holds.HoldGate(runtime, owner.requester, idempotent).settle(lease)
         else:
-            _accept_at_once(runtime, lease, idempotent)
+            _accept_at_once(runtime, offer, lease, idempotent)
     except (NotFound, OfferExpired, LeaseBusy):
         replay(runtime.database, idempotent)  # the first request may have accepted it
         raise
@@ -222,17 +222,32 @@ def _confirmed(offer: Lease, name: str, now: datetime) -> Lease:
     return replace(changed, offered_until=None)
 
 
-def _accept_at_once(runtime: Runtime, lease: Lease, idempotent: IdempotentRequest | None) -> None:
-    """Store ``lease``, a confirmed offer, in one transaction."""
+def _accept_at_once(
+    runtime: Runtime, offer: Lease, lease: Lease, idempotent: IdempotentRequest | None
+) -> None:
+    """Store ``lease``, the confirmed offer, in one transaction."""
     answer = None if idempotent is None else idempotent.render(lease)
 
     def work(session: Session) -> None:
         now = runtime.clock.now()
         if idempotent is not None and answer is not None:
             idempotency.claim(session, idempotent.key, answer, now)
-        holds.confirm(session, _lock_open(runtime, session, lease.id), lease, now)
+        if not _confirm_open(session, offer, lease, now):
+            _lock_open(runtime, session, offer.id)  # raises the reason
+            raise _expired(offer.id)
+        holds.insert_events(session, offer, lease, now)
 
     runtime.database.write(work)
+
+
+def _confirm_open(session: Session, offer: Lease, lease: Lease, now: datetime) -> bool:
+    """Store ``lease`` in place of ``offer``, and remove the RELEASE event; return whether both.
+
+    The first statement locks the lease, so the checks hold until the commit. If the result is
+    False, the caller must roll back.
+    """
+    is_stored = leases.accept_offer(session, lease, now)
+    return is_stored and event_queue.remove_untried(session, offer.events[0].id)
 
 
 def _begin_to_accept(runtime: Runtime, offer: Lease, idempotent: IdempotentRequest | None) -> None:

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -70,38 +71,50 @@ def contend(number: int, url: str, ids: list[str], guarded: bool) -> Answers:
 @contextmanager
 def _paused() -> Iterator[None]:
     """Wait some milliseconds between the check of an offer and the change."""
-    kept = holds.is_being_released
+    kept = holds.is_being_released, offers.leases.accept_offer
 
-    def slowly(lease: Lease) -> bool:
-        result = kept(lease)
+    def checked(lease: Lease) -> bool:
+        result = kept[0](lease)
         time.sleep(0.005)
         return result
 
-    holds.is_being_released = slowly
+    def accepted(*arguments: Any) -> bool:
+        result = kept[1](*arguments)
+        time.sleep(0.005)
+        return result
+
+    holds.is_being_released, offers.leases.accept_offer = checked, accepted
     try:
         yield
     finally:
-        holds.is_being_released = kept
+        holds.is_being_released, offers.leases.accept_offer = kept
 
 
 @contextmanager
 def _locked(*, active: bool) -> Iterator[None]:
     """Read the offer without a lock, in a transaction of its own, unless ``active``."""
-    kept = offers._lock_open
+    kept = offers._lock_open, offers._confirm_open
 
-    def apart(runtime: Any, session: Session, offer_id: str) -> Lease:
+    def apart(session: Session, offer_id: str, now: datetime) -> Lease:
         with Session(session.get_bind(), info=session.info) as other:
             lease = offers.leases.get(other, offer_id)
-            offers.check_open(lease, runtime.clock.now())
+            offers.check_open(lease, now)
         holds.is_being_released(lease)
         return lease
 
+    def confirm(session: Session, _offer: Lease, lease: Lease, now: datetime) -> bool:
+        present = apart(session, lease.id, now)
+        offers.event_queue.remove(session, [event.id for event in present.events])
+        offers.leases.update(session, lease)
+        return True
+
     if not active:
-        offers._lock_open = apart
+        offers._lock_open = lambda runtime, *about: apart(*about, runtime.clock.now())
+        offers._confirm_open = confirm
     try:
         yield
     finally:
-        offers._lock_open = kept
+        offers._lock_open, offers._confirm_open = kept
 
 
 def outcome(story: Story, answers: Answers) -> tuple[Counter[str], set[str]]:

@@ -223,11 +223,18 @@ def confirm(session: Session, present: Lease, lease: Lease, now: datetime) -> No
     for before, after in zip(present.reservations, lease.reservations, strict=True):
         if after.details != before.details:
             leases.set_reservation(session, after.id, now, details=dict(after.details))
-    leases.insert_events(session, lease.events)
+    insert_events(session, present, lease, now)
+
+
+def insert_events(session: Session, present: Lease, lease: Lease, now: datetime) -> None:
+    """Store the events of a confirmed lease, and write its notifications.
+
+    ``present`` is the lease as it was before the confirmation.
+    """
     told = [(event_type.LEASE_CREATE, blazar_wire.payload(lease))]
     if present.is_offer:
         told.insert(0, (event_type.OFFER_ACCEPTED, blazar_wire.offer_payload(lease)))
-    outbox.write_all(session, told, now)
+    leases.insert_events(session, lease.events, outbox.rows(told, now))
 
 
 def _release_unprepared(runtime: Runtime, session: Session, lease_id: str) -> None:
