@@ -11,7 +11,6 @@ cloud, in order and with their virtual times. ``--log FILE`` writes the hashed t
 
 import argparse
 import hashlib
-import heapq
 import itertools
 import json
 import logging
@@ -20,32 +19,23 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from oslo_config.cfg import ConfigOpts
 
-from climate.cmd import bootstrap
+from climate.cmd.simulator.world import World, ids_from
 from climate.config import registry as config_registry
 from climate.core.notifications.message import Notification
-from climate.db.engine import ids, schema
-from climate.db.events import queue as event_queue
-from climate.manager.audit.invariants import check_once, violations
-from climate.manager.events.dispatcher import Dispatcher
-from climate.manager.notifications.relay import Relay
-from climate.manager.resources.inventory_sync import synchronise
+from climate.manager.audit.invariants import violations
 from climate.plugins.hosts.simulated import SimulatedCloud
-from tests.support.clock import ManualClock
 
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 MONTH = timedelta(days=30)
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
-# A real manager renews claims, synchronises and audits far more often, with the same result.
-_UPKEEP = 24 * HOUR
 _FORMAT = "%Y-%m-%d %H:%M"
 # Hosts for each thousand leases a month; with that many, few leases are rejected.
 _HOSTS_PER_THOUSAND = 50
@@ -105,71 +95,32 @@ class Journal:
 
 
 class Month:
-    """The service on its virtual clock."""
+    """The users of the service on its virtual clock, and the log of what happens."""
 
     def __init__(self, conf: ConfigOpts, seed: int, journal: Journal) -> None:
-        """Create the parts of ``climate-standalone``, without threads."""
-        self.clock = ManualClock(BEGIN)
-        self.runtime = bootstrap.make_runtime(conf, self.clock)
-        self.runtime.rng.seed(seed)
-        schema.upgrade(self.runtime.database)
-        self._dispatcher = Dispatcher(self.runtime, "manager")
-        self._relay = Relay(self.runtime, self, "manager")
-        self._http = bootstrap.make_api(conf, self.runtime).test_client()
+        """Create the service."""
+        self._world = World(conf, BEGIN, seed)
+        self._world.listener = self._hear
+        self.runtime = self._world.runtime
         self._journal = journal
         self._ids: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
         self._done = 0
 
-    def register(self, hosts: int) -> None:
-        """Register hosts."""
-        for number in range(1, hosts + 1):
-            answer = self._http.post("/v1/os-hosts", json={"name": f"sim-{number}"})
-            assert answer.status_code == 201, answer.text
+    def live(self, hosts: int, wished: list[Wish]) -> None:
+        """Register hosts, and advance the clock until no event and no wish remains."""
+        self._world.register(hosts)
+        self._world.live(wished, self._ask, self._note_effects)
 
-    def live(self, wished: list[Wish]) -> None:
-        """Advance the clock from one due time to the next, until no event remains."""
-        upkeep = BEGIN
-        while True:
-            moments = [one for one in (self._next_event(),) if one is not None]
-            moments += [wished[0].at] if wished else []
-            if not moments:
-                self._keep(self.clock.now())
-                break
-            now = min(moments)
-            while upkeep <= now:
-                self._keep(upkeep)
-                upkeep += _UPKEEP
-            self.clock.set(now)
-            while wished and wished[0].at <= now:
-                self._ask(heapq.heappop(wished))
-            self._manage()
-
-    def _next_event(self) -> datetime | None:
-        with self.runtime.database.read() as session:
-            return event_queue.next_run(session, self.clock.now())
-
-    def _keep(self, at: datetime) -> None:
-        """Run the periodic tasks of a manager."""
-        self.clock.set(at)
-        self._dispatcher.upkeep.renew()
-        self._relay.flush()
-        synchronise(self.runtime)
-        check_once(self.runtime)
-
-    def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
+    def _hear(self, notification: Notification, payload: Mapping[str, Any]) -> None:
         """Log a notification of the relay."""
         told, lease = notification.event_type, self._numbers.get(notification.lease_id or "")
         status = payload.get("status")
         self._journal.note(notification.created_at, told, lease=lease, status=status)
 
-    def close(self) -> None:
-        """Do nothing: there is no connection."""
-
-    def _manage(self) -> None:
-        """Run all due events, and log their effects on the cloud."""
-        self._dispatcher.run_due()
-        now = self.clock.now()
+    def _note_effects(self) -> None:
+        """Log the effects of events on the cloud."""
+        now = self._world.clock.now()
         for effect in self._effects():
             pool = effect.get("pool")
             self._journal.note(now, f"effect {effect['effect']}", host=effect.get("host"), of=pool)
@@ -181,23 +132,24 @@ class Month:
         self._done += len(new)
         return new
 
-    def _ask(self, wish: Wish) -> None:
-        """Send a user's request over HTTP."""
+    def _ask(self, wish: Wish) -> bool:
+        """Send a user's request over HTTP. No lease waits for capacity."""
         token = {"X-Auth-Token": f"user-{wish.number % 50}:project-{wish.number % 10}"}
         if wish.kind == "create":
-            answer = self._http.post("/v1/leases", json=_body(wish), headers=token)
+            answer = self._world.http.post("/v1/leases", json=_body(wish), headers=token)
             if answer.status_code == 201:
                 lease_id = answer.get_json()["lease"]["id"]
                 self._ids[wish.number], self._numbers[lease_id] = lease_id, wish.number
         elif wish.number not in self._ids:
-            return
+            return False
         else:
             path = f"/v1/leases/{self._ids[wish.number]}"
             end = {"end_date": f"{wish.end + HOUR:{_FORMAT}}"}
             method, body = ("PUT", end) if wish.kind == "prolong" else ("DELETE", None)
-            answer = self._http.open(path, method=method, json=body, headers=token)
+            answer = self._world.http.open(path, method=method, json=body, headers=token)
         what = f"{wish.kind} {answer.status_code}"
-        self._journal.note(self.clock.now(), what, lease=wish.number)
+        self._journal.note(self._world.clock.now(), what, lease=wish.number)
+        return False
 
 
 def _body(wish: Wish) -> dict[str, Any]:
@@ -216,15 +168,8 @@ def _body(wish: Wish) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def ids_by(rng: random.Random) -> Iterator[None]:
-    """Make ids reproducible: events due at the same instant run in the order of their ids."""
-    real = ids.new_id
-    ids.new_id = lambda: str(uuid.UUID(int=rng.getrandbits(128), version=4))
-    try:
-        yield
-    finally:
-        ids.new_id = real
+def _ids(rng: random.Random) -> Callable[[], str]:
+    return lambda: str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
 
 def configuration(folder: str, hosts: int, seed: int) -> ConfigOpts:
@@ -253,10 +198,9 @@ def run(count: int, seed: int, file: TextIO | None = None) -> dict[str, Any]:
     journal = Journal(file)
     # On a file system in memory if possible: a month has 100,000 commits.
     shared = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - only the parent of a temporary folder
-    with tempfile.TemporaryDirectory(dir=shared) as folder, ids_by(rng):
+    with tempfile.TemporaryDirectory(dir=shared) as folder, ids_from(_ids(rng)):
         month = Month(configuration(folder, hosts, seed), seed, journal)
-        month.register(hosts)
-        month.live(wishes(count, rng))
+        month.live(hosts, wishes(count, rng))
         wrong = list(violations(month.runtime))
         assert wrong == [], wrong
         month.runtime.close()

@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from climate.client import connection
 from climate.client.leases import Leases, Offers
-from climate.client.models import Me
+from climate.client.models import Model
 from climate.client.notifications import Feeds, Notifications, Subscriptions
 from climate.client.operations import Operations
 from climate.client.resources import Capacity, Resources
@@ -14,6 +15,28 @@ from climate.client.transport import Transport
 
 if TYPE_CHECKING:  # takes a third of a second, which `climate --help` does not need
     from keystoneauth1.session import Session
+
+
+class Party(Model, frozen=True, kw_only=True):
+    """A user or a project."""
+
+    id: str
+    name: str
+
+
+class Me(Model, frozen=True, kw_only=True):
+    """The caller, what the policy allows it, and what the service offers."""
+
+    user: Party
+    project: Party
+    roles: list[str]
+    allowed: dict[str, bool]
+    now: datetime
+    expires_at: datetime | None = None
+    cleaning_time: int
+    resource_types: list[str]
+    features: dict[str, bool]
+    authentication: str
 
 
 class Client:

@@ -33,7 +33,8 @@ class LeaseOptions(TypedDict, total=False):
     """What a new lease can have besides its name. ``duration`` is a timedelta or seconds.
 
     Either ``end`` or ``duration`` is required. ``start`` is ``now`` by default; ``asap`` means as
-    soon as there is enough, and needs ``duration`` and ``end_by``.
+    soon as there is enough, and needs ``duration`` and ``end_by``. With ``wait``, which may have
+    ``until`` and ``priority``, such a lease waits in the wait list, and ``end_by`` is optional.
     """
 
     start: Time
@@ -44,6 +45,7 @@ class LeaseOptions(TypedDict, total=False):
     start_when: str
     reservations: Sequence[reservations.ReservationRequest]
     events: Sequence[Mapping[str, Any]]
+    wait: Mapping[str, Any]
 
 
 class LeaseChanges(TypedDict, total=False):
@@ -395,6 +397,8 @@ def _encoded(options: Mapping[str, Any]) -> dict[str, Any]:
             body[name] = moment(body[name])
     if "events" in body:
         body["events"] = [{**event, "at": moment(event["at"])} for event in body["events"]]
+    if (wait := body.get("wait")) is not None:
+        body["wait"] = {k: moment(v) if k == "until" else v for k, v in wait.items()}
     duration = body.get("duration")
     if isinstance(duration, timedelta):
         body["duration"] = int(duration.total_seconds())

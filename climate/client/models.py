@@ -45,6 +45,17 @@ class Reservation(Model, frozen=True, kw_only=True):
     updated_at: datetime | None = None
 
 
+class Waiting(Model, frozen=True, kw_only=True):
+    """The place of a lease in the wait list. ``position`` 1 is the first."""
+
+    position: int
+    priority: int
+    until: datetime
+    promised_start: datetime | None = None
+    expected_start: datetime | None = None
+    held_back: str | None = None
+
+
 class Lease(Model, frozen=True, kw_only=True):
     """A lease. ``etag`` changes with the lease; it is empty for a lease in a list."""
 
@@ -63,6 +74,7 @@ class Lease(Model, frozen=True, kw_only=True):
     trust_lost: str | None = None
     reservations: list[Reservation] = []
     events: list[Event] = []
+    waiting: Waiting | None = None
     created_at: datetime
     updated_at: datetime | None = None
     etag: str = ""
@@ -422,25 +434,3 @@ class Feed(Model, frozen=True, kw_only=True):
     created_at: datetime
     last_read_at: datetime | None = None
     url: str | None = None
-
-
-class Party(Model, frozen=True, kw_only=True):
-    """A user or a project."""
-
-    id: str
-    name: str
-
-
-class Me(Model, frozen=True, kw_only=True):
-    """The caller, what the policy allows it, and what the service offers."""
-
-    user: Party
-    project: Party
-    roles: list[str]
-    allowed: dict[str, bool]
-    now: datetime
-    expires_at: datetime | None = None
-    cleaning_time: int
-    resource_types: list[str]
-    features: dict[str, bool]
-    authentication: str

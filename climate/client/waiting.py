@@ -25,7 +25,7 @@ _POLL, _PAUSE = 10, 2.0
 # A wait can end so many seconds after its time limit if the service is away.
 _LONGEST_PAUSE = 5.0
 _START, _END = "lease.event.start_lease", "lease.event.end_lease"
-_NOT_STARTED = frozenset({"CREATING", "PENDING"})
+_NOT_STARTED = frozenset({"CREATING", "WAITING", "PENDING"})
 _OVER = frozenset({"TERMINATED", "DELETING"})
 
 
@@ -44,7 +44,9 @@ class Progress:
     @property
     def starts_at(self) -> datetime | None:
         """When the lease starts, if it waits for its start; else None."""
-        if self.lease is None or self.lease.status not in _NOT_STARTED or self.hosts:
+        if self.lease is None or self.hosts or self.lease.status == "WAITING":
+            return None
+        if self.lease.status not in _NOT_STARTED:
             return None
         return self.lease.start
 
@@ -56,6 +58,10 @@ class Progress:
             return "The lease is deleted."
         if self.hosts:
             return f"{self.lease.status}: waits until hosts are ready: {', '.join(self.hosts)}"
+        if self.lease.status == "WAITING" and (place := self.lease.waiting) is not None:
+            start = place.expected_start
+            soon = "" if start is None else f", expected to start at {start.isoformat()}"
+            return f"WAITING: position {place.position} in the wait list{soon}"
         if self.starts_at is not None:
             return f"{self.lease.status}: starts at {self.starts_at.isoformat()}"
         return self.lease.status

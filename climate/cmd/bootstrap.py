@@ -34,6 +34,7 @@ from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime, Store
 from climate.manager.provisioning.planner import Planner
 from climate.manager.resources.inventory_sync import InventorySync
+from climate.manager.wait_list.passes import wait_list_task
 from climate.notifications import emit, mail_sender, webhook_sender
 from climate.observability.metrics import Exporter, Metrics
 from climate.plugins.loader import load_plugins, load_selection
@@ -152,7 +153,7 @@ def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
     mailer = mail_sender.for_config(conf, runtime.settings.webhooks.secret_keys)
     deliveries = SubscriptionDelivery(runtime, poster, owner, mailer)
     periodic: list[InventorySync | PeriodicTask | Planner]
-    periodic = [InventorySync(runtime), *audit, *planner]
+    periodic = [InventorySync(runtime), wait_list_task(runtime), *audit, *planner]
     loops = (dispatcher, relay, deliveries, *periodic)
     return Manager(
         dispatcher,

@@ -8,6 +8,7 @@ import argparse
 import signal
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import TypeAlias
 
 from climate.core.limits import NAMES
@@ -123,6 +124,42 @@ def listen(arguments: Sequence[str] | None = None) -> int:
         return _run(parser, arguments, "climate.cmd.listen:run")
     except KeyboardInterrupt:
         return 0
+
+
+def simulate(arguments: Sequence[str] | None = None) -> int:
+    """Run the service on a virtual clock with the jobs of a trace, and print how long they waited.
+
+    No cloud, no network: hosts are simulated, and the database is a temporary file. Exit code 2 if
+    the input is bad, 3 if the audit finds a violation.
+    """
+    parser = argparse.ArgumentParser("climate-simulate", description=simulate.__doc__)
+    add = parser.add_argument
+    add(
+        "--trace",
+        metavar="FILE",
+        required=True,
+        help="jobs, as .swf, .lwf or .jsonl; or lublin:N for N jobs of the Lublin-Feitelson model",
+    )
+    add("--reservations", metavar="FILE", help="jobs with a fixed start, in the same formats")
+    add("--hosts", type=_positive, required=True, help="number of hosts")
+    add("--processors", type=_positive, default=1, help="processors of a host, for .swf")
+    add("--policy", metavar="FILE", help="configuration file, for example with [wait_list]")
+    add("--seed", type=int, default=1, help="of all that is left to chance")
+    add("--without-waiting", action="store_true", help="jobs take the first gap, and never move")
+    add("--out", metavar="DIR", type=Path, required=True, help="for report.json and leases.csv")
+    add("--version", action="version", version=f"%(prog)s {version('climate')}")
+    given = parser.parse_args(arguments)
+
+    from climate.cmd.simulator import program  # noqa: PLC0415 - takes a second, not for --help
+
+    return program.run(given)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
 
 
 def _command(

@@ -21,6 +21,13 @@ MANAGER = [
         " fewest_left, lowest_id, or your own. A negative multiplier reverses the order. Empty: a"
         " random order, in which parallel requests rarely conflict.",
     ),
+    cfg.BoolOpt(
+        "packs_hosts",
+        default=False,
+        help="Whether requests try the resources with the lowest ids first, instead of random ones."
+        " This leaves more resources free for long leases, but parallel requests conflict more"
+        " often.",
+    ),
     cfg.IntOpt(
         "minutes_before_end_lease",
         default=60,

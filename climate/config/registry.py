@@ -19,6 +19,7 @@ from climate.config.manager import MANAGER
 from climate.config.notifications import NOTIFICATIONS, retention, webhook_rules
 from climate.config.provisioning import PROVISIONER, PROVISIONING, provisioning
 from climate.config.services import service_options
+from climate.config.wait_list import WAIT_LIST, wait_list_rules
 from climate.core.errors import OperatorError
 from climate.core.notifications.mail import EmailRules
 from climate.core.notifications.subscription import WebhookRules
@@ -145,6 +146,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "email": EMAIL,
     "limits": LIMITS,
     "offers": OFFERS,
+    "wait_list": WAIT_LIST,
     "enforcement": ENFORCEMENT,
     "provisioning": PROVISIONING,
     "provisioner": PROVISIONER,
@@ -266,11 +268,9 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
     """
     webhooks, email, provisioned = _checked(conf)
     manager = conf.manager
-    minutes = manager.minutes_before_end_lease
-    healing = conf["physical:host"].healing_interval
     return Settings(
         cleaning_time=timedelta(minutes=conf.cleaning_time),
-        before_end_lead=timedelta(minutes=minutes) if minutes else None,
+        before_end_lead=_minutes(manager.minutes_before_end_lease),
         before_start_leads=tuple(manager.before_start_leads),
         max_retries=manager.event_max_retries,
         claim_timeout=timedelta(seconds=manager.claim_timeout),
@@ -280,7 +280,7 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         poll_interval=manager.poll_interval,
         shutdown_timeout=manager.shutdown_timeout,
         sync_interval=manager.sync_interval,
-        healing_interval=timedelta(minutes=healing) if healing else None,
+        healing_interval=_minutes(conf["physical:host"].healing_interval),
         idempotency_time=timedelta(hours=conf.api.idempotency_hours),
         limits=rules(conf),
         hold_timeout=timedelta(seconds=conf.enforcement.hold_timeout),
@@ -298,7 +298,13 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         email=email,
         feeds_per_project=conf.notifications.feeds_per_project,
         provisioning=provisioned,
+        packs_hosts=manager.packs_hosts,
+        wait_list=wait_list_rules(conf),
     )
+
+
+def _minutes(count: int) -> timedelta | None:
+    return timedelta(minutes=count) if count else None
 
 
 def _checked(

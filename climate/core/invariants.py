@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus
-from climate.core.lease.schedule import ACTIONS, END, RELEASE, START
+from climate.core.lease.schedule import ACTIONS, END, EXPIRE, RELEASE, START
 from climate.core.matching.calendar import Booking
 from climate.core.window import Window
 
 _OPEN = frozenset(status.value for status in OPEN_EVENT)
 # The clocks of managers and of the audit may differ by this much.
 _CLOCK_SKEW = timedelta(seconds=1)
+# A lease with one of these statuses has a single event, of this kind.
+_ONLY_EVENT = {LeaseStatus.CREATING.value: RELEASE, LeaseStatus.WAITING.value: EXPIRE}
 _NOT_STARTED = frozenset({LeaseStatus.PENDING.value, LeaseStatus.STARTING.value})
 
 
@@ -68,8 +70,8 @@ def wrong_events(
     has not started must have an unfinished start event until its window ends. ``offered_until`` is
     when an offer expires (None: the lease is no offer).
     """
-    if status == LeaseStatus.CREATING.value or offered_until is not None:
-        return _wrong_hold(status, events, offered_until)
+    if status in _ONLY_EVENT or offered_until is not None:
+        return _wrong_only_event(status, events, offered_until)
     ends = [event for event in events if event.kind == END]
     if len(ends) != 1:
         return f"has {len(ends)} ends"
@@ -85,12 +87,14 @@ def wrong_events(
     return _wrong_start(status, window, starts) if needs_start else None
 
 
-def _wrong_hold(status: str, events: Sequence[Due], offered_until: datetime | None) -> str | None:
-    if status != LeaseStatus.CREATING.value:
-        return f"is {status}, and is still offered until {offered_until}"
+def _wrong_only_event(
+    status: str, events: Sequence[Due], offered_until: datetime | None
+) -> str | None:
     kinds = [event.kind for event in events]
-    if kinds != [RELEASE]:
-        return f"is only held, and has events {kinds}"
+    if offered_until is not None and status != LeaseStatus.CREATING.value:
+        return f"is {status}, and is still offered until {offered_until}"
+    if kinds != [_ONLY_EVENT[status]]:
+        return f"is {status}, and has events {kinds}"
     if offered_until is not None and events[0].due_at != offered_until:
         return f"is offered until {offered_until}, and its release is due at {events[0].due_at}"
     return None

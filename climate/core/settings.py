@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
+from climate.core.lease.wait_list import WaitListRules
 from climate.core.limits import NO_RULES, Rules
 from climate.core.matching.query import Everything, Query
 from climate.core.notifications.mail import EmailRules
@@ -61,6 +62,7 @@ class Settings:
     - ``email``: the rules for e-mail; None if climate sends no e-mail.
     - ``feeds_per_project``: the maximum number of calendar feeds of a project.
     - ``provisioning``: None if climate prepares no hosts.
+    - ``packs_hosts``: requests try the hosts with the lowest ids first, instead of random ones.
     """
 
     cleaning_time: timedelta
@@ -92,3 +94,5 @@ class Settings:
     email: EmailRules | None = None
     feeds_per_project: int = 50
     provisioning: Provisioning | None = None
+    packs_hosts: bool = False
+    wait_list: WaitListRules = field(default_factory=WaitListRules)

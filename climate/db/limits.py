@@ -51,7 +51,8 @@ _OF_PARTY = (LIMITS.c.scope == sa.bindparam("scope"), LIMITS.c.owner_id == sa.bi
 _LOCK = sa.select(LIMITS.c.overrides).where(*_OF_PARTY).with_for_update()
 _INSERT = sa.insert(LIMITS)
 _OPEN = (
-    LEASES.c.end_at > sa.bindparam("now"),
+    # The end of a waiting lease is not known yet.
+    sa.or_(LEASES.c.end_at > sa.bindparam("now"), LEASES.c.status == LeaseStatus.WAITING.value),
     LEASES.c.status.not_in(_OVER),
     LEASES.c.id != sa.bindparam("excluding"),
 )

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from climate.cmd import main, status
+from climate.cmd import main
+from climate.cmd.status import program as status
 from tests.support import servers
 from tests.support.process import free_port, write_config
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from climate.cmd import status
+from climate.cmd.status import program as status
 from climate.db.engine import schema
 from climate.db.engine.database import Database
 from tests.support.process import free_port, write_config

@@ -22,6 +22,7 @@ COUNTS = {
     "manager.workers",
     "offers.per_project",
     "provisioning.spare",
+    "wait_list.promises",
     *(
         f"notifications.{name}"
         for name in (

@@ -42,6 +42,7 @@ STARTED = Due("start_lease", "DONE", WINDOW.start)
 END = Due("end_lease", "UNDONE", WINDOW.end)
 ENDED = Due("end_lease", "DONE", WINDOW.end)
 LATE = Due("end_lease", "UNDONE", WINDOW.end + dt.timedelta(hours=1))
+EXPIRE = Due("expire_wait", "UNDONE", WINDOW.start)
 RELEASE = Due("release_lease", "UNDONE", WINDOW.start)
 
 
@@ -53,7 +54,9 @@ RELEASE = Due("release_lease", "UNDONE", WINDOW.start)
         ("TERMINATED", [STARTED, ENDED], None),
         ("DELETING", [STARTED, LATE], None),
         ("CREATING", [RELEASE], None),
-        ("CREATING", [], "is only held"),
+        ("CREATING", [], "has events []"),
+        ("WAITING", [EXPIRE], None),
+        ("WAITING", [EXPIRE, END], "has events"),
         ("PENDING", [END], "has 0 starts"),
         ("PENDING", [STARTED, END], "its start is DONE"),
         ("PENDING", [FAILED, END], "its start is ERROR"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from climate.cmd import status
+from climate.cmd.status import program as status
 from tests.support import servers
 from tests.support.process import write_config
 

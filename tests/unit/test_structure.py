@@ -38,7 +38,7 @@ LAYERS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"claims"}),
         frozenset({"admission", "notifications"}),
         frozenset({"leases"}),
-        frozenset({"provisioning", "offers"}),
+        frozenset({"provisioning", "offers", "wait_list"}),
         frozenset({"resources", "events", "audit"}),
     ),
     "climate.plugins": (
@@ -72,7 +72,7 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
     "oslo_messaging": ("climate.notifications",),
     "apscheduler": ("climate.manager.process.timer",),
     "oslo_config.cfg.CONF": ("climate.config",),
-    "climate.clock.SystemClock": ("climate.cmd.upgrade_checks",),
+    "climate.clock.SystemClock": ("climate.cmd.status.checks",),
     "climate.cmd.bootstrap": ("climate.cmd",),
     "climate.client": (),
     "cliff": ("climate.client.commands",),
@@ -86,7 +86,7 @@ WALL_CLOCK = {
     "climate.manager.process.timer": "detects that the wall clock was set",
     "climate.provisioner.prepare": "is another process, and compares with times from the cloud",
     "climate.client.commands.options.times": "is another program, and people write 'in 2h'",
-    "climate.cmd.upgrade_checks": "compares the clocks of machine and database",
+    "climate.cmd.status.checks": "compares the clocks of machine and database",
 }
 WALL_CLOCKS = {
     "datetime.now",

@@ -16,16 +16,19 @@ from climate.api.v1.schemas import (
     RESERVATION_ID,
     RESERVATION_TYPE,
 )
+from climate.core.errors import NotFound
 from climate.core.lease import blazar_wire
 from climate.core.lease.change import Change
+from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Lease
 from climate.core.window import minute_of
 from climate.manager.admission.requirements import ReservationRequest, look_up
-from climate.manager.leases.create import LeaseRequest, create_lease
+from climate.manager.leases.create import LeaseRequest
 from climate.manager.leases.delete import delete_lease
 from climate.manager.leases.read import find_all_leases, get_lease
 from climate.manager.leases.reservation_changes import LeaseChange, ReservationChange
 from climate.manager.leases.update import update_lease
+from climate.manager.wait_list.displacing import create_before_promises
 
 
 def index(call: Call) -> tuple[Any, int]:
@@ -54,7 +57,8 @@ def create(call: Call) -> tuple[Any, int]:
         ),
         user_events=tuple(data["events"]),
     )
-    return {"lease": blazar_wire.lease_body(create_lease(call.runtime, call.owner, request))}, 201
+    lease = create_before_promises(call.runtime, call.owner, request)
+    return {"lease": blazar_wire.lease_body(lease)}, 201
 
 
 def show(call: Call, lease_id: str) -> tuple[Any, int]:
@@ -95,9 +99,15 @@ def plugins(call: Call) -> tuple[Any, int]:
 
 
 def _visible(call: Call, lease_id: str) -> Lease:
-    """Return the lease. Raises NotFound if it does not exist or the caller may not see it."""
+    """Return the lease. Raises NotFound if it does not exist or the caller may not see it.
+
+    v1 does not know leases in the wait list.
+    """
     absent = f"Object with {{'lease_id': '{lease_id}'}} not found"
-    return call.visible(get_lease, lease_id, "leases:get", absent)
+    lease = call.visible(get_lease, lease_id, "leases:get", absent)
+    if lease.status is LeaseStatus.WAITING:
+        raise NotFound(absent)
+    return lease
 
 
 def _moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None

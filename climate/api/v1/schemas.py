@@ -6,7 +6,16 @@ from typing import Any
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, post_load, validate
 
 from climate.core.errors import InvalidDate, InvalidInput, NotFound
-from climate.core.lease.schedule import BEFORE_END, END, RELEASE, REVOKE, START, TELL_END, UPDATE
+from climate.core.lease.schedule import (
+    BEFORE_END,
+    END,
+    EXPIRE,
+    RELEASE,
+    REVOKE,
+    START,
+    TELL_END,
+    UPDATE,
+)
 from climate.core.notifications.event_type import CUSTOM_KIND
 from climate.manager.leases.reservation_changes import MAX_RESERVATIONS
 
@@ -23,7 +32,7 @@ _ID = validate.Regexp(r"[^/]{1,255}\Z")
 # Without a colon, which separates the type, the physical network and the segment id.
 _SEGMENT = validate.Regexp(r"[^:]{0,64}\Z")
 # Events and notifications that only climate creates.
-_RESERVED_KINDS = {START, END, UPDATE, f"{BEFORE_END}.stop", RELEASE, TELL_END, REVOKE}
+_RESERVED_KINDS = {START, END, UPDATE, f"{BEFORE_END}.stop", RELEASE, TELL_END, REVOKE, EXPIRE}
 
 
 class Date(fields.Field[Any]):

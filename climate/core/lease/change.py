@@ -43,6 +43,13 @@ def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False)
     ``only_name`` means that the request changes only the name. ``wants_more`` means that the
     request adds or changes reservations.
     """
+    if lease.status is LeaseStatus.WAITING:
+        if only_name:
+            return
+        raise Conflict(
+            f"Lease {lease.id} waits for capacity: only its name and wait can be changed. Or delete"
+            " it, and request another one"
+        )
     if lease.status not in STABLE_LEASE:
         raise LeaseBusy(
             f"Lease {lease.id} is {lease.status.value}: wait until that is over and try again"

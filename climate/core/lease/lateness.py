@@ -17,10 +17,18 @@ from typing import Any
 
 from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus
 from climate.core.lease.model import Event, Lease
-from climate.core.lease.schedule import BEFORE_END, BEFORE_START, RELEASE, START, TELL_END, UPDATE
+from climate.core.lease.schedule import (
+    BEFORE_END,
+    BEFORE_START,
+    EXPIRE,
+    RELEASE,
+    START,
+    TELL_END,
+    UPDATE,
+)
 
 # Internal events, which users do not see.
-_INTERNAL = frozenset({RELEASE, TELL_END})
+_INTERNAL = frozenset({RELEASE, TELL_END, EXPIRE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 The statuses are those of Blazar's v1 API, with some differences. UPDATING is never visible, because
 climate changes a lease in one transaction. A lease is CREATING only while an external service
-decides whether to allow it, and clients do not see the lease during that time. Unlike Blazar,
+decides whether to allow it, and clients do not see the lease during that time. A lease is WAITING
+while it is in the wait list and has no resources; v1 does not show it. Unlike Blazar,
 climate retries a failed start. So a lease can become ACTIVE after ERROR without a change by its
 owner.
 """
@@ -18,6 +19,7 @@ class LeaseStatus(StrEnum):
     """The status of a lease; upper case in the API."""
 
     CREATING = "CREATING"
+    WAITING = "WAITING"
     PENDING = "PENDING"
     STARTING = "STARTING"
     ACTIVE = "ACTIVE"
@@ -55,7 +57,8 @@ _L, _R = LeaseStatus, ReservationStatus
 
 LEASE: Mapping[LeaseStatus, frozenset[LeaseStatus]] = {
     _L.CREATING: frozenset({_L.PENDING, _L.DELETING}),
-    _L.PENDING: frozenset({_L.STARTING, _L.UPDATING, _L.DELETING}),
+    _L.WAITING: frozenset({_L.PENDING, _L.DELETING}),
+    _L.PENDING: frozenset({_L.WAITING, _L.STARTING, _L.UPDATING, _L.DELETING}),
     _L.STARTING: frozenset({_L.ACTIVE, _L.ERROR, _L.DELETING}),
     _L.ACTIVE: frozenset({_L.TERMINATING, _L.UPDATING, _L.DELETING}),
     _L.UPDATING: STABLE_LEASE | {_L.DELETING},

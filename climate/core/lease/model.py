@@ -272,6 +272,8 @@ class Lease:
     @property
     def has_begun(self) -> bool:
         """Whether a manager has tried to start the lease, so that the cloud may have changed."""
+        if self.status is LeaseStatus.WAITING:
+            return False
         start = self.event(START)
         untouched = start is not None and start.status is EventStatus.UNDONE and start.attempt == 0
         return not (self.status is LeaseStatus.PENDING and untouched)

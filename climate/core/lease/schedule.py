@@ -24,9 +24,11 @@ END = "end_lease"
 RELEASE = "release_lease"
 TELL_END = "tell_end"
 REVOKE = "revoke_trust"
+# Internal event: a lease has waited for capacity as long as its owner wanted.
+EXPIRE = "expire_wait"
 
 # All kinds that users cannot define.
-OWN_KINDS = frozenset({BEFORE_START, START, UPDATE, BEFORE_END, END, RELEASE, TELL_END})
+OWN_KINDS = frozenset({BEFORE_START, START, UPDATE, BEFORE_END, END, RELEASE, TELL_END, EXPIRE})
 # Events that act on the cloud; all others only send a notification.
 ACTIONS = (START, UPDATE, BEFORE_END, END)
 # Retried until they succeed: a failed start is still wanted, and resources must be reclaimed.

@@ -82,13 +82,34 @@ def lasting(
     "Enough" is the minimum number of units of the requirement. Returns None if fewer units are free
     at ``start``. Bookings after ``horizon`` are unknown, so the result is at most ``horizon``.
     """
-    present = [run for run in _runs(requirement, timelines) if run.begin <= start < run.end]
-    missing = 1 if _is_together(requirement) else requirement.minimum
-    for run in sorted(present, key=lambda run: run.end, reverse=True):
-        missing -= run.units
-        if missing <= 0:
-            return min(run.end, horizon)
+    until = units_lasting(free_runs(requirement, timelines, start), units_counted(requirement))
+    return None if until is None else min(until, horizon)
+
+
+def free_runs(
+    requirement: Requirement, timelines: Iterable[Timeline], start: datetime
+) -> list[tuple[datetime, int]]:
+    """Return pairs (end, number of units): how many units, free at ``start``, are free until when.
+
+    The latest end is first. The result is the same for all minimums of the requirement, unless all
+    its units must be on one resource.
+    """
+    present = (run for run in _runs(requirement, timelines) if run.begin <= start < run.end)
+    return sorted(((run.end, run.units) for run in present), reverse=True)
+
+
+def units_lasting(runs: Iterable[tuple[datetime, int]], count: int) -> datetime | None:
+    """Return until when ``count`` units stay free; None if fewer are free. For ``free_runs``."""
+    for end, units in runs:
+        count -= units
+        if count <= 0:
+            return end
     return None
+
+
+def units_counted(requirement: Requirement) -> int:
+    """Return the number of units that ``free_runs`` must have for the requirement."""
+    return 1 if _is_together(requirement) else requirement.minimum
 
 
 def both(left: Sequence[Starts], right: Sequence[Starts]) -> list[Starts]:

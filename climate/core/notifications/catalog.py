@@ -36,6 +36,26 @@ _RESOURCES = ("hosts", "floatingips", "networks", "error")
 TYPES = (
     NotificationType(event_type.LEASE_CREATE, "A lease was admitted."),
     NotificationType(event_type.LEASE_UPDATE, "A lease was changed, by a request or by healing."),
+    NotificationType(
+        event_type.LEASE_WAITING, "A lease waits for capacity, and has no booking yet."
+    ),
+    NotificationType(
+        event_type.LEASE_PROMISED,
+        "A waiting lease got a booking; lease.create follows. Its start can only become earlier.",
+    ),
+    NotificationType(
+        event_type.LEASE_MOVED_FORWARD,
+        "The start of a lease from the wait list has become earlier, because capacity became free.",
+    ),
+    NotificationType(
+        event_type.LEASE_PROMISE_WITHDRAWN,
+        "A lease from the wait list lost its booking to a request with a fixed start, and waits"
+        " again. Only with soft promises.",
+    ),
+    NotificationType(
+        event_type.LEASE_NOT_ADMITTED,
+        "A lease has left the wait list without a booking, as its owner's time limit has passed.",
+    ),
     NotificationType(event_type.LEASE_DELETE, "A lease was deleted."),
     NotificationType(
         event_type.of_event(schedule.BEFORE_START),

@@ -33,6 +33,11 @@ def of_node(kind: str) -> EventType:
 LEASE_CREATE = EventType("lease.create")
 LEASE_UPDATE = EventType("lease.update")
 LEASE_DELETE = EventType("lease.delete")
+LEASE_WAITING = EventType("lease.waiting")
+LEASE_PROMISED = EventType("lease.promised")
+LEASE_MOVED_FORWARD = EventType("lease.moved_forward")
+LEASE_PROMISE_WITHDRAWN = EventType("lease.promise_withdrawn")
+LEASE_NOT_ADMITTED = EventType("lease.not_admitted")
 LEASE_TRUST_LOST = EventType("lease.trust_lost")
 LEASE_TRUST_RESTORED = EventType("lease.trust_restored")
 LEASE_CATCH_UP = EventType("lease.catch_up")
@@ -51,6 +56,11 @@ INVARIANT_HOLDS = EventType("audit.invariant_holds")
 KNOWN = (
     LEASE_CREATE,
     LEASE_UPDATE,
+    LEASE_WAITING,
+    LEASE_PROMISED,
+    LEASE_MOVED_FORWARD,
+    LEASE_PROMISE_WITHDRAWN,
+    LEASE_NOT_ADMITTED,
     *map(of_event, (BEFORE_START, START, UPDATE, BEFORE_END, END)),
     BEFORE_END_STOPPED,
     LEASE_START_DELAYED,

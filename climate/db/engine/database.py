@@ -108,6 +108,7 @@ class Database:
         )
         self._writer = self.engine.execution_options(climate_write=True)
         self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._prepared = self._autocommit.execution_options(climate_prepare=True)
         self.dialect = self.engine.dialect.name
         # The error of the last write if the database failed; None after a write that committed.
         self.write_error: exc.DBAPIError | None = None
@@ -122,21 +123,26 @@ class Database:
         )
         # SQLite's busy wait is unfair (seconds in the worst case); a lock in the process is fair.
         self._writers = threading.Lock() if self.dialect == "sqlite" else None
+        # Checks each commit where a server may report one that its standby does not have.
+        self._confirmed: Callable[[], contextlib.AbstractContextManager[None]]
+        is_pg = self.dialect == "postgresql"
+        self._confirmed = replication.confirmed_commit if is_pg else contextlib.nullcontext
+        self._listen()
+
+    def _listen(self) -> None:
+        """Register what happens at events of the engine, such as a new connection."""
+        redaction.watch(self.engine)
+        servers.watch(self.engine)
         if self.dialect == "sqlite":
             sqlite.watch(self.engine)
             event.listen(self.engine, "begin", _sqlite_begin)
-        # Checks each commit where a server may report one that its standby does not have.
-        self._confirmed: Callable[[], contextlib.AbstractContextManager[None]]
-        self._confirmed = contextlib.nullcontext
-        redaction.watch(self.engine)
-        servers.watch(self.engine)
         if self.dialect == "mysql":
             event.listen(self.engine, "connect", galera.detect)
         if self.dialect == "postgresql":
             event.listen(self.engine, "connect", replication.watch)
-            self._confirmed = replication.confirmed_commit
             event.listen(self.engine, "checkout", _pg_checkout)
             event.listen(self.engine, "rollback", _pg_rollback)
+            event.listen(self.engine, "do_execute", _pg_execute)
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Session]:
@@ -215,7 +221,7 @@ class Database:
         function does not try again after a transient error.
         """
         try:
-            with self._autocommit.connect() as connection, self._confirmed():
+            with self._prepared.connect() as connection, self._confirmed():
                 row = connection.exec_driver_sql(statement, dict(values)).one()
         except (exc.OperationalError, exc.InterfaceError, exc.InternalError) as error:
             self.write_error = None if is_transient(error) else error
@@ -346,6 +352,18 @@ def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
     )
     timeouts = {"connect_timeout": 5, "read_timeout": _STATEMENT_WAIT, "charset": "utf8mb4"}
     return {**options, "connect_args": {"init_command": session, **timeouts}}
+
+
+def _pg_execute(cursor: Any, statement: str, values: Any, context: Any) -> bool:  # noqa: ANN401
+    """Prepare a large statement at its first execution; return whether it was executed here.
+
+    The driver prepares only after five executions. But to plan a large statement takes longer than
+    to execute it.
+    """
+    is_large = bool(context.execution_options.get("climate_prepare"))
+    if is_large:
+        cursor.execute(statement, values, prepare=True)
+    return is_large
 
 
 def _pg_checkout(connection: Any, record: Any, _proxy: object) -> None:  # noqa: ANN401

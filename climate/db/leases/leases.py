@@ -151,14 +151,16 @@ def find_all(
 ) -> list[Lease]:
     """Return the leases of a project (None: of all projects), sorted by start time.
 
-    Held leases (not confirmed yet) are left out. The result begins after the lease with the id
-    ``after`` (None: with the first lease), and has at most ``limit`` leases (None: no limit).
+    Held leases (not confirmed yet) and waiting leases are left out. The result begins after the
+    lease with the id ``after`` (None: with the first lease), and has at most ``limit`` leases
+    (None: no limit).
     Raises InvalidInput if the lease ``after`` is not in the list. Executes one SQL statement for
     the leases, one more if ``after`` is given, and two per 10,000 leases for reservations and
     events.
     """
     start, id_ = LEASES.c.start_at, LEASES.c.id
-    shown = [LEASES.c.status != LeaseStatus.CREATING.value]
+    hidden = [LeaseStatus.CREATING.value, LeaseStatus.WAITING.value]
+    shown: list[sa.ColumnElement[bool]] = [LEASES.c.status.not_in(hidden)]
     if project_id is not None:
         shown.append(LEASES.c.project_id == project_id)
     query = sa.select(*COLUMNS).where(*shown).order_by(start, id_).limit(limit)

@@ -201,7 +201,7 @@ _HAS_FEW_OPEN_LEASES = """(
         WHERE scope = 'project' AND owner_id = %(project)s AND overrides::text <> '{}'
     ) AND %(most_open)s > (
         SELECT count(*) FROM leases
-        WHERE project_id = %(project)s AND end_at > %(now)s
+        WHERE project_id = %(project)s AND (end_at > %(now)s OR status = 'WAITING')
         AND status NOT IN ('TERMINATED', 'DELETING')
     )
 )"""

@@ -16,12 +16,11 @@ from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.matching.calendar import Booking, Timeline
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
-from climate.db.engine.types import chunks
+from climate.db.engine.types import any_of, chunks
 from climate.db.resources import capacity
 from climate.db.tables.leases import (
     ALLOCATIONS,
     LEASES,
-    AllocationRow,
     LeaseRow,
     ReservationRow,
     columns,
@@ -54,7 +53,7 @@ def timelines(
     bookings: dict[int, list[Booking]] = {id_: [] for id_ in resource_ids}
     selected = columns(ALLOCATIONS, "resource_id start_at busy_until resource_class amount")
     for ids in chunks(resource_ids):
-        rows = session.execute(sa.select(*selected).where(*_during(ids, span)))
+        rows = session.execute(sa.select(*selected).where(*_during(session, ids, span)))
         for resource_id, start, end, name, amount in rows:
             bookings[resource_id].append(Booking(start, end, name, amount or 0))
     return [
@@ -72,12 +71,13 @@ def blockers(
     shows them before climate has confirmed them. If the lease's bookings have different windows,
     the result contains the lease once per window. The result is sorted by the start of the window.
     """
-    selected = (*columns(LEASES, "id name"), *columns(ALLOCATIONS, "start_at busy_until"))
+    taken = _taken(session, resource_ids, span)
+    selected = (*columns(LEASES, "id name"), taken.c.start_at, taken.c.busy_until)
     query = (
-        _with_leases(selected, resource_ids, span)
+        _with_leases(taken, selected)
         .where(LeaseRow.project_id == project_id, ~_IS_HELD)
         .group_by(*selected)  # not DISTINCT: with it, PostgreSQL sorts by selected columns only
-        .order_by(AllocationRow.start_at, LeaseRow.id)
+        .order_by(taken.c.start_at, LeaseRow.id)
         .limit(limit)
     )
     return [
@@ -93,30 +93,43 @@ def taken_by_others(
     These are leases of other projects, and held leases. Each item is (resource id, window of the
     booking), sorted by start. The window includes the cleaning after the lease.
     """
-    selected = columns(ALLOCATIONS, "resource_id start_at busy_until")
+    taken = _taken(session, resource_ids, span)
     query = (
-        _with_leases(selected, resource_ids, span)
+        _with_leases(taken, (taken.c.resource_id, taken.c.start_at, taken.c.busy_until))
         .where(sa.or_(LeaseRow.project_id != project_id, _IS_HELD))
-        .order_by(AllocationRow.start_at, AllocationRow.id)
+        .order_by(taken.c.start_at, taken.c.id)
         .limit(limit)
     )
     return [(id_, Window(start, end)) for id_, start, end in session.execute(query)]
 
 
-def _with_leases(
-    selected: Sequence[sa.ColumnElement[Any]], resource_ids: Collection[int], span: Window
-) -> sa.Select[Any]:
+def _taken(session: Session, resource_ids: Collection[int], span: Window) -> sa.CTE:
+    """Return the bookings of the resources during ``span``, to be joined with their leases.
+
+    PostgreSQL must compute them first. Otherwise it may read all bookings of a project, which can
+    be a million.
+    """
+    selected = columns(ALLOCATIONS, "id resource_id reservation_id start_at busy_until")
+    query = sa.select(*selected).where(*_during(session, resource_ids, span)).cte("taken")
+    return query.prefix_with("MATERIALIZED", dialect="postgresql")
+
+
+def _with_leases(taken: sa.CTE, selected: Sequence[sa.ColumnElement[Any]]) -> sa.Select[Any]:
     return (
         sa.select(*selected)
-        .join(ReservationRow, ReservationRow.id == AllocationRow.reservation_id)
+        .select_from(taken)
+        .join(ReservationRow, ReservationRow.id == taken.c.reservation_id)
         .join(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
-        .where(*_during(resource_ids, span))
     )
 
 
-def _during(resource_ids: Collection[int], span: Window) -> list[sa.ColumnElement[bool]]:
-    return [
-        AllocationRow.resource_id.in_(resource_ids),
-        AllocationRow.busy_until > span.start,
-        AllocationRow.start_at < span.end,
-    ]
+def _during(
+    session: Session, resource_ids: Collection[int], span: Window
+) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions for bookings of the resources that overlap ``span``."""
+    ids, is_share = list(resource_ids), ALLOCATIONS.c.resource_class.is_not(None)
+    of_resources: sa.ColumnElement[bool] = any_of(ALLOCATIONS.c.resource_id, ids)
+    if session.connection().dialect.name == "postgresql":
+        # So that it uses the index of whole bookings and that of shares, which contain the times.
+        of_resources = sa.or_(any_of(ALLOCATIONS.c.whole_id, ids), sa.and_(is_share, of_resources))
+    return [of_resources, ALLOCATIONS.c.busy_until > span.start, ALLOCATIONS.c.start_at < span.end]

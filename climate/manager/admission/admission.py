@@ -165,7 +165,7 @@ def _plan(
         reservation_id=demand.reservation_id,
         busy=occupied_window(lease.window, lease.created_at, runtime.settings),
         limit=few(demand),
-        rotation=runtime.rng.random(),
+        rotation=runtime.preference().rotation,
         rows=tables,
         names=names(requirement.query) - native,
         sees_private=sees_private,

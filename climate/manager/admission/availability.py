@@ -6,7 +6,7 @@ offered windows are then still correct, but the search may miss earlier ones.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import reduce
 from itertools import chain, groupby, islice
@@ -203,6 +203,63 @@ def search(
         if view is not None:
             return _remembered(runtime, view, query, limit)
         return list(islice(offers(runtime, session, query), limit))
+
+
+def earliest(
+    runtime: Runtime,
+    session: Session,
+    requirements: Sequence[Requirement],
+    length: timedelta,
+    within: Window,
+) -> Window | None:
+    """Return the earliest window in ``within`` in which all requirements fit; None if none does.
+
+    The parameters and errors are those of ``window_search``.
+    """
+    query = window_search(runtime, requirements, length, within)
+    view = calendar_view(runtime, requirements)
+    if view is not None:
+        found = _remembered(runtime, view, query, 1)
+    else:
+        found = list(islice(offers(runtime, session, query), 1))
+    return found[0].window if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class FreeRoom:
+    """Until when requirements stay satisfied from ``start`` on, at most until ``horizon``.
+
+    Requirements that differ only in their minimum share what is read from the database.
+    """
+
+    runtime: Runtime
+    session: Session
+    start: datetime
+    horizon: datetime
+    _known: dict[str, list[tuple[datetime, int]]] = field(default_factory=dict)
+
+    def lasts_until(self, requirements: Sequence[Requirement]) -> datetime | None:
+        """Return until when each requirement, taken alone, stays satisfied; None if one is not."""
+        view = calendar_view(self.runtime, requirements)
+        if view is not None:
+            return view.lasting(requirements[0], Window(self.start, self.horizon))
+        untils = [
+            calendar.units_lasting(self._runs(part), calendar.units_counted(part))
+            for part in requirements
+        ]
+        known = [min(until, self.horizon) for until in untils if until is not None]
+        return min(known, default=self.horizon) if len(known) == len(untils) else None
+
+    def _runs(self, part: Requirement) -> list[tuple[datetime, int]]:
+        like = replace(part, minimum=part.minimum if part.layout is Layout.TOGETHER else 1)
+        key = repr(replace(like, maximum=0))
+        if key not in self._known:
+            preference = self.runtime.preference(packs=True)
+            ids = matching(self.session, part, preference, limit=SAMPLE)
+            span = Window(self.start, self.horizon)
+            timelines = bookings.timelines(self.session, part, ids, span)
+            self._known[key] = calendar.free_runs(part, timelines, self.start)
+        return self._known[key]
 
 
 def _remembered(

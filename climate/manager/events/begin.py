@@ -23,6 +23,7 @@ from climate.core.lease.schedule import (
     BEFORE_END,
     BEFORE_START,
     END,
+    EXPIRE,
     RELEASE,
     START,
     UPDATE,
@@ -37,6 +38,7 @@ from climate.manager.leases import holds
 from climate.manager.leases import ready_start as starting
 from climate.manager.notifications.lease_messages import News, announce, resources_of
 from climate.manager.process.runtime import Runtime
+from climate.manager.wait_list.expiry import expire_waits
 from climate.observability.metrics import Metrics
 
 _STARTABLE = {LeaseStatus.PENDING, LeaseStatus.STARTING, LeaseStatus.ERROR}
@@ -53,6 +55,7 @@ class Decision(Enum):
     - EXECUTE: run the action; this calls plug-ins.
     - NOTIFY: send a notification.
     - RELEASE: free the resources of a new lease that was not confirmed in time.
+    - EXPIRE: remove a lease from the wait list, because its owner does not want to wait longer.
     - DEFER: requeue the action, because a manager has claimed another action of the same lease.
     - TOO_LATE: store the start as failed, because the lease is over or no longer waits to start.
     - SKIP: store the action as done, because the lease no longer needs it.
@@ -61,6 +64,7 @@ class Decision(Enum):
     EXECUTE = auto()
     NOTIFY = auto()
     RELEASE = auto()
+    EXPIRE = auto()
     DEFER = auto()
     TOO_LATE = auto()
     SKIP = auto()
@@ -84,6 +88,7 @@ def begin(runtime: Runtime, session: Session, claims: Sequence[Claim]) -> list[T
         decided[decide(item.lease, item.event, now)].append(item)
     _notify_if_late(runtime.settings.late_after, session, seen, now)
     _notify(session, decided[Decision.NOTIFY], now)
+    expire_waits(runtime, session, [item.lease for item in decided[Decision.EXPIRE]], now)
     requeue_all(session, unlocked, run_at=now + _LOCKED_PAUSE)
     requeue_all(session, [item.claim for item in decided[Decision.DEFER]])
     close_all(session, [item.claim for item in decided[Decision.TOO_LATE]], now, EventStatus.ERROR)
@@ -149,6 +154,8 @@ def decide(lease: Lease, event: Event, now: datetime) -> Decision:
     """Return what to do with a claimed event of this lease. Uses no database."""
     if event.kind == RELEASE:
         return Decision.RELEASE
+    if event.kind == EXPIRE:
+        return Decision.EXPIRE
     if event.kind not in ACTIONS:
         return Decision.NOTIFY
     if _is_other_claimed(lease, event):
@@ -242,7 +249,7 @@ def _notify_if_late(
     """
     late: dict[str, tuple[Lease, tuple[Late, ...]]] = {}
     for _, lease, event in seen:
-        if event.kind == RELEASE or now - event.promised_at <= late_after:
+        if event.kind in {RELEASE, EXPIRE} or now - event.promised_at <= late_after:
             continue
         overdue = late_events(lease, now, late_after)
         sent_at = lease.caught_up_at

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeVar
 
 from sqlalchemy.orm import Session
@@ -23,15 +24,9 @@ from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Event, Lease, Start, StartWhen
 from climate.core.lease.schedule import (
-    BEFORE_END,
-    BEFORE_START,
-    Anchor,
-    Notice,
-    before_end_notice,
     plan,
 )
 from climate.core.notifications import event_type
-from climate.core.settings import Settings
 from climate.core.window import Window, ends_too_early, minute_of, starts_in_the_past
 from climate.db.engine import ids
 from climate.db.leases import leases
@@ -62,7 +57,7 @@ from climate.manager.admission.requirements import (
     requirements_of,
 )
 from climate.manager.leases import trusts
-from climate.manager.leases.event_plan import user_notice
+from climate.manager.leases.event_plan import planned_notices
 from climate.manager.leases.holds import HoldGate, needs_hold
 from climate.manager.leases.idempotency import IdempotencyGate, IdempotentRequest, replay
 from climate.manager.leases.ready_start import ReadyStartGate
@@ -72,6 +67,9 @@ from climate.observability.metrics import counted
 from climate.plugins.base import Requester
 
 T = TypeVar("T")
+# Receives a new lease, its demands, the error, and a function that books and stores the lease.
+Store = Callable[[Session], None]
+OnShortage = Callable[[Lease, Sequence[Demand], InsufficientResources, Store], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +120,18 @@ def create_lease(
     owner: Owner,
     request: LeaseRequest,
     idempotent: IdempotentRequest | None = None,
+    on_shortage: OnShortage | None = None,
 ) -> Lease:
     """Admit and store a lease, and return it.
 
-    If ``idempotent`` is set, the function admits at most one lease per idempotency key. Raises
+    If ``idempotent`` is set, the function admits at most one lease per idempotency key. If too few
+    resources are free, ``on_shortage`` may store the lease in another way. Raises
     InvalidDate, InvalidQuery, UnsupportedResourceType, NotProvisioned, NotEnoughResources,
     LimitExceeded, Contention, and the errors of ``idempotency.replay`` and ``HoldGate.settle``.
     """
     lease = draft_once(runtime, owner, request, idempotent)
     gates = gates_of(runtime, owner, lease, idempotent)
-    book(runtime, owner, lease, gates)
+    book(runtime, owner, lease, gates, on_shortage)
     for gate in gates:
         lease = gate.settle(lease)
     runtime.wakeup.hint()
@@ -155,16 +155,28 @@ def draft_once(
     return lease
 
 
-def book(runtime: Runtime, owner: Owner, lease: Lease, gates: Sequence[Gate]) -> None:
-    """Book resources for a new lease and store it, or raise Refusal or the error of a gate."""
+def book(
+    runtime: Runtime,
+    owner: Owner,
+    lease: Lease,
+    gates: Sequence[Gate],
+    on_shortage: OnShortage | None = None,
+) -> None:
+    """Book resources for a new lease and store it, or raise Refusal or the error of a gate.
+
+    If too few resources are free, ``on_shortage`` may store the lease in another way.
+    """
     demands = _demands(runtime, lease)
-    _refuse_from_memory(runtime, owner, lease, demands, gates)
+    if on_shortage is None:
+        _refuse_from_memory(runtime, owner, lease, demands, gates)
     with _explained(runtime, lease, gates):
-        tables = _rows(lease, lease.created_at)
-        if not book_at_once(
-            runtime, lease, demands, tables, gates, sees_private=owner.sees_private
-        ):
-            runtime.database.write(lambda session: _store(runtime, session, owner, lease, gates))
+        try:
+            _book(runtime, owner, lease, demands, gates)
+        except InsufficientResources as shortage:
+            if on_shortage is None:
+                raise
+            store = partial(_store, runtime, owner=owner, lease=lease, gates=gates)
+            on_shortage(lease, demands, shortage, store)
 
 
 @counted("create_dry_run")
@@ -207,6 +219,15 @@ def _not_checked(runtime: Runtime, owner: Owner, lease: Lease) -> list[str]:
     if any_prepares(runtime.catalog, lease.reservations):
         names.append("preparation")
     return names
+
+
+def _book(
+    runtime: Runtime, owner: Owner, lease: Lease, demands: Sequence[Demand], gates: Sequence[Gate]
+) -> None:
+    """Book resources for a new lease and store it, in one statement if that is possible."""
+    rows_, private = _rows(lease, lease.created_at), owner.sees_private
+    if not book_at_once(runtime, lease, demands, rows_, gates, sees_private=private):
+        runtime.database.write(lambda session: _store(runtime, session, owner, lease, gates))
 
 
 def _store(
@@ -345,7 +366,7 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
     if window.end <= now:
         raise ends_too_early(window.end, now)
     lease_id = ids.new_id()
-    notices = _notices(request, window, runtime.settings)
+    notices = planned_notices(request.user_events, request.before_end, window, runtime.settings)
     return Lease(
         id=lease_id,
         name=request.name,
@@ -364,25 +385,6 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
         updated_at=None,
         start=Start(when=request.start_when),
     )
-
-
-def _notices(request: LeaseRequest, window: Window, settings: Settings) -> tuple[Notice, ...]:
-    """Return the notices of a new lease: its reminders, and the events that the user defined.
-
-    For each kind of reminder that is not in the request, the configured reminders are added.
-    """
-    notices = [user_notice(kind, moment, window) for kind, moment in request.user_events]
-    if request.before_end is not None:
-        notices.append(before_end_notice(window, request.before_end))
-    if len({notice.offset for notice in notices if notice.kind == BEFORE_END}) > 1:
-        raise InvalidDate("a lease has one before_end_lease event, more than one date was given")
-    kinds = {notice.kind for notice in notices}
-    if BEFORE_START not in kinds:
-        leads: Sequence[float] = settings.before_start_leads
-        notices += [Notice(BEFORE_START, Anchor.START, -lead) for lead in leads]
-    if BEFORE_END not in kinds and settings.before_end_lead:
-        notices.append(Notice(BEFORE_END, Anchor.END, -settings.before_end_lead.total_seconds()))
-    return tuple(notices)
 
 
 def create_earliest(

@@ -35,7 +35,7 @@ from climate.core.notifications import event_type
 from climate.core.window import Window
 from climate.db.engine.database import LostRace
 from climate.db.events import queue as event_queue
-from climate.db.leases import leases
+from climate.db.leases import leases, waits
 from climate.db.notifications import outbox
 from climate.db.resources import allocations
 from climate.manager.admission import availability
@@ -369,6 +369,8 @@ def _rebook(
         raise explain(bookings, shortage, requested_lease, gates, lease) from None
     changed = moved(replace(lease, reservations=reservations), window, notices, now)
     leases.update(session, changed)
+    if lease.status is LeaseStatus.PENDING:
+        waits.leave(session, lease.id)  # its owner has chosen the dates
     reschedule(session, lease, changed, now)
     unfinished = lease.degraded and bool(change.reservations)
     unfinished |= any(reservation.planned for reservation in change.reservations)

@@ -111,12 +111,14 @@ class Runtime:
         self.wakeup.close()
         self.database.dispose()
 
-    def preference(self) -> Preference:
+    def preference(self, *, packs: bool = False) -> Preference:
         """Return the order in which one request tries resources.
 
-        Each call returns another order, chosen at random.
+        Each call returns another order, chosen at random. But if ``packs`` is set, or the operator
+        wants it, resources with low ids come first.
         """
-        return Preference(self.rng.random(), self.selection)
+        is_packed = packs or self.settings.packs_hosts
+        return Preference(0.0 if is_packed else self.rng.random(), self.selection)
 
     def plugin(self, resource_type: str) -> ResourcePlugin:
         """Return the plug-in for a resource type; raises UnsupportedResourceType."""

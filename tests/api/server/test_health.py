@@ -129,6 +129,7 @@ def test_each_loop_of_a_manager_reports_its_progress(story: Story, manager: Mana
     assert set(beat.loops) == {
         *("dispatcher", "renew claims", "remove old rows", "watch calls"),
         *("numbers", "relay", "deliveries", "inventory", "self-audit"),
+        "wait list",
     }
 
 

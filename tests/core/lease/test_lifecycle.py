@@ -22,7 +22,8 @@ from tests.support.cases import each_case
 
 LEASES = {
     "CREATING": {"PENDING", "DELETING"},
-    "PENDING": {"STARTING", "UPDATING", "DELETING"},
+    "WAITING": {"PENDING", "DELETING"},
+    "PENDING": {"WAITING", "STARTING", "UPDATING", "DELETING"},
     "STARTING": {"ACTIVE", "ERROR", "DELETING"},
     "ACTIVE": {"TERMINATING", "UPDATING", "DELETING"},
     "UPDATING": {"PENDING", "ACTIVE", "TERMINATED", "ERROR", "DELETING"},
@@ -43,7 +44,7 @@ Table = dict[str, set[str]]
 
 
 @each_case("machine, statuses, table", MACHINES)
-def test_statuses_and_transitions_are_those_of_the_v1_contract(
+def test_statuses_and_transitions_are_those_of_the_v1_contract_and_the_wait_list(
     machine: Machine, statuses: type[StrEnum], table: Table
 ) -> None:
     assert {status.value for status in statuses} == set(table)

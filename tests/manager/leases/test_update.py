@@ -9,6 +9,7 @@ import pytest
 from climate.api.v1 import leases as v1_leases
 from climate.api.v2.leases import views as v2_leases
 from climate.manager.leases import create
+from climate.manager.wait_list import displacing
 from tests.support.bodies import change_of, pool_of, put, rejected_put, times_of_day
 from tests.support.service import Story, host_reservation
 
@@ -161,8 +162,7 @@ def slow_story(story: Story, monkeypatch: pytest.MonkeyPatch) -> Story:
 
     for module, name in (
         (create, "create_lease"),
-        (v1_leases, "create_lease"),
-        (v2_leases, "create_lease"),
+        (displacing, "create_lease"),
         (v1_leases, "update_lease"),
         (v2_leases, "update_lease"),
     ):

@@ -9,10 +9,11 @@ from typing import Any
 
 from climate.api.v2.http.fields import show
 from climate.core.lease.model import NOT_SHOWN, Event, Lease, Reservation
+from climate.manager.wait_list.waiting import Place
 
 
-def lease_body(lease: Lease) -> dict[str, Any]:
-    """Return a lease as the answers of v2 contain it."""
+def lease_body(lease: Lease, place: Place | None = None) -> dict[str, Any]:
+    """Return a lease as the answers of v2 contain it; ``place`` is its place in the wait list."""
     return {
         "id": lease.id,
         "name": lease.name,
@@ -29,8 +30,21 @@ def lease_body(lease: Lease) -> dict[str, Any]:
         "trust_lost": lease.trust_lost,
         "reservations": [_reservation_body(reservation) for reservation in lease.reservations],
         "events": [_event_body(event) for event in lease.events],
+        "waiting": None if place is None else _waiting_body(place),
         "created_at": show(lease.created_at),
         "updated_at": _show(lease.updated_at),
+    }
+
+
+def _waiting_body(place: Place) -> dict[str, Any]:
+    wait = place.wait
+    return {
+        "position": place.position,
+        "priority": wait.priority,
+        "until": show(wait.until),
+        "promised_start": _show(wait.promised_start),
+        "expected_start": _show(place.expected_start),
+        "held_back": wait.held_back and wait.held_back.value,
     }
 
 

@@ -30,7 +30,8 @@ def lease_search(call: Call, data: Mapping[str, Any]) -> tuple[LeaseRequest, tim
     ``data`` is the validated body. In the result, ``start`` is now and ``end`` is the ``end_by`` of
     the body: the lease must lie between these times.
     """
-    span = spans.in_body(call.asked_at.replace(microsecond=0), data["end_by"], "end_by")
+    now = call.asked_at.replace(microsecond=0)
+    span = spans.in_body(now, data.get("end_by") or later(now, MAX_SPAN), "end_by")
     request = lease_request(call, {**data, "start": NOW, "end": span.end})
     return request, timedelta(seconds=data["duration"])
 

@@ -19,6 +19,7 @@ from climate.api.v2.http.schemas import PageQuery, described, page_of, sorted_by
 from climate.core.errors import MissingParameter
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 from climate.core.lease.model import NOT_SHOWN, StartWhen
+from climate.core.lease.wait_list import MAX_PRIORITY, HeldBack
 from climate.core.page import LEASE_SORTS
 from climate.core.window import MAX_SPAN
 from climate.manager.leases.reservation_changes import MAX_RESERVATIONS
@@ -59,6 +60,53 @@ class ReservationRequest(Strict):
     params = fields.Dict(keys=fields.String(), load_default=dict, metadata=described(_PARAMS))
 
 
+class WaitRequest(Strict):
+    """How long a lease waits for capacity, and how urgently; ``{}`` is enough to wait."""
+
+    until = Moment(
+        metadata=described(
+            "If the lease has no booking by then, climate deletes it. Default: as late as end_by"
+            " permits."
+        )
+    )
+    priority = fields.Integer(
+        strict=True,
+        validate=validate.Range(0, MAX_PRIORITY),
+        metadata=described(
+            "0 to 9; default 0. Leases with a higher priority come earlier in the wait list."
+        ),
+    )
+
+
+class Waiting(Schema):
+    """The place of a lease in the wait list."""
+
+    position = fields.Integer(metadata=described("1 is the first of this resource type."))
+    priority = fields.Integer(attribute="wait.priority")
+    until = Moment(attribute="wait.until")
+    promised_start = Moment(
+        allow_none=True,
+        attribute="wait.promised_start",
+        metadata=described("The start of its booking, which only becomes earlier; else null."),
+    )
+    expected_start = Moment(
+        allow_none=True,
+        metadata=described(
+            "The earliest start beside the present bookings; leases before it in the list may come"
+            " first. Only in the answer about a single lease."
+        ),
+    )
+    held_back = fields.Enum(
+        HeldBack,
+        by_value=True,
+        allow_none=True,
+        attribute="wait.held_back",
+        metadata=described(
+            "limit: a limit of the project or user; no_window: it fits nowhere before end_by."
+        ),
+    )
+
+
 class LeaseRequest(Strict):
     """The body of a request to create a lease."""
 
@@ -67,6 +115,13 @@ class LeaseRequest(Strict):
     end = Moment(metadata=described("Send either end or duration."))
     duration = _duration()
     end_by = Moment(metadata=described("Latest end; only with the start asap."))
+    wait = fields.Nested(
+        WaitRequest,
+        metadata=described(
+            "If too few resources are free, wait for them; only with the start asap. Then end_by"
+            " may be absent."
+        ),
+    )
     before_end = Moment()
     start_when = fields.Enum(
         StartWhen, by_value=True, load_default=StartWhen.SCHEDULED, metadata=described(_START_WHEN)
@@ -89,7 +144,9 @@ class LeaseRequest(Strict):
         if "end" in sent and "duration" in sent:
             raise ValidationError(_TWO_ENDS, "end")
         is_asap = data.get("start") == ASAP
-        if is_asap and not ("duration" in data and "end_by" in data):
+        if "wait" in sent and not is_asap:
+            raise ValidationError(_END_BY, "wait")
+        if is_asap and not ("duration" in data and ("end_by" in data or "wait" in data)):
             raise ValidationError("This needs a duration and end_by.", "start")
         if is_asap and (data.get("events") or "before_end" in data):
             raise ValidationError(
@@ -120,6 +177,9 @@ class LeaseChange(Strict):
     )
     before_end = Moment()
     start_when = fields.Enum(StartWhen, by_value=True, metadata=described(_START_WHEN))
+    wait = fields.Nested(
+        WaitRequest, metadata=described("Of a lease in the wait list. Send no other field with it.")
+    )
     reservations = fields.List(
         fields.Nested(ReservationChange), load_default=list, validate=LIST_LENGTH
     )
@@ -145,6 +205,11 @@ class LeaseChange(Strict):
             )
         if "end_by" in data and not is_asap:
             raise ValidationError(_END_BY, "end_by")
+
+    @validates_schema(pass_original=True)
+    def _check_wait(self, data: dict[str, Any], sent: Any, **_kwargs: Any) -> None:  # noqa: ANN401
+        if "wait" in data and len(sent) > 1:
+            raise ValidationError("Send no other field with wait.", "wait")
 
     @validates_schema
     def _check_unique(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -225,6 +290,11 @@ class Lease(Schema):
     )
     reservations = fields.List(fields.Nested(Reservation))
     events = fields.List(fields.Nested(Event))
+    waiting = fields.Nested(
+        Waiting,
+        allow_none=True,
+        metadata=described("Its place in the wait list; null if it is not there."),
+    )
     created_at = Moment()
     updated_at = Moment(allow_none=True)
 

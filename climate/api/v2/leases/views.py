@@ -28,7 +28,6 @@ from climate.core.lease.model import Lease
 from climate.core.page import LEASE_SORTS, LeaseFilter
 from climate.manager.leases.create import (
     create_earliest,
-    create_lease,
     preview_earliest,
     preview_lease,
 )
@@ -42,6 +41,8 @@ from climate.manager.leases.reservation_changes import (
     check_no_part,
 )
 from climate.manager.leases.update import preview_change, update_lease
+from climate.manager.wait_list.displacing import create_before_promises
+from climate.manager.wait_list.waiting import WaitRequest, change_wait, places, wait_for_lease
 
 T = TypeVar("T")
 
@@ -64,7 +65,9 @@ def index(call: Call) -> Answer:
     )
     part = find_leases(call.runtime, filter_, page)
     following = paging.following(page, part, LEASE_SORTS)
-    return {"leases": [lease_body(lease) for lease in part.items], "next": following}, 200
+    listed = places(call.runtime, part.items)
+    bodies = [lease_body(lease, listed.get(lease.id)) for lease in part.items]
+    return {"leases": bodies, "next": following}, 200
 
 
 def create(call: Call) -> Answer:
@@ -78,7 +81,7 @@ def create(call: Call) -> Answer:
 def show(call: Call, lease_id: str) -> Answer:
     """Show a lease."""
     lease = visible(call, lease_id)
-    return _if_match(lease, lambda _: _shown(lease))
+    return _if_match(lease, lambda _: _shown(call, lease))
 
 
 def update(call: Call, lease_id: str) -> Answer:
@@ -87,6 +90,10 @@ def update(call: Call, lease_id: str) -> Answer:
     lease = visible(call, lease_id)
     call.require("leases:put", lease.project_id)
     data = validation.load(schemas.LEASE_CHANGE, validation.json_body(call))
+    if "wait" in data:
+        wait = WaitRequest(**data["wait"])
+        changed = _if_match(lease, lambda seen: change_wait(call.runtime, lease_id, wait, seen))
+        return _shown(call, changed)
     dates, earliest = _changed_dates(call, lease, data)
     change = LeaseChange(
         name=data.get("name"),
@@ -104,7 +111,7 @@ def update(call: Call, lease_id: str) -> Answer:
             if is_dry_run:
                 preview = _if_match(lease, lambda seen: preview_change(*request, seen))
                 return dry_run.answer(call, preview)
-            return _shown(_if_match(lease, lambda seen: update_lease(*request, seen)))
+            return _shown(call, _if_match(lease, lambda seen: update_lease(*request, seen)))
     except PreconditionFailed as error:  # raised outside the use case, which counts all others
         name = "update_dry_run" if is_dry_run else "update"
         call.runtime.metrics.admission(name, error.code)
@@ -127,9 +134,11 @@ def visible(call: Call, lease_id: str) -> Lease:
     return call.visible(get_lease, lease_id, "leases:get", absent)
 
 
-def _shown(lease: Lease) -> Answer:
+def _shown(call: Call, lease: Lease) -> Answer:
+    """Return the answer with a lease. Its ETag does not cover the place in the wait list."""
     body = lease_body(lease)
-    return body, 200, {"ETag": _etag(body)}
+    place = places(call.runtime, [lease]).get(lease.id)
+    return lease_body(lease, place) if place else body, 200, {"ETag": _etag(body)}
 
 
 def created(body: Mapping[str, Any]) -> Answer:
@@ -181,20 +190,29 @@ def _create_once(call: Call, body: Mapping[str, Any]) -> Answer:
         if idempotent is not None:
             # Before validation: a request that was valid the first time may be invalid now.
             replay(call.runtime.database, idempotent)
-        return created(lease_body(_create(call, body, idempotent)))
+        lease = _create(call, body, idempotent)
+        return created(lease_body(lease, places(call.runtime, [lease]).get(lease.id)))
     except AlreadyProcessed as processed:
         return created(processed.answer)
 
 
 def _create(call: Call, body: Mapping[str, Any], idempotent: IdempotentRequest | None) -> Lease:
     data = validation.load(schemas.LEASE_REQUEST, body)
+    if "wait" in data:
+        wait = WaitRequest(**data["wait"])
+        return wait_for_lease(call.runtime, call.owner, *lease_search(call, data), wait, idempotent)
     if data["start"] == ASAP:
         return create_earliest(call.runtime, call.owner, *lease_search(call, data), idempotent)
-    return create_lease(call.runtime, call.owner, lease_request(call, data), idempotent)
+    return create_before_promises(call.runtime, call.owner, lease_request(call, data), idempotent)
 
 
 def _preview(call: Call, body: Mapping[str, Any]) -> Answer:
     data = validation.load(schemas.LEASE_REQUEST, body)
+    if "wait" in data:
+        raise InvalidInput(
+            "A dry run shows whether the lease would be admitted now: leave out wait, and send"
+            " end_by"
+        )
     if data["start"] == ASAP:
         preview = preview_earliest(call.runtime, call.owner, *lease_search(call, data))
     else:

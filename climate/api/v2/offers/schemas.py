@@ -11,6 +11,11 @@ from climate.core.lease.model import StartWhen
 class OfferRequest(LeaseRequest):
     """The body of a request to create an offer: the body of a lease, and how long to hold it."""
 
+    class Meta:
+        """An offer cannot wait in the wait list."""
+
+        exclude = ("wait",)
+
     hold = fields.Integer(
         strict=True,
         validate=validate.Range(min=1),

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from cliff.columns import FormattableColumn
 
 from climate.client import Client
@@ -28,6 +29,7 @@ def shown(client: Client, lease: Lease, parsed_args: argparse.Namespace) -> Fiel
         "resources": _resources(resources),
         "reservations": columns.reservations(lease),
         "events": columns.events(lease, zone),
+        "waiting": _waiting(lease, zone),
         "start_when": lease.start_when,
         **{
             name: Time(getattr(lease, name), zone)
@@ -74,6 +76,22 @@ def _summary(lease: Lease, zone: Zone) -> dict[str, Any]:
         "start": Time(lease.start, zone),
         "end": Time(lease.end, zone),
     }
+
+
+def _waiting(lease: Lease, zone: Zone) -> Structured:
+    place = lease.waiting
+    if place is None:
+        return Structured(None, "")
+    moments = {
+        "promised start": place.promised_start,
+        "expected start": place.expected_start,
+        "until": place.until,
+    }
+    known = {name: moment for name, moment in moments.items() if moment is not None}
+    texts = [f"{name} {Time(moment, zone).human_readable()}" for name, moment in known.items()]
+    held_back = [f"held back: {place.held_back}"] if place.held_back else []
+    lines = [f"position {place.position}", *texts, *held_back]
+    return Structured(msgspec.to_builtins(place), "\n".join(lines))
 
 
 def _resources(resources: Sequence[LeaseResource]) -> Structured:

@@ -47,6 +47,7 @@ class RequestCommand(ShowOne):
             help="send the request once, even if the command runs again with the same key",
         )
         add_take(parser)
+        parser.set_defaults(queue=False, queue_until=None, priority=None)
 
     def options(self, parsed_args: argparse.Namespace) -> LeaseOptions:
         """Return the lease that the arguments describe. Raises Failed."""
@@ -55,6 +56,7 @@ class RequestCommand(ShowOne):
         start = parsed_args.start
         options: dict[str, Any] = {
             "start": start if start in words else self.time(parsed_args, "start"),
+            "wait": self._place(parsed_args),
             "end": self.time(parsed_args, "end"),
             "end_by": self.time(parsed_args, "end_by"),
             "before_end": self.time(parsed_args, "before_end"),
@@ -64,6 +66,14 @@ class RequestCommand(ShowOne):
             "events": [self._event(text, parsed_args) for text in parsed_args.event] or None,
         }
         return cast("LeaseOptions", {k: v for k, v in options.items() if v is not None})
+
+    def _place(self, parsed_args: argparse.Namespace) -> dict[str, Any] | None:
+        """Return how the lease waits in the wait list; None if it does not wait."""
+        if not parsed_args.queue:
+            return None
+        until, priority = self.time(parsed_args, "queue_until"), parsed_args.priority
+        place = {"until": until, "priority": priority}
+        return {name: value for name, value in place.items() if value is not None}
 
     def _event(self, text: str, parsed_args: argparse.Namespace) -> dict[str, Any]:
         kind, sign, when = text.partition("=")
@@ -82,6 +92,7 @@ class CreateLease(RequestCommand):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         self.add_request(parser)
+        _add_queue(parser)
         mode = parser.add_mutually_exclusive_group()
         mode.add_argument("--dry-run", action="store_true", help="only check; reserve nothing")
         mode.add_argument("--wait", action="store_true", help="wait until the lease is active")
@@ -183,8 +194,27 @@ def _add_window(parser: argparse.ArgumentParser) -> None:
     add_time(parser, "--end-by", "latest end of a lease that starts asap")
 
 
+def _add_queue(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--queue",
+        action="store_true",
+        help="if too few resources are free, wait for them in the wait list; starts asap",
+    )
+    add_time(parser, "--queue-until", "leave the wait list then, if there is no booking yet")
+    parser.add_argument(
+        "--priority", type=int, metavar="0-9", help="place in the wait list; default: 0"
+    )
+
+
 def _check(parsed_args: argparse.Namespace) -> None:
     if not parsed_args.reservations:
         raise Failed("A lease needs a reservation: add --host 1, for example.")
+    if parsed_args.queue:
+        if parsed_args.start not in {times.NOW, times.ASAP} or not parsed_args.duration:
+            raise Failed("--queue needs --duration, and no --start.")
+        parsed_args.start = times.ASAP
+        return
+    if parsed_args.queue_until or parsed_args.priority is not None:
+        raise Failed("--queue-until and --priority need --queue.")
     if parsed_args.start == times.ASAP and not (parsed_args.duration and parsed_args.end_by):
         raise Failed("--start asap needs --duration and --end-by, the latest end.")

@@ -72,36 +72,49 @@ _PATIENCE = sa.text(
     " set_config('idle_in_transaction_session_timeout', '10min', true),"
     " set_config('cursor_tuple_fraction', '1', true)"
 )
+_HASH = "coalesce(nullif(('x' || substr(md5({0}), 1, 8))\\:\\:bit(32)\\:\\:int, 0), 1)"
 # A row for each resource: PostgreSQL sorts and packs faster than a client receives rows. Times are
-# sent as microseconds since 2000, so 30 years more make them microseconds since 1970. Each hash is
-# computed once for each project (see ``owner_hash``).
+# sent as microseconds since 2000, so 30 years more make them microseconds since 1970.
 _PACKED = """
-    WITH owners AS MATERIALIZED (
-        SELECT project_id, coalesce(
-            nullif(('x' || substr(md5(project_id), 1, 8))\\:\\:bit(32)\\:\\:int, 0), 1
-        ) AS hash
-        FROM (SELECT DISTINCT project_id FROM leases) AS projects
-    )
     SELECT resource_id, is_shared,
         string_agg(timestamptz_send(start_at + interval '946684800 seconds'), ''),
         string_agg(timestamptz_send(busy_until + interval '946684800 seconds'), ''),
         string_agg(int4send(owner), '')
     FROM (
         SELECT allocations.resource_id, resource_class IS NOT NULL AS is_shared,
-            allocations.start_at, busy_until, coalesce(owners.hash, 0) AS owner
+            allocations.start_at, busy_until, coalesce({hash}, 0) AS owner
         FROM allocations
         LEFT JOIN reservations ON reservations.id = allocations.reservation_id
         LEFT JOIN leases ON leases.id = reservations.lease_id
-        LEFT JOIN owners ON owners.project_id = leases.project_id
-        WHERE busy_until > now() AND {condition}
+        {owners}
+        WHERE busy_until > now() AND ({condition})
         ORDER BY 1, 2, 3
     ) AS sorted
     GROUP BY resource_id, is_shared
 """
+# Of all resources: compute each hash once for each project (see ``owner_hash``).
 _OF_TYPES = sa.text(
-    _PACKED.format(condition="resource_id IN (SELECT id FROM resources WHERE type = ANY(:types))")
+    f"""
+    WITH owners AS MATERIALIZED (
+        SELECT project_id, {_HASH.format("project_id")} AS hash
+        FROM (SELECT DISTINCT project_id FROM leases) AS projects
+    )
+    """  # noqa: S608 - only constants
+    + _PACKED.format(
+        hash="owners.hash",
+        owners="LEFT JOIN owners ON owners.project_id = leases.project_id",
+        condition="resource_id IN (SELECT id FROM resources WHERE type = ANY(:types))",
+    )
 )
-_OF_RESOURCES = sa.text(_PACKED.format(condition="resource_id = ANY(:ids)"))
+# Of a few resources: use an index for whole bookings, and another one for shares.
+_OF_RESOURCES = sa.text(
+    _PACKED.format(
+        hash=f"CASE WHEN leases.id IS NOT NULL THEN {_HASH.format('leases.project_id')} END",
+        owners="",
+        condition="whole_id = ANY(:ids)"
+        " OR (resource_class IS NOT NULL AND resource_id = ANY(:ids))",
+    )
+)
 _STREAMED = {"yield_per": 100}
 
 

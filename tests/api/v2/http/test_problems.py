@@ -209,8 +209,8 @@ def test_details_of_an_error_are_members_of_the_problem_and_not_in_v1(
     def fail(*_arguments: Any) -> None:
         raise Detailed("no", {"free": 3, "alternatives": [{"start": "later"}], "status": 200})
 
-    monkeypatch.setattr(views, "create_lease", fail)
-    monkeypatch.setattr(v1_leases, "create_lease", fail)
+    monkeypatch.setattr(views, "create_before_promises", fail)
+    monkeypatch.setattr(v1_leases, "create_before_promises", fail)
     found = story.problem(409, "POST", LEASES, story.asking())
     assert (found["free"], found["alternatives"]) == (3, [{"start": "later"}])
     v1 = story.call("POST", "/v1/leases", story.lease_body())
@@ -221,8 +221,8 @@ def test_an_unexpected_error_reveals_nothing(story: Story, monkeypatch: pytest.M
     def fail(*_arguments: Any) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(views, "create_lease", fail)
-    monkeypatch.setattr(v1_leases, "create_lease", fail)
+    monkeypatch.setattr(views, "create_before_promises", fail)
+    monkeypatch.setattr(v1_leases, "create_before_promises", fail)
     found = story.problem(500, "POST", LEASES, story.asking())
     assert found["code"] == "error"
     assert "secret" not in json.dumps(found)

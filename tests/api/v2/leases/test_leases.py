@@ -41,6 +41,7 @@ def test_a_created_lease_is_answered_and_shown_alike(story: Story) -> None:
         "trust_lost": None,
         "reservations": [],
         "events": [],
+        "waiting": None,
         "created_at": "2030-01-15T12:00:00Z",
         "updated_at": None,
     }

@@ -1,13 +1,16 @@
 """Rendered leases are equal to what the schema of the OpenAPI document describes."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 from climate.api.v2.leases import rendering, schemas
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 from climate.core.lease.model import HANDED_OVER, Event, Lease, Reservation, Start, StartWhen
+from climate.core.lease.wait_list import HeldBack, Wait
 from climate.core.window import Window
+from climate.manager.wait_list.waiting import Place
 
 NOON = datetime(2030, 1, 15, 12, tzinfo=UTC)
 NEW = Lease(
@@ -54,7 +57,38 @@ STARTED = replace(
 )
 
 
+PLACE = Place(
+    wait=Wait(
+        lease_id="lease",
+        pool="physical:host",
+        shape="",
+        rank_at=NOON,
+        priority=3,
+        asked_at=NOON,
+        length=timedelta(hours=1),
+        earliest=NOON,
+        end_by=NOON + timedelta(days=1),
+        until=NOON + timedelta(hours=1),
+        held_back=HeldBack.LIMIT,
+    ),
+    position=2,
+    expected_start=NOON,
+)
+
+
+@dataclass
+class Shown:
+    """A lease with its place in the wait list, as the schema describes it."""
+
+    lease: Lease
+    waiting: Place | None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.lease, name)
+
+
 def test_rendered_leases_are_equal_to_those_of_the_schema() -> None:
-    for lease in (NEW, STARTED):
-        rendered, described = rendering.lease_body(lease), schemas.Lease().dump(lease)
+    for lease, place in [(NEW, None), (NEW, PLACE), (STARTED, None)]:
+        rendered = rendering.lease_body(lease, place)
+        described = schemas.Lease().dump(Shown(lease, place))
         assert json.dumps(rendered) == json.dumps(described)

@@ -249,8 +249,7 @@ function showErrors(element, place, error, locate = byName) {
   let first = null;
   for (const item of (error.body && error.body.errors) || []) {
     const control = item.pointer && locate(element, item.pointer.replace(/^#\//, "").split("/"));
-    if (!control) rest.push(
-      `${(item.pointer || item.parameter || item.header || "").replace(/^#\//, "")}: ${item.detail}`);
+    if (!control) rest.push(lineOf(item));
     else {
       setError(control, item.detail);
       first ??= control;
@@ -260,12 +259,24 @@ function showErrors(element, place, error, locate = byName) {
   if (first) first.focus();
 }
 
+// An error with its place in words, such as "template of reservation 1: ...".
+export function lineOf(item) {
+  return `${placeOf(item)}: ${item.detail}`;
+}
+
+function placeOf(item) {
+  const [first, number, , ...names] = (item.pointer || "").replace(/^#\//, "").split("/");
+  if (first === "reservations" && names.length) return `${names.join(" ")} of reservation ${+number + 1}`;
+  return (item.pointer || item.parameter || item.header || "request").replace(/^#\//, "");
+}
+
 function byName(element, path) {
   return element.elements && element.elements[path[0]];
 }
 
 export function problemNote(error, details = []) {
-  const text = error.detail || "The console has failed. Reload the page.";
+  const [only = error.detail] = details.length === 1 ? details : [];
+  const text = only || "The console has failed. Reload the page.";
   if (!error.detail) console.warn(error);
   return h("div", { class: "note bad" }, icon("refused"), h("div", {}, h("p", {}, plain(text)),
     details.length > 1 ? h("ul", {}, details.map((line) => h("li", { class: "small" }, plain(line)))) : null));

@@ -1,6 +1,6 @@
 // Refusals in words, with what would fit instead, for the calendar and for the forms.
 
-import { h, icon, link, name, plain, problemNote } from "../dom.js";
+import { h, icon, lineOf, link, name, plain, problemNote } from "../dom.js";
 import { expressionText } from "../tables/properties.js";
 import { span, spell } from "../time.js";
 import { counted, grouped, noun } from "./words.js";
@@ -130,7 +130,7 @@ export function refusal(problem, { start, end, reservations, choose }) {
     return card(title, h("p", {}, plain(sentence)), h("p", {}, link("/console/limits", "Show the limits")));
   }
   if (verdict.kind !== "refused") {
-    return h("div", { class: "stack" }, problemNote(problem, (problem.body?.errors || []).map((item) => item.detail)));
+    return h("div", { class: "stack" }, problemNote(problem, (problem.body?.errors || []).map(lineOf)));
   }
   const selection = { purpose: "new", place: "band", rows: [], start: start.getTime(), end: end.getTime(),
     amount: verdict.asked, properties: params?.resource_properties };

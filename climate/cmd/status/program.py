@@ -23,11 +23,11 @@ class Upgrade(upgradecheck.UpgradeCommands):
 
     def check(self) -> Code:
         """Run all checks and print their results; return the worst result."""
-        from climate.cmd import upgrade_checks  # noqa: PLC0415 - takes seconds, not for --help
+        from climate.cmd.status import checks  # noqa: PLC0415 - takes seconds, not for --help
         from climate.config import registry as config  # noqa: PLC0415 - as above
 
         config.register(self._conf)
-        self._upgrade_checks = upgrade_checks.for_config(self._conf)
+        self._upgrade_checks = checks.for_config(self._conf)
         return super().check()
 
 

@@ -1,0 +1,1 @@
+"""The program climate-status, and the checks that it runs."""

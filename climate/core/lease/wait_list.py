@@ -1,0 +1,81 @@
+"""The wait list: leases that wait for capacity, and the rules of their order. Pure.
+
+The waiting leases of one *pool* (one combination of resource types) form one list, in the order of
+``rank_at``. Some of the first leases have a *promise*: a booking in the future, whose start only
+moves to earlier times. Other leases may overtake them if they delay no promise (backfilling).
+
+Source: Mu'alem and Feitelson, "Utilization, Predictability, Workloads, and User Runtime Estimates
+in Scheduling the IBM SP2 with Backfilling", IEEE TPDS 12(6), 2001.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from climate.core.record import record
+
+MAX_PRIORITY = 9
+
+
+class HeldBack(StrEnum):
+    """Why climate does not place a waiting lease now, although the lease may be the first."""
+
+    LIMIT = "limit"
+    NO_WINDOW = "no_window"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitListRules:
+    """The operator's rules for the wait list.
+
+    ``promises`` is the number of leases of a pool that have a booking in the future. If
+    ``backfills`` is set, other leases may start before them, if they delay no booking. If
+    ``is_firm`` is not set, a request with a fixed start may take the place of a promise. One level
+    of priority is worth as much as ``priority_worth`` of waiting.
+    """
+
+    promises: int = 4
+    backfills: bool = True
+    is_firm: bool = True
+    priority_worth: timedelta = timedelta(days=1)
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """The entry of a lease in the wait list.
+
+    - ``pool``: the resource types of the lease. ``shape`` is equal for leases whose reservations
+      are equal.
+    - ``rank_at``: the place in the list; see ``rank``.
+    - ``asked_at``: when the request arrived. ``priority``: from 0 to MAX_PRIORITY, higher is
+      earlier.
+    - ``length``: the duration of the lease, which starts at ``earliest`` or later, and ends at
+      ``end_by`` or earlier. If it has no promise at ``until``, it leaves the list.
+    - ``is_exempt``: no limit applied to the user who asked.
+    - ``promised_start``: the start of its booking (None: it has no booking).
+    - ``held_back``: why climate did not place it at ``tried_at``.
+    """
+
+    lease_id: str
+    pool: str
+    shape: str
+    rank_at: datetime
+    priority: int
+    asked_at: datetime
+    length: timedelta
+    earliest: datetime
+    end_by: datetime
+    until: datetime
+    is_exempt: bool = False
+    promised_start: datetime | None = None
+    held_back: HeldBack | None = None
+    tried_at: datetime | None = None
+
+
+def rank(asked_at: datetime, priority: int, rules: WaitListRules) -> datetime:
+    """Return the time by which a waiting lease is ordered; the earliest is first.
+
+    All leases age equally. So the order of two leases never changes, and age and priority fit into
+    one value that the database can index.
+    """
+    return asked_at - priority * rules.priority_worth

@@ -1,0 +1,101 @@
+"""Soft promises: a request with a fixed start takes the place of promised bookings."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+
+from sqlalchemy.orm import Session
+
+from climate.core.lease import blazar_wire
+from climate.core.lease.lifecycle import LEASE, LeaseStatus, step
+from climate.core.lease.model import Event, Lease
+from climate.core.lease.schedule import EXPIRE, Planned
+from climate.core.lease.wait_list import Wait
+from climate.core.notifications import event_type
+from climate.db.engine import ids
+from climate.db.events import queue as event_queue
+from climate.db.leases import leases, waits
+from climate.db.notifications import outbox
+from climate.db.resources import allocations
+from climate.manager.admission.admission import InsufficientResources, dry_run
+from climate.manager.admission.candidates import Demand
+from climate.manager.admission.requirements import occupied_window
+from climate.manager.leases.create import LeaseRequest, OnShortage, Owner, create_lease
+from climate.manager.leases.idempotency import IdempotentRequest
+from climate.manager.process.runtime import Runtime
+from climate.manager.wait_list.placing import locked
+
+
+def create_before_promises(
+    runtime: Runtime,
+    owner: Owner,
+    request: LeaseRequest,
+    idempotent: IdempotentRequest | None = None,
+) -> Lease:
+    """Create a lease with a fixed start; withdraw promised bookings for it if promises are soft.
+
+    If promises are firm, this is ``create_lease``, which has the same parameters and errors.
+    """
+    is_firm = runtime.settings.wait_list.is_firm
+    make_room: OnShortage | None = None if is_firm else partial(_in_place_of_promises, runtime)
+    return create_lease(runtime, owner, request, idempotent, make_room)
+
+
+def _in_place_of_promises(
+    runtime: Runtime,
+    lease: Lease,
+    demands: Sequence[Demand],
+    shortage: InsufficientResources,
+    store: Callable[[Session], None],
+) -> None:
+    """Withdraw promised bookings until a new lease fits, and store it, in one transaction.
+
+    ``store`` books and stores the lease. Raises ``shortage`` if that is in vain.
+    """
+
+    def work(session: Session) -> None:
+        if not _make_room(runtime, session, lease, demands, lease.created_at):
+            raise shortage
+        store(session)
+
+    runtime.database.write(work)
+
+
+def _make_room(
+    runtime: Runtime, session: Session, lease: Lease, demands: Sequence[Demand], now: datetime
+) -> bool:
+    """Withdraw promised bookings, in this transaction, until a new lease fits; return whether.
+
+    The last leases in the wait list lose their bookings first. If the result is False, the caller
+    must roll back.
+    """
+    busy = occupied_window(lease.window, now, runtime.settings)
+    types = {demand.requirement.resource_type for demand in demands}
+    pools = [pool for pool in waits.pools(session) if types.intersection(pool.split(","))]
+    promised = [wait for pool in pools for wait in waits.promised(session, pool, now)]
+    for wait in sorted(promised, key=lambda wait: (wait.rank_at, wait.lease_id), reverse=True):
+        victim = locked(session, wait.lease_id)
+        if victim is None or victim.has_begun or not victim.window.overlaps(busy):
+            continue
+        _withdraw(session, victim, wait, now)
+        if dry_run(session, demands, busy, runtime.preference()) is not None:
+            return True
+    return False
+
+
+def _withdraw(session: Session, lease: Lease, wait: Wait, now: datetime) -> None:
+    """Take the booking from a lease that the caller has locked; the lease waits again.
+
+    Its place in the list stays.
+    """
+    allocations.release(session, [reservation.id for reservation in lease.reservations])
+    event_queue.remove(session, [event.id for event in lease.events])
+    expire = Event.planned(Planned(EXPIRE, max(wait.until, now)), lease.id, ids.new_id(), now)
+    leases.insert_events(session, [expire])
+    status = step(LEASE, lease.status, LeaseStatus.WAITING)
+    waiting = replace(lease, status=status, updated_at=now)
+    leases.update(session, waiting)
+    waits.promise(session, lease.id, None)
+    payload = blazar_wire.payload(waiting)
+    outbox.write(session, event_type.LEASE_PROMISE_WITHDRAWN, payload, now, lease.window)

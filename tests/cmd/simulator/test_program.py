@@ -1,0 +1,82 @@
+"""climate-simulate runs the service with a trace, and prints the figures."""
+
+import json
+import random
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pytest
+
+from climate.cmd.main import simulate
+from climate.cmd.simulator import lublin, metrics
+from climate.cmd.simulator.metrics import Outcome
+from climate.cmd.simulator.traces import Job
+from tests.support.scheduling import first_come_first_served
+
+HOSTS = 4
+FIRST_COME = "[wait_list]\npromises = 0\nbackfill = false\n"
+EASY = "[wait_list]\npromises = 1\n"
+
+
+def figures(
+    folder: Path, capsys: pytest.CaptureFixture[str], policy: str, *more: str, count: int = 40
+) -> dict[str, Any]:
+    (folder / "policy.conf").write_text(policy)
+    arguments = ["--trace", f"lublin:{count}", "--hosts", str(HOSTS), "--out", str(folder)]
+    assert simulate([*arguments, "--policy", str(folder / "policy.conf"), *more]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert found["audit"] == "clean"
+    assert found["admitted"] == found["leases"] == count
+    assert json.loads((folder / "report.json").read_text()) == found
+    assert len((folder / "leases.csv").read_text().splitlines()) == count + 1
+    return found
+
+
+@pytest.mark.timeout(120)
+def test_first_come_first_served_equals_the_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = figures(tmp_path, capsys, FIRST_COME)
+    jobs = lublin.jobs(40, HOSTS, random.Random(1))  # noqa: S311 - not a secret
+    first = jobs[0].at
+    starts = first_come_first_served(jobs, HOSTS)
+    waits = [start - job.at for start, job in zip(starts, jobs, strict=True)]
+    assert found["wait_mean_s"] == pytest.approx(mean(waits), abs=0.01)
+    ends = [start + job.run for start, job in zip(starts, jobs, strict=True)]
+    assert found["makespan_s"] == max(ends) - first
+
+
+@pytest.mark.timeout(120)
+def test_backfilling_waits_less_and_has_the_same_outcome_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strict = figures(tmp_path, capsys, FIRST_COME)
+    easy = figures(tmp_path, capsys, EASY)
+    assert easy["wait_mean_s"] < strict["wait_mean_s"]
+    assert easy["makespan_s"] <= strict["makespan_s"]
+    assert figures(tmp_path, capsys, EASY)["outcome"] == easy["outcome"]
+
+
+def test_bad_input_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for trace, message in [
+        (str(tmp_path / "none.swf"), "No such file"),
+        ("lublin:many", "write lublin: and the number of jobs"),
+    ]:
+        arguments = ["--trace", trace, "--hosts", "4", "--out", str(tmp_path)]
+        assert simulate(arguments) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_figures_count_waits_of_jobs_without_a_fixed_start() -> None:
+    outcomes = [
+        Outcome(job=Job(at=0, hosts=2, requested=100, run=50), started=10),
+        Outcome(job=Job(at=0, hosts=1, requested=100, run=100), started=30),
+        Outcome(job=Job(at=0, hosts=1, requested=10, run=10, start=20), started=20),
+        Outcome(job=Job(at=5, hosts=4, requested=10, run=10), started=None, refused="code"),
+    ]
+    found = metrics.figures(outcomes, 4)
+    assert (found["leases"], found["admitted"], found["refused"]) == (4, 3, 1)
+    assert (found["wait_mean_s"], found["makespan_s"]) == (20.0, 130)
+    assert found["utilisation"] == round((100 + 100 + 10) / (4 * 130), 4)
+    assert found["bounded_slowdown_mean"] == 1.25
