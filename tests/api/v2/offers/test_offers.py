@@ -190,6 +190,14 @@ def test_offers_are_listed_and_expire_on_every_database(story_everywhere: Story)
     assert list(violations(story.runtime.store)) == []
 
 
+def test_an_offer_does_not_wait_in_the_wait_list(story: Story) -> None:
+    fields = {"start": "asap", "duration": 3600, "wait": {}}
+    body = {"name": "soon", "reservations": ALL_HOSTS, **fields}
+    problem = story.problem(400, "POST", OFFERS, body, token=MEMBER)
+    assert "#/wait" in [error["pointer"] for error in problem["errors"]]
+    assert story.ok("GET", OFFERS, token=MEMBER)["offers"] == []
+
+
 class TestLimits:
     def test_a_project_has_at_most_its_number_of_open_offers(self, story: Story) -> None:
         ids = [story.ok("POST", OFFERS, story.asking(), token=MEMBER)["id"] for _ in range(3)]
