@@ -18,6 +18,7 @@ from climate.client.errors import (
     NotEnoughResources,
     NotFound,
     NotificationsRemoved,
+    OfferExpired,
     Refused,
     ServiceUnreachable,
     SignInFailed,
@@ -27,6 +28,7 @@ from climate.client.errors import (
     WaitFailed,
     WaitTimedOut,
 )
+from climate.client.leases import Offer
 from climate.client.models import Lease, Notification, Resource
 from climate.client.reservations import (
     flavor_instances,
@@ -56,6 +58,8 @@ __all__ = [
     "NotFound",
     "Notification",
     "NotificationsRemoved",
+    "Offer",
+    "OfferExpired",
     "Progress",
     "Refused",
     "Resource",

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from climate.client import connection
-from climate.client.leases import Leases
+from climate.client.leases import Leases, Offers
 from climate.client.models import Model
 from climate.client.notifications import Feeds, Notifications, Subscriptions
 from climate.client.operations import Operations
@@ -45,6 +45,7 @@ class Client:
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self.leases = Leases(transport)
+        self.offers = Offers(transport)
         self.resources = Resources(transport)
         self.capacity = Capacity(transport)
         self.notifications = Notifications(transport)

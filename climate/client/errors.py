@@ -216,6 +216,12 @@ class NotificationsRemoved(Refused):
         return self.members.get("oldest")
 
 
+class OfferExpired(Refused):
+    """The offer has expired, and others can book its resources (410)."""
+
+    codes = ("offer_expired",)
+
+
 class Changed(Refused):
     """The object has changed since the caller read it (412)."""
 

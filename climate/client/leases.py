@@ -1,4 +1,4 @@
-"""The leases of a project: create, list, read, change, end, delete, and wait for them."""
+"""The leases and offers of a project: create, list, read, change, end, delete, wait for them."""
 
 import time
 import uuid
@@ -11,13 +11,21 @@ import msgspec
 
 from climate.client import reservations, waiting
 from climate.client.errors import ClientError, NotEnoughResources, NotFound
-from climate.client.models import DryRun, Lease, LeaseReadiness, LeaseResource, PastLease
+from climate.client.models import (
+    DryRun,
+    Lease,
+    LeaseReadiness,
+    LeaseResource,
+    Model,
+    PastLease,
+    Reservation,
+)
 from climate.client.transport import Answer, Transport, convert, moment, segment
 
 #: A time: an aware datetime, or text as the API reads it, such as ``now`` or ISO 8601.
 Time = datetime | str
 
-_PATH = "/leases"
+_PATH, _OFFERS = "/leases", "/offers"
 _OVER = "TERMINATED"
 
 
@@ -89,6 +97,21 @@ class PastLeaseFilter(TypedDict, total=False):
     limit: int
 
 
+class Offer(Model, frozen=True, kw_only=True):
+    """An offer: it holds capacity until it is accepted, or expires at ``expires_at``."""
+
+    id: str
+    name: str
+    user_id: str
+    project_id: str
+    expires_at: datetime
+    start: datetime
+    end: datetime
+    start_when: str = "scheduled"
+    reservations: list[Reservation]
+    created_at: datetime
+
+
 class Ambiguous(ClientError):
     """Several leases have the name."""
 
@@ -123,6 +146,7 @@ class Leases:
         if it cannot be requested from here.
         """
         body = reservations.alternative_request(refusal, number)
+        body.pop("hold", None)  # the refused request may have been one for an offer
         if refusal.lease_id is None:
             return self._create(body, idempotency_key)
         return self._change(refusal.lease_id, body, None)
@@ -265,6 +289,91 @@ class Leases:
             refusal.request, refusal.lease_id = body, lease_id
             raise
         return convert(answer.body, DryRun)
+
+
+class Offers:
+    """The offers of the caller's project. All methods raise the errors of ``Transport.send``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create(
+        self,
+        name: str,
+        *,
+        hold: timedelta | int | None = None,
+        idempotency_key: str | None = None,
+        **options: Unpack[LeaseOptions],
+    ) -> Offer:
+        """Create an offer, which holds the capacity of a lease for the time ``hold``.
+
+        The default of ``hold`` is the longest time that the service allows. The request is repeated
+        safely if the connection breaks. Raises NotEnoughResources, LimitExceeded, InvalidRequest.
+        """
+        return self._create(_held(_request(name, options), hold), idempotency_key)
+
+    def take(
+        self,
+        refusal: NotEnoughResources,
+        number: int,
+        *,
+        hold: timedelta | int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Offer:
+        """Hold alternative ``number`` (from 1) of a refused lease or offer.
+
+        Raises NoSuchAlternative if there is no such alternative, or if the refused request was one
+        to change a lease.
+        """
+        if refusal.lease_id is not None:
+            raise reservations.NoSuchAlternative("An offer cannot hold the change of a lease.")
+        body = reservations.alternative_request(refusal, number)
+        return self._create(_held(body, hold), idempotency_key)
+
+    def list(self, *, all_projects: bool = False) -> Iterator[Offer]:
+        """Yield the open offers of the project, the first to expire first."""
+        wanted = {"all_projects": True} if all_projects else {}
+        return self._transport.pages(_OFFERS, "offers", Offer, wanted)
+
+    def get(self, offer_id: str) -> Offer:
+        """Return an open offer. Raises NotFound, OfferExpired."""
+        return self._transport.get(_offer_path(offer_id), Offer)
+
+    def accept(
+        self, offer_id: str, *, name: str | None = None, idempotency_key: str | None = None
+    ) -> Lease:
+        """Accept an offer, and return the lease, which has the same id.
+
+        The request is repeated safely if the connection breaks. Raises OfferExpired, NotFound.
+        """
+        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
+        body = {} if name is None else {"name": name}
+        path = f"{_offer_path(offer_id)}/accept"
+        return _with_etag(self._transport.send("POST", path, body=body, headers=headers))
+
+    def delete(self, offer_id: str) -> None:
+        """Delete an open offer: its capacity is free at once. Raises NotFound, OfferExpired."""
+        self._transport.send("DELETE", _offer_path(offer_id))
+
+    def _create(self, body: Mapping[str, Any], key: str | None) -> Offer:
+        headers = {"Idempotency-Key": key or str(uuid.uuid4())}
+        try:
+            answer = self._transport.send("POST", _OFFERS, body=body, headers=headers)
+        except NotEnoughResources as refusal:
+            refusal.request = body
+            raise
+        return convert(answer.body, Offer)
+
+
+def _offer_path(offer_id: str) -> str:
+    return f"{_OFFERS}/{segment(offer_id)}"
+
+
+def _held(body: dict[str, Any], hold: timedelta | int | None) -> dict[str, Any]:
+    if hold is None:
+        return body
+    seconds = int(hold.total_seconds()) if isinstance(hold, timedelta) else hold
+    return {**body, "hold": seconds}
 
 
 def _path(lease_id: str) -> str:

@@ -1,10 +1,11 @@
-"""The options of climate's own limits, and of an external service that enforces limits."""
+"""The options of climate's own limits, of offers, and of an external service that decides."""
 
 from datetime import timedelta
 
 from oslo_config import cfg
 
 from climate.core.limits import NAMES, UNLIMITED, Limits, Rules, Scope
+from climate.core.settings import OfferRules
 
 _MEANINGS = {
     "leases": "Current and future leases of a {scope}",
@@ -45,6 +46,20 @@ LIMITS: list[cfg.Opt] = [
     cfg.ListOpt("exempt_projects", default=[], help="Ids of projects without limits."),
     cfg.ListOpt("exempt_users", default=[], help="Ids of users without limits."),
     cfg.ListOpt("exempt_roles", default=[], help="Roles whose requests are not limited."),
+]
+OFFERS: list[cfg.Opt] = [
+    cfg.IntOpt(
+        "longest",
+        default=300,
+        min=1,
+        help="Seconds that an offer may hold capacity until a user accepts it; also the default.",
+    ),
+    cfg.IntOpt(
+        "per_project",
+        default=3,
+        min=0,
+        help="Open offers of a project; 0: no offers. [limits] exempt_* are exempt from it.",
+    ),
 ]
 _ENDPOINT_HELP = "Its URL, if not below external_service_base_endpoint."
 ENFORCEMENT: list[cfg.Opt] = [
@@ -97,3 +112,9 @@ def rules(conf: cfg.ConfigOpts) -> Rules:
         exempt_users=frozenset(limits.exempt_users),
         exempt_roles=frozenset(role.lower() for role in limits.exempt_roles),
     )
+
+
+def offer_rules(conf: cfg.ConfigOpts) -> OfferRules:
+    """Return the configured rules of offers."""
+    longest = timedelta(seconds=conf.offers.longest)
+    return OfferRules(longest=longest, per_project=conf.offers.per_project)

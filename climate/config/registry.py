@@ -13,7 +13,7 @@ from oslo_log import log
 from climate.config import checks, log_lines
 from climate.config.clouds import FLOATINGIP, HOST, NETWORK, NOVA, SIMULATED, STACK, TRUSTS, VOLUME
 from climate.config.console import CONSOLE
-from climate.config.limits import ENFORCEMENT, LIMITS, rules
+from climate.config.limits import ENFORCEMENT, LIMITS, OFFERS, offer_rules, rules
 from climate.config.mail import EMAIL, email_rules
 from climate.config.manager import MANAGER
 from climate.config.notifications import NOTIFICATIONS, retention, webhook_rules
@@ -145,6 +145,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "notifications": NOTIFICATIONS,
     "email": EMAIL,
     "limits": LIMITS,
+    "offers": OFFERS,
     "wait_list": WAIT_LIST,
     "enforcement": ENFORCEMENT,
     "provisioning": PROVISIONING,
@@ -283,6 +284,7 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         idempotency_time=timedelta(hours=conf.api.idempotency_hours),
         limits=rules(conf),
         hold_timeout=timedelta(seconds=conf.enforcement.hold_timeout),
+        offers=offer_rules(conf),
         trust_ahead=timedelta(hours=conf.trusts.check_ahead),
         trust_interval=timedelta(seconds=conf.trusts.check_interval),
         stack_patience=timedelta(seconds=conf["virtual:stack"].end_patience),

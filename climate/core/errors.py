@@ -165,6 +165,10 @@ class NotificationsRemoved(ClimateError, code="notifications_removed", status=41
     """Notifications that the client has not read yet were removed, because they were too old."""
 
 
+class OfferExpired(ClimateError, code="offer_expired", status=410):
+    """The offer has expired, and its capacity may have been booked by others."""
+
+
 class PreparationOver(Conflict, code="preparation_over"):
     """The task to prepare a host is over, because no lease needs the host any more."""
 

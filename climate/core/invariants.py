@@ -57,15 +57,21 @@ def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> It
             yield f"has {capacity.get(name, 0)} {name}, and {used[name]} are taken at {moment}"
 
 
-def wrong_events(status: str, window: Window, events: Sequence[Due], now: datetime) -> str | None:
+def wrong_events(
+    status: str,
+    window: Window,
+    events: Sequence[Due],
+    now: datetime,
+    offered_until: datetime | None = None,
+) -> str | None:
     """Return what is wrong with the events of a lease, as a text; None if nothing is wrong.
 
     The events must fit the ``status`` and the ``window`` of the lease. For example, a lease that
-    has not started must have an unfinished start event until its window ends.
+    has not started must have an unfinished start event until its window ends. ``offered_until`` is
+    when an offer expires (None: the lease is no offer).
     """
-    if status in _ONLY_EVENT:
-        kinds = [event.kind for event in events]
-        return None if kinds == [_ONLY_EVENT[status]] else f"is {status}, and has events {kinds}"
+    if status in _ONLY_EVENT or offered_until is not None:
+        return _wrong_only_event(status, events, offered_until)
     ends = [event for event in events if event.kind == END]
     if len(ends) != 1:
         return f"has {len(ends)} ends"
@@ -79,6 +85,19 @@ def wrong_events(status: str, window: Window, events: Sequence[Due], now: dateti
     needs_start = now < window.end - _CLOCK_SKEW
     starts = [event for event in events if event.kind == START]
     return _wrong_start(status, window, starts) if needs_start else None
+
+
+def _wrong_only_event(
+    status: str, events: Sequence[Due], offered_until: datetime | None
+) -> str | None:
+    kinds = [event.kind for event in events]
+    if offered_until is not None and status != LeaseStatus.CREATING.value:
+        return f"is {status}, and is still offered until {offered_until}"
+    if kinds != [_ONLY_EVENT[status]]:
+        return f"is {status}, and has events {kinds}"
+    if offered_until is not None and events[0].due_at != offered_until:
+        return f"is offered until {offered_until}, and its release is due at {events[0].due_at}"
+    return None
 
 
 def _wrong_start(status: str, window: Window, starts: Sequence[Due]) -> str | None:

@@ -29,6 +29,7 @@ LEASE_SORTS: Sorts[Lease] = {
     "created": lambda lease: lease.created_at,
     "name": lambda lease: lease.name,
 }
+OFFER_SORTS: Sorts[Lease] = {"expires": lambda lease: lease.offered_until}
 PAST_LEASE_SORTS: Sorts[PastLease] = {"ended": lambda lease: lease.ended_at}
 LEASE_RESOURCE_SORTS: Sorts[LeaseResource] = {"name": lambda item: item.name}
 RESOURCE_SORTS: Sorts[Resource] = {

@@ -33,6 +33,14 @@ class Provisioning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OfferRules:
+    """How long an offer may hold capacity, and how many open offers a project may have."""
+
+    longest: timedelta = timedelta(minutes=5)
+    per_project: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The operator's settings for the API and the managers.
 
@@ -45,6 +53,7 @@ class Settings:
       start within this time (None: of all leases).
     - ``hold_timeout``: how long capacity is reserved for a new lease while an external service
       decides.
+    - ``offers``: how long an offer may hold capacity, and how many a project may have open.
     - ``trust_interval``: how often managers check the Keystone trusts of leases that start within
       ``trust_ahead``.
     - ``stack_patience``: how long a Heat stack that cannot be deleted keeps its capacity booked.
@@ -71,6 +80,7 @@ class Settings:
     idempotency_time: timedelta
     limits: Rules = NO_RULES
     hold_timeout: timedelta = timedelta(minutes=1)
+    offers: OfferRules = field(default_factory=OfferRules)
     trust_ahead: timedelta = timedelta(days=1)
     trust_interval: timedelta = timedelta(minutes=5)
     stack_patience: timedelta = timedelta(minutes=10)

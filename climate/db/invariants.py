@@ -58,6 +58,13 @@ _FINDINGS = 20
 _HOLDING = [
     status.value for status in (LeaseStatus.PENDING, LeaseStatus.STARTING, LeaseStatus.ACTIVE)
 ]
+_UNRELEASED = (
+    sa.select(LEASES.c.id)
+    .join(ReservationRow, ReservationRow.lease_id == LEASES.c.id)
+    .join(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
+    .where(LEASES.c.offered_until < sa.bindparam("since", type_=LEASES.c.offered_until.type))
+    .distinct()
+)
 _DUE = sa.select(EVENTS.c.lease_id, EVENTS.c.kind, EVENTS.c.status, EVENTS.c.due_at).where(
     any_of(EVENTS.c.lease_id, "ids")
 )
@@ -99,7 +106,7 @@ def open_events(session: Session, after: str, now: datetime) -> Findings:
     violations = []
     for lease in leases:
         window = Window(lease.start_at, lease.end_at)
-        if fault := wrong_events(lease.status, window, events[lease.id], now):
+        if fault := wrong_events(lease.status, window, events[lease.id], now, lease.offered_until):
             violations.append(f"lease {lease.id} {fault}")
     return violations, end
 
@@ -107,8 +114,9 @@ def open_events(session: Session, after: str, now: datetime) -> Findings:
 def claims(session: Session, _after: str, now: datetime) -> Findings:
     """Check invariant 3: managers renew their claims, and attempt each event that is due.
 
-    A claim reserves an event for one manager until the claim expires. All events are checked as one
-    slice, so the position ``_after`` is not used.
+    A claim reserves an event for one manager until the claim expires. Also, managers free the
+    resources of expired offers. All events are checked as one slice, so the position ``_after`` is
+    not used.
     """
     since = now - PATIENCE
     of, time_type = EVENTS.c, EVENTS.c.run_at.type
@@ -123,6 +131,10 @@ def claims(session: Session, _after: str, now: datetime) -> Findings:
     violations += [
         f"event {row.id} ({row.kind}) could run since {row.run_at} and was never attempted"
         for row in session.execute(overdue.order_by(of.run_at).limit(_FINDINGS))
+    ]
+    violations += [
+        f"offer {id_} expired, and still has resources"
+        for id_ in session.scalars(_UNRELEASED.limit(_FINDINGS), {"since": since})
     ]
     return violations, None
 
@@ -244,7 +256,7 @@ def _leases(session: Session, after: str) -> tuple[Sequence[_Lease], str | None]
     The position is None if this slice is the last one.
     """
     of = LEASES.c
-    query = sa.select(of.id, of.status, of.start_at, of.end_at, of.created_at)
+    query = sa.select(of.id, of.status, of.start_at, of.end_at, of.created_at, of.offered_until)
     rows = session.execute(query.where(of.id > after).order_by(of.id).limit(_LEASES)).all()
     return rows, rows[-1].id if len(rows) == _LEASES else None
 

@@ -162,6 +162,13 @@ def count_leases(
     return session.connection().scalar(_COUNT_OPEN[party.scope], values) or 0
 
 
+def count_offers(session: Session, project_id: str, now: datetime) -> int:
+    """Return how many offers of a project are open at ``now``, or are being accepted."""
+    is_open = (LeaseRow.offered_until > now, LeaseRow.project_id == project_id)
+    query = sa.select(sa.func.count()).select_from(LeaseRow).where(*is_open)
+    return session.scalar(query) or 0
+
+
 def open_leases(session: Session, project: Party, now: datetime) -> tuple[dict[str, int], int]:
     """Return the overridden limits of a project by name, and the number of its open leases.
 

@@ -59,6 +59,27 @@ def test_a_refusal_numbers_its_alternatives_and_take_accepts_one(climate: Climat
     assert "There is no alternative 9; there are: 1 to 1." in climate(*asked, "--take", "9").errors
 
 
+def test_holds_resources_or_an_alternative_and_accepts_the_offer(climate: Climate) -> None:
+    asked = ("offer", "create", "first", *WINDOW, "--host", "4", "-f", "json")
+    answer = climate(*asked, "--hold", "2m")
+    offer = answer.json
+    assert (offer["expires_at"], offer["start"]) == ("2030-01-15T12:02:00Z", START)
+    assert answer.errors.endswith(f"To have it as a lease: climate offer accept {offer['id']}\n")
+    refused = climate(*asked)
+    assert "  1  later: from 2030-01-15 15:00:00 CET" in refused.errors
+    held = climate(*asked, "--take", "1").json
+    assert (held["start"], held["expires_at"]) == (END, "2030-01-15T12:05:00Z")
+    (row, _) = climate("offer", "list", "-f", "json").json
+    assert (row["id"], row["reservations"]) == (offer["id"], ["4 physical:host"])
+    lease = climate("offer", "accept", offer["id"], "--name", "mine", "-f", "json").json
+    assert (lease["id"], lease["name"], lease["status"]) == (offer["id"], "mine", "PENDING")
+    assert "There is no open offer" in climate("offer", "show", offer["id"]).errors
+    assert climate("offer", "show", held["id"], "-f", "json").json == held
+    deleted = climate("offer", "delete", held["id"])
+    assert (deleted.code, deleted.errors) == (0, f"Offer {held['id']} is deleted.\n")
+    assert climate("offer", "list", "-f", "json").json == []
+
+
 def test_a_dry_run_reserves_nothing(climate: Climate, story: Story) -> None:
     asked = ("lease", "create", "mine", *WINDOW, "--dry-run", "-f", "json")
     found = climate(*asked, "--host", "3").json

@@ -7,7 +7,7 @@ import pytest
 
 from climate import client as climate
 from climate.client import Client, Progress, hosts, waiting
-from climate.client.commands import leases as lease_commands
+from climate.client.commands.leases import manage as lease_commands
 from tests.client.conftest import Climate
 from tests.client.test_client import HOUR, LATER, unreliable
 from tests.conftest import NOON, MakeStory

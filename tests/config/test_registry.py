@@ -20,6 +20,7 @@ COUNTS = {
     "api.trusted_proxies",
     "manager.event_max_retries",
     "manager.workers",
+    "offers.per_project",
     "provisioning.spare",
     "wait_list.promises",
     *(

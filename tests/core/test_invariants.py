@@ -74,6 +74,13 @@ def test_reports_a_lease_whose_events_contradict_its_status(
     assert wrong is None or wrong in str(violations)
 
 
+def test_an_offer_expires_when_its_release_is_due() -> None:
+    late = WINDOW.start + dt.timedelta(seconds=1)
+    assert wrong_events("CREATING", WINDOW, [RELEASE], NOON, WINDOW.start) is None
+    assert "is offered until" in str(wrong_events("CREATING", WINDOW, [RELEASE], NOON, late))
+    assert "still offered" in str(wrong_events("PENDING", WINDOW, [START, END], NOON, late))
+
+
 def test_a_start_may_have_failed_when_it_came_after_the_end() -> None:
     assert wrong_events("PENDING", WINDOW, [FAILED, END], WINDOW.end) is None
     assert wrong_events("PENDING", WINDOW, [FAILED, ENDED], WINDOW.end) is not None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from climate.core.lease.schedule import ACTIONS, END, START
+from climate.core.lease.schedule import ACTIONS, END, RELEASE, START
 from tests.support.rows import Rows
 
 Row = Mapping[str, Any]
@@ -66,6 +66,9 @@ def check(rows: Rows, pools: Pools, now: datetime, cleaning: timedelta) -> None:
     check_nothing_is_booked_twice(view)
     check_pools_belong_to_reservations(view, pools)
     for lease in view.leases.values():
+        if lease["status"] == "CREATING":
+            check_offer(view, lease)
+            continue
         check_events(view, lease)
         check_reservations(view, lease, now, cleaning)
         if lease["status"] == "ACTIVE":
@@ -93,6 +96,17 @@ def check_pools_belong_to_reservations(view: View, pools: Pools) -> None:
         assert hosts <= view.hosts_of(reservation), (reservation, hosts)
         lease = view.leases[reservation["lease_id"]]
         assert lease["status"] not in {"PENDING", "TERMINATED"}, (lease, hosts)
+
+
+def check_offer(view: View, lease: Row) -> None:
+    """An offer has its release, and all its hosts until the release begins."""
+    [event] = view.events[lease["id"]]
+    seen = (lease, event)
+    assert (event["kind"], event["due_at"]) == (RELEASE, lease["offered_until"]), seen
+    for reservation in view.reservations_of(lease):
+        assert reservation["status"] == "pending", seen
+        held, params = len(view.held[reservation["id"]]), reservation["params"]
+        assert params["min"] <= held <= params["max"] or (event["attempt"] and not held), seen
 
 
 def check_events(view: View, lease: Row) -> None:

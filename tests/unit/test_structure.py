@@ -38,7 +38,7 @@ LAYERS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"claims"}),
         frozenset({"admission", "notifications"}),
         frozenset({"leases"}),
-        frozenset({"provisioning", "wait_list"}),
+        frozenset({"provisioning", "offers", "wait_list"}),
         frozenset({"resources", "events", "audit"}),
     ),
     "climate.plugins": (
@@ -62,7 +62,7 @@ LAYERS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"options"}),
         frozenset({"display"}),
         frozenset({"base"}),
-        frozenset({"lease_create", "notifications", "operations", "resources", "subscriptions"}),
+        frozenset({"notifications", "operations", "resources", "subscriptions"}),
         frozenset({"capacity", "leases"}),
         frozenset({"app", "osc"}),
     ),

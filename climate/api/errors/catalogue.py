@@ -170,7 +170,8 @@ CODES: Mapping[str, ErrorCode] = {
         "Fewer resources match and are free than the request needs. `free` and `missing` count"
         " them, `blocked_by` lists bookings in the way, and `alternatives` has leases that would be"
         " admitted now.",
-        "Request one of the alternatives, fewer resources or other times."
+        "Request one of the alternatives, fewer resources or other times. `POST /v2/offers` holds"
+        " an alternative for some minutes."
         " `POST /v2/availability/search` finds windows in which the reservations fit.",
     ),
     "resources_in_use": ErrorCode(
@@ -228,6 +229,13 @@ CODES: Mapping[str, ErrorCode] = {
         "Notifications after that number were removed, because they were too old. `oldest` is the"
         " number of the first that is kept.",
         "Read the objects that you follow again, then continue with `oldest` minus 1.",
+    ),
+    "offer_expired": ErrorCode(
+        410,
+        "Offer expired",
+        "The offer was not accepted in time. It no longer holds capacity, and others can book it.",
+        "Create a new offer with `POST /v2/offers`, or request the lease at once. To have more"
+        " time, send `hold`, the seconds for which the offer holds capacity.",
     ),
     "precondition_failed": ErrorCode(
         412,

@@ -24,6 +24,8 @@ from climate.api.v2.leases import views as lease_views
 from climate.api.v2.notifications import schemas as notification_schemas
 from climate.api.v2.notifications import subscriptions
 from climate.api.v2.notifications import views as notification_views
+from climate.api.v2.offers import schemas as offer_schemas
+from climate.api.v2.offers import views as offer_views
 from climate.api.v2.operations import managers, overdue_events
 from climate.api.v2.provisioning import readiness, tasks
 from climate.api.v2.provisioning import schemas as provisioning_schemas
@@ -37,6 +39,7 @@ from climate.core.errors import (
     InvalidInput,
     NotFound,
     NotificationsRemoved,
+    OfferExpired,
     PreconditionFailed,
     RequestUnderWay,
     TooManyConfirmations,
@@ -104,6 +107,22 @@ ROUTES = [
           answers={200: "text/calendar", 304: None},
           request_headers=("If-None-Match",), response_headers=("ETag",)),
 
+    Route("GET", "/v2/offers", offer_views.index, "leases:get",
+          query=offer_schemas.OfferQuery, answers={200: offer_schemas.OfferPage}),
+    Route("POST", "/v2/offers", offer_views.create, "leases:post",
+          body=offer_schemas.OfferRequest, answers={201: offer_schemas.Offer},
+          request_headers=("Idempotency-Key",), response_headers=("Location",),
+          own_errors=(Conflict, IdempotencyKeyReused)),
+    Route("GET", "/v2/offers/<offer_id>", offer_views.show, "leases:get",
+          answers={200: offer_schemas.Offer}, own_errors=(Conflict, OfferExpired)),
+    Route("POST", "/v2/offers/<offer_id>/accept", offer_views.accept, "leases:post",
+          body=offer_schemas.Acceptance, answers={201: schemas.Lease},
+          request_headers=("Idempotency-Key",), response_headers=("ETag", "Location"),
+          own_errors=(EnforcementUnavailable, Conflict, RequestUnderWay, IdempotencyKeyReused,
+                      OfferExpired)),
+    Route("DELETE", "/v2/offers/<offer_id>", offer_views.delete, "leases:delete",
+          answers={204: None}, own_errors=(Conflict, OfferExpired)),
+
     Route("GET", "/v2/past-leases", history.index, "leases:get",
           query=history.PastLeaseQuery, answers={200: history.PastLeasePage}),
 
@@ -132,7 +151,7 @@ ROUTES = [
     Route("GET", "/v2/availability", availability.show, "availability:get",
           query=capacity_schemas.AvailabilityQuery, answers={200: capacity_schemas.Availability}),
     Route("POST", "/v2/availability/search", availability.search, "availability:get",
-          body=capacity_schemas.WindowSearch, answers={200: capacity_schemas.Offers}),
+          body=capacity_schemas.WindowSearch, answers={200: capacity_schemas.FreeWindows}),
     Route("GET", "/v2/calendar", calendar.index, "calendar:get",
           query=calendar_schemas.CalendarQuery,
           answers={200: calendar_schemas.Calendar, 304: None},

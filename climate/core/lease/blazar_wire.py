@@ -133,6 +133,15 @@ def payload(lease: Lease, extra: Mapping[str, Any] | None = None) -> dict[str, A
     return {"lease_id": body.pop("id"), **body, **(extra or {})}
 
 
+def offer_payload(lease: Lease) -> dict[str, Any]:
+    """Return the payload of a notification about an offer.
+
+    It has the members of ``payload``, and when the offer expires. An offer has no events of users.
+    """
+    expires_at = lease.offered_until.isoformat() if lease.offered_until else None
+    return payload(replace(lease, events=()), {"expires_at": expires_at})
+
+
 def window(payload: Mapping[str, Any]) -> Window | None:
     """Return the window of the lease in ``payload``, the payload of a notification.
 

@@ -230,6 +230,9 @@ class Lease:
     contain it. ``trust_lost`` is why the trust does not work now (None: no problem is known).
     ``caught_up_at`` is when a manager last found that events of the lease were late. ``version``
     grows with each change of the lease. It does not grow when an event makes progress.
+
+    ``offered_until`` is when an offer expires (None: the lease is no offer). An offer is a lease
+    with the status CREATING. A request that accepts it sets ``updated_at``.
     """
 
     id: str
@@ -248,12 +251,23 @@ class Lease:
     trust_lost: str | None = None
     start: Start = field(default_factory=Start)
     caught_up_at: datetime | None = None
+    offered_until: datetime | None = None
     version: int = field(default=0, compare=False)
 
     @property
     def is_degraded(self) -> bool:
         """Whether a resource has failed, or the Keystone trust of the lease does not work."""
         return self.degraded or self.trust_lost is not None
+
+    @property
+    def is_offer(self) -> bool:
+        """Whether the lease is an offer, which a request may be accepting."""
+        return self.status is LeaseStatus.CREATING and self.offered_until is not None
+
+    @property
+    def is_unaccepted_offer(self) -> bool:
+        """Whether the lease is an offer that no request has begun to accept. It may be expired."""
+        return self.is_offer and self.updated_at is None
 
     @property
     def has_begun(self) -> bool:

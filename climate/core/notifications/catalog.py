@@ -109,6 +109,18 @@ TYPES = (
     NotificationType(
         event_type.LEASE_TRUST_RESTORED, "climate can act as the user of a lease again."
     ),
+    NotificationType(event_type.OFFER_MADE, "An offer was made: it holds capacity."),
+    NotificationType(
+        event_type.OFFER_ACCEPTED, "An offer was accepted: it is a lease with the same id now."
+    ),
+    NotificationType(
+        event_type.OFFER_EXPIRED,
+        "An offer expired, or its acceptance did not complete: its capacity is free again.",
+    ),
+    NotificationType(
+        event_type.OFFER_DELETED,
+        "An offer was deleted by a request, or because a service refused its acceptance.",
+    ),
     NotificationType(
         event_type.of_node(event_type.PREPARE),
         "Provisioning: a provisioner must prepare a host for a lease.",
@@ -131,10 +143,12 @@ TYPES = (
     ),
 )
 
+_OF_LEASE = ("lease_id", "name", "status", "start_date", "end_date", "reservations", "events")
 # Members of each payload, by the subject of its type.
 SHARED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "lease": ("lease_id", "name", "status", "start_date", "end_date", "reservations", "events"),
+        "lease": _OF_LEASE,
+        "offer": (*_OF_LEASE, "expires_at"),
         "node": ("lease_id", "node", "reservation_id"),
         "audit": ("invariant", "look", "found", "broken_since"),
         "subscription": ("subscription_id", "user_id", "reason"),
@@ -151,6 +165,7 @@ MEMBERS: Mapping[str, str] = MappingProxyType(
         "reservations": "Reservations of the lease, as in v1, without parameters that may be"
         " secret.",
         "events": "Events of the lease, as in v1.",
+        "expires_at": "When the offer expires, ISO 8601; null if it is accepted.",
         "hosts": "Hosts of the lease: a list of objects with reservation_id, id and name.",
         "floatingips": "Floating IPs of the lease, in the form of hosts; absent if it has none.",
         "networks": "Network segments of the lease, in the form of hosts; absent if it has none.",

@@ -43,6 +43,10 @@ LEASE_TRUST_RESTORED = EventType("lease.trust_restored")
 LEASE_CATCH_UP = EventType("lease.catch_up")
 LEASE_START_DELAYED = EventType("lease.start_delayed")
 LEASE_NOT_STARTED = EventType("lease.not_started")
+OFFER_MADE = EventType("offer.made")
+OFFER_ACCEPTED = EventType("offer.accepted")
+OFFER_EXPIRED = EventType("offer.expired")
+OFFER_DELETED = EventType("offer.deleted")
 BEFORE_END_STOPPED = of_event(f"{BEFORE_END}.stop")
 SUBSCRIPTION_SUSPENDED = EventType("subscription.suspended")
 INVARIANT_BROKEN = EventType("audit.invariant_broken")
@@ -65,6 +69,10 @@ KNOWN = (
     LEASE_TRUST_LOST,
     LEASE_TRUST_RESTORED,
     LEASE_DELETE,
+    OFFER_MADE,
+    OFFER_ACCEPTED,
+    OFFER_EXPIRED,
+    OFFER_DELETED,
     *map(of_node, (PREPARE, START, END)),
     SUBSCRIPTION_SUSPENDED,
     INVARIANT_BROKEN,

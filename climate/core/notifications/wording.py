@@ -46,6 +46,10 @@ _TITLES: Mapping[str, str] = {
     event_type.LEASE_CATCH_UP: "Events of lease {name} were late",
     event_type.LEASE_START_DELAYED: "Lease {name} waits for its hosts",
     event_type.LEASE_NOT_STARTED: "Lease {name} is over and has never started",
+    event_type.OFFER_MADE: "Offer {name} holds resources for some minutes",
+    event_type.OFFER_ACCEPTED: "Offer {name} is accepted",
+    event_type.OFFER_EXPIRED: "Offer {name} has expired",
+    event_type.OFFER_DELETED: "Offer {name} is deleted",
     event_type.SUBSCRIPTION_SUSPENDED: "climate has suspended a subscription",
 }
 # The same for leases in ERROR.
@@ -68,6 +72,10 @@ _ADVICE: Mapping[str, Sequence[str]] = {
         "Save your work: when the lease ends, the data on its resources may be lost.",
         "Extend it: on its page, or with 'openstack reservation lease set --prolong-for 1h {id}'.",
         "End it: if you have finished, end it now on its page. Others can use the resources.",
+    ),
+    event_type.OFFER_MADE: (
+        "Accept it before it expires: with 'openstack climate offer accept {id}'.",
+        "Delete it if you do not need it. Others can use the resources.",
     ),
     event_type.LEASE_START_DELAYED: (
         "You need not do anything: the lease starts as soon as its hosts are ready.",

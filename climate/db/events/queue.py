@@ -249,6 +249,14 @@ def cancel(session: Session, event_ids: Sequence[str]) -> None:
         session.execute(sa.delete(EVENTS).where(*is_unclaimed))
 
 
+def remove_untried(session: Session, event_id: str) -> bool:
+    """Delete an event, unless a manager has claimed it; return whether it is deleted.
+
+    An event whose first attempt was requeued counts as not claimed.
+    """
+    return bool(session.connection().execute(_REMOVE_UNTRIED, {"event_id": event_id}).rowcount)
+
+
 def reschedule(session: Session, event_id: str, due_at: datetime, now: datetime) -> None:
     """Set the due time of an event to ``due_at``, and make the event UNDONE again.
 
@@ -328,6 +336,9 @@ _CLAIMED_SO = (
 _IS_MINE = sa.select(EVENTS.c.id).where(*_CLAIMED_SO).with_for_update()
 _MINE = sa.update(EVENTS).where(*_CLAIMED_SO)
 _FINISH = _MINE.values(**_RELEASED, updated_at=_NOW, status=sa.bindparam("outcome"))
+_REMOVE_UNTRIED = sa.delete(EVENTS).where(
+    EVENTS.c.id == sa.bindparam("event_id"), EVENTS.c.attempt == 0, EVENTS.c.status == UNDONE
+)
 _REQUEUE = _MINE.values(**_RELEASED, status=UNDONE, attempt=EVENTS.c.attempt - 1)
 _SOONEST = sa.func.min(EVENTS.c.run_at, type_=EVENTS.c.run_at.type)
 _NEXT: sa.Select[datetime | None] = sa.select(_SOONEST).where(

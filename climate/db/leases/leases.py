@@ -70,9 +70,12 @@ def delete_reservations(session: Session, ids: Collection[str]) -> None:
         session.execute(sa.delete(ReservationRow).where(ReservationRow.id.in_(ids)))
 
 
-def insert_events(session: Session, events: Sequence[Event]) -> None:
-    """Store new events; managers can run each of them from its due time on."""
-    insert(session, _events(events))
+def insert_events(session: Session, events: Sequence[Event], *others: Rows) -> None:
+    """Store new events; managers can run each of them from its due time on.
+
+    ``others`` are rows of other tables, which PostgreSQL inserts in the same statement.
+    """
+    insert(session, _events(events), *others)
 
 
 def _events(events: Sequence[Event]) -> Rows:
@@ -229,6 +232,26 @@ def update(session: Session, lease: Lease) -> None:
     _set(session, lease.id, **_lease_values(lease))
 
 
+def extend_hold(session: Session, lease_id: str, until: datetime, now: datetime) -> None:
+    """Store ``until`` as the expiry of an offer that a request accepts or withdraws at ``now``.
+
+    The caller moves the RELEASE event of the offer to the same time.
+    """
+    _set(session, lease_id, offered_until=until, updated_at=now)
+
+
+def accept_offer(session: Session, lease: Lease, now: datetime) -> bool:
+    """Lock an offer and store the status and the name of ``lease``, the confirmed lease.
+
+    Returns False, and stores nothing, if the offer is not open: it has expired at ``now``, it is
+    deleted, or a request accepts it or has accepted it. The caller must also remove the RELEASE
+    event.
+    """
+    fields = {"offer_id": lease.id, "new_name": lease.name, "accepted_at": lease.updated_at}
+    result = session.connection().execute(_ACCEPT, {**fields, "now": now})
+    return bool(result.rowcount)
+
+
 def set_status(session: Session, lease_id: str, status: LeaseStatus, now: datetime) -> None:
     """Store a new status of a lease, and ``now`` as the time of the change."""
     _set(session, lease_id, status=status.value, updated_at=now)
@@ -339,7 +362,7 @@ def delete(session: Session, lease_id: str) -> None:
 def _lease_values(lease: Lease) -> dict[str, Any]:
     return {
         **values(lease, "id name user_id project_id degraded created_at updated_at"),
-        **values(lease, "trust_id trust_lost"),
+        **values(lease, "trust_id trust_lost offered_until"),
         "start_at": lease.window.start,
         "end_at": lease.window.end,
         "status": lease.status.value,
@@ -352,6 +375,22 @@ def _lease_values(lease: Lease) -> dict[str, Any]:
 
 _COUNT_UP = (
     sa.update(LEASES).where(any_of(LEASES.c.id, "lease_ids")).values(version=LEASES.c.version + 1)
+)
+_ACCEPT = (
+    sa.update(LEASES)
+    .where(
+        LEASES.c.id == sa.bindparam("offer_id"),
+        LEASES.c.status == LeaseStatus.CREATING.value,
+        LEASES.c.offered_until > sa.bindparam("now", type_=LEASES.c.offered_until.type),
+        LEASES.c.updated_at.is_(None),
+    )
+    .values(
+        name=sa.bindparam("new_name"),
+        status=LeaseStatus.PENDING.value,
+        offered_until=None,
+        updated_at=sa.bindparam("accepted_at"),
+        version=LEASES.c.version + 1,
+    )
 )
 _ADVANCE = (
     sa.update(LEASES)

@@ -64,7 +64,7 @@ COLUMNS = columns(
     LEASES,
     "id name user_id project_id start_at end_at status degraded notices created_at updated_at"
     " trust_id trust_lost start_when ready_at start_delayed_at started_at"
-    " caught_up_at version",
+    " caught_up_at version offered_until",
 )
 _RESERVATIONS = _children_of(
     RESERVATIONS,
@@ -81,8 +81,8 @@ _EVENTS = _children_of(
 
 def _lease(row: Any, reservations: Iterable[Any], events: Iterable[Any]) -> Lease:  # noqa: ANN401 - rows of COLUMNS and of its children
     id_, name, user_id, project_id, start, end, status, degraded, notices, *rest = row
-    created_at, updated_at, trust_id, trust_lost, when, *begun, caught_up_at, version = rest
-    ready_at, delayed_at, started_at = begun
+    created_at, updated_at, trust_id, trust_lost, when, *others = rest
+    ready_at, delayed_at, started_at, caught_up_at, version, offered_until = others
     return Lease(
         id=id_,
         name=name,
@@ -105,6 +105,7 @@ def _lease(row: Any, reservations: Iterable[Any], events: Iterable[Any]) -> Leas
             started_at=started_at,
         ),
         caught_up_at=caught_up_at,
+        offered_until=offered_until,
         version=version,
     )
 

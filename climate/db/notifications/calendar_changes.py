@@ -15,8 +15,10 @@ from climate.core.window import Window
 from climate.db.tables.leases import RESOURCES
 from climate.db.tables.notifications import OutboxRow
 
-# Notifications about a lease; those of earlier releases have no window.
-_OF_LEASE = OutboxRow.event_type.startswith("lease.")
+# Notifications about a lease or an offer; those of earlier releases have no window.
+_OF_LEASE = sa.or_(
+    OutboxRow.event_type.startswith("lease."), OutboxRow.event_type.startswith("offer.")
+)
 _RESOURCES = sa.select(
     sa.func.count(),
     sa.func.sum(sa.case((RESOURCES.c.reservable.is_(True), 1), else_=0)),

@@ -97,6 +97,14 @@ def write_all(
     insert(session, rows(notifications, now))
 
 
+def latest_about(session: Session, lease_id: str) -> tuple[str, str] | None:
+    """Return the type and the project of the latest notification about a lease; None if none."""
+    of = _OUTBOX.c
+    query = sa.select(of.event_type, of.project_id).where(of.lease_id == lease_id)
+    row = session.execute(query.order_by(of.id.desc()).limit(1)).one_or_none()
+    return None if row is None else (row[0], row[1])
+
+
 def rows(notifications: Iterable[tuple[EventType, Mapping[str, Any]]], now: datetime) -> Rows:
     """Return the outbox rows of notifications, to insert them together with rows of other tables.
 

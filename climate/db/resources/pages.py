@@ -8,6 +8,7 @@ page nor on the size of the table.
 
 import operator
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -41,6 +42,20 @@ def find_leases(session: Session, wanted: LeaseFilter, page: Page) -> Part[Lease
     """
     query = sa.select(*lease_records.COLUMNS).where(*_conditions(wanted))
     rows = session.execute(cut(query, _LEASES[page.sort], LeaseRow.id, page)).all()
+    items = lease_records.complete(session, rows[: page.limit])
+    return Part(items=items, more=len(rows) > page.limit)
+
+
+def find_offers(session: Session, project_id: str | None, now: datetime, page: Page) -> Part[Lease]:
+    """Return a page of the offers of a project that are open at ``now`` (None: of all projects).
+
+    Offers that a request is accepting are left out. Executes three SQL statements.
+    """
+    conditions = [LeaseRow.offered_until > now, LeaseRow.updated_at.is_(None)]
+    conditions.append(LeaseRow.status == LeaseStatus.CREATING.value)
+    conditions += _comparisons([(LeaseRow.project_id, operator.eq, project_id)])
+    query = sa.select(*lease_records.COLUMNS).where(*conditions)
+    rows = session.execute(cut(query, LeaseRow.offered_until, LeaseRow.id, page)).all()
     items = lease_records.complete(session, rows[: page.limit])
     return Part(items=items, more=len(rows) > page.limit)
 

@@ -13,6 +13,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from climate.db.engine.types import HEAD_OF_VALUE, MARIADB, Code, Head, Id, Serial, UtcDateTime
 
+# The index of offers is partial where the database can have one: most leases are no offers.
+_IS_OFFER = sa.text("offered_until IS NOT NULL")
+ONLY_OFFERS: dict[str, Any] = {"postgresql_where": _IS_OFFER, "sqlite_where": _IS_OFFER}
 _NAMING = {
     "ix": "%(table_name)s_%(column_0_N_name)s",
     "uq": "%(table_name)s_%(column_0_N_name)s_key",
@@ -48,7 +51,8 @@ class LeaseRow(Certified, Base):
     Keystone trust with which managers act as the user of the lease. If the trust does not work now,
     ``trust_lost`` says why. ``ready_at`` is when climate found all hosts of the lease ready.
     ``start_delayed_at`` is when climate announced that the start is delayed. ``caught_up_at`` is
-    when a manager last found that events of the lease were late.
+    when a manager last found that events of the lease were late. ``offered_until`` is when an offer
+    expires (NULL: the lease is no offer).
     """
 
     __tablename__ = "leases"
@@ -60,6 +64,7 @@ class LeaseRow(Certified, Base):
         Index(None, "project_id", "end_at"),
         Index(None, "user_id", "end_at"),
         Index(None, "trust_id"),
+        Index(None, "offered_until", **ONLY_OFFERS),
         MARIADB,
     )
 
@@ -82,6 +87,7 @@ class LeaseRow(Certified, Base):
     start_delayed_at: Mapped[datetime | None]
     started_at: Mapped[datetime | None]
     version: Mapped[int] = mapped_column(sa.BigInteger, server_default="0")
+    offered_until: Mapped[datetime | None]
 
 
 class ReservationRow(Base):

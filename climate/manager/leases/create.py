@@ -24,15 +24,9 @@ from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Event, Lease, Start, StartWhen
 from climate.core.lease.schedule import (
-    BEFORE_END,
-    BEFORE_START,
-    Anchor,
-    Notice,
-    before_end_notice,
     plan,
 )
 from climate.core.notifications import event_type
-from climate.core.settings import Settings
 from climate.core.window import Window, ends_too_early, minute_of, starts_in_the_past
 from climate.db.engine import ids
 from climate.db.leases import leases
@@ -63,7 +57,8 @@ from climate.manager.admission.requirements import (
     requirements_of,
 )
 from climate.manager.leases import trusts
-from climate.manager.leases.holds import HoldGate
+from climate.manager.leases.event_plan import planned_notices
+from climate.manager.leases.holds import HoldGate, needs_hold
 from climate.manager.leases.idempotency import IdempotencyGate, IdempotentRequest, replay
 from climate.manager.leases.ready_start import ReadyStartGate
 from climate.manager.process.runtime import Runtime
@@ -134,14 +129,43 @@ def create_lease(
     InvalidDate, InvalidQuery, UnsupportedResourceType, NotProvisioned, NotEnoughResources,
     LimitExceeded, Contention, and the errors of ``idempotency.replay`` and ``HoldGate.settle``.
     """
-    now = runtime.clock.now()
+    lease = draft_once(runtime, owner, request, idempotent)
+    gates = gates_of(runtime, owner, lease, idempotent)
+    book(runtime, owner, lease, gates, on_shortage)
+    for gate in gates:
+        lease = gate.settle(lease)
+    runtime.wakeup.hint()
+    return lease
+
+
+def draft_once(
+    runtime: Runtime, owner: Owner, request: LeaseRequest, idempotent: IdempotentRequest | None
+) -> Lease:
+    """Return the result of ``draft``, and mention the lease in later log messages.
+
+    Raises the errors of ``draft``. But if its dates have passed, and an earlier request with the
+    idempotency key succeeded, raises AlreadyProcessed.
+    """
     try:
-        lease = draft(runtime, owner, request, now)
+        lease = draft(runtime, owner, request, runtime.clock.now())
     except InvalidDate:
         replay(runtime.database, idempotent)  # the first request may have been in time
         raise
     log_context.about_lease(lease.id)
-    gates = gates_of(runtime, owner, lease, idempotent)
+    return lease
+
+
+def book(
+    runtime: Runtime,
+    owner: Owner,
+    lease: Lease,
+    gates: Sequence[Gate],
+    on_shortage: OnShortage | None = None,
+) -> None:
+    """Book resources for a new lease and store it, or raise Refusal or the error of a gate.
+
+    If too few resources are free, ``on_shortage`` may store the lease in another way.
+    """
     demands = _demands(runtime, lease)
     if on_shortage is None:
         _refuse_from_memory(runtime, owner, lease, demands, gates)
@@ -153,10 +177,6 @@ def create_lease(
                 raise
             store = partial(_store, runtime, owner=owner, lease=lease, gates=gates)
             on_shortage(lease, demands, shortage, store)
-    for gate in gates:
-        lease = gate.settle(lease)
-    runtime.wakeup.hint()
-    return lease
 
 
 @counted("create_dry_run")
@@ -272,24 +292,27 @@ def _explained(runtime: Runtime, lease: Lease, gates: Sequence[Gate]) -> Iterato
 
 
 def gates_of(
-    runtime: Runtime, owner: Owner, lease: Lease, idempotent: IdempotentRequest | None
+    runtime: Runtime,
+    owner: Owner,
+    lease: Lease,
+    idempotent: IdempotentRequest | None,
+    *more: Gate,
 ) -> list[Gate]:
     """Return the gates of this request, one per optional feature, in the order of their calls.
 
     A gate can check or reject the lease. Limits and idempotency keys are examples of optional
-    features.
+    features. The gates ``more`` are called before those of limits.
     """
     gates: list[Gate] = []
     if lease.start.when is StartWhen.READY:
         gates.append(ReadyStartGate(runtime.settings, runtime.catalog))
     if idempotent is not None:
         gates.append(IdempotencyGate(idempotent, lease))
+    gates += more
     if runtime.settings.limits.is_active:
         gate = LimitGate if runtime.settings.limits.enabled else OpenLeasesGate
         gates.append(gate(runtime.settings.limits, owner.roles))
-    checked = runtime.enforcer is not None and runtime.enforcer.checks_create
-    as_user = any_acts_as_user(runtime.catalog, lease.reservations)
-    if checked or as_user or any_prepares(runtime.catalog, lease.reservations):
+    if not lease.is_offer and needs_hold(runtime, lease):
         gates.append(HoldGate(runtime, owner.requester, idempotent))
     return gates
 
@@ -343,7 +366,7 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
     if window.end <= now:
         raise ends_too_early(window.end, now)
     lease_id = ids.new_id()
-    notices = _notices(request, window, runtime.settings)
+    notices = planned_notices(request.user_events, request.before_end, window, runtime.settings)
     return Lease(
         id=lease_id,
         name=request.name,
@@ -364,35 +387,6 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
     )
 
 
-def _notices(request: LeaseRequest, window: Window, settings: Settings) -> tuple[Notice, ...]:
-    """Return the notices of a new lease: its reminders, and the events that the user defined.
-
-    For each kind of reminder that is not in the request, the configured reminders are added.
-    """
-    notices = [_user_notice(kind, moment, window) for kind, moment in request.user_events]
-    if request.before_end is not None:
-        notices.append(before_end_notice(window, request.before_end))
-    if len({notice.offset for notice in notices if notice.kind == BEFORE_END}) > 1:
-        raise InvalidDate("a lease has one before_end_lease event, more than one date was given")
-    kinds = {notice.kind for notice in notices}
-    if BEFORE_START not in kinds:
-        leads: Sequence[float] = settings.before_start_leads
-        notices += [Notice(BEFORE_START, Anchor.START, -lead) for lead in leads]
-    if BEFORE_END not in kinds and settings.before_end_lead:
-        notices.append(Notice(BEFORE_END, Anchor.END, -settings.before_end_lead.total_seconds()))
-    return tuple(notices)
-
-
-def _user_notice(kind: str, moment: datetime, window: Window) -> Notice:
-    if kind == BEFORE_END:
-        return before_end_notice(window, moment)
-    if kind == BEFORE_START and moment >= window.start:
-        raise InvalidDate("a before_start_lease event must be before the start of the lease")
-    if moment > window.end:
-        raise InvalidDate(f"event {kind} must not be after the end of the lease")
-    return Notice(kind, Anchor.START, (moment - window.start).total_seconds())
-
-
 def create_earliest(
     runtime: Runtime,
     owner: Owner,
@@ -409,7 +403,7 @@ def create_earliest(
     def create(timed: LeaseRequest) -> Lease:
         return create_lease(runtime, owner, timed, idempotent)
 
-    return _in_earliest_window(runtime, owner, request, length, idempotent, create)
+    return in_earliest_window(runtime, owner, request, length, idempotent, create)
 
 
 def preview_earliest(
@@ -423,10 +417,10 @@ def preview_earliest(
     def preview(timed: LeaseRequest) -> Preview:
         return preview_lease(runtime, owner, timed)
 
-    return _in_earliest_window(runtime, owner, request, length, None, preview)
+    return in_earliest_window(runtime, owner, request, length, None, preview)
 
 
-def _in_earliest_window(
+def in_earliest_window(
     runtime: Runtime,
     owner: Owner,
     request: LeaseRequest,
@@ -434,6 +428,11 @@ def _in_earliest_window(
     idempotent: IdempotentRequest | None,
     create: Callable[[LeaseRequest], T],
 ) -> T:
+    """Return the result of ``create`` for the earliest free window of the duration ``length``.
+
+    The window lies between ``request.start`` and ``request.end``. Raises SearchTooLong, Contention,
+    and the errors of ``create``.
+    """
     within = Window(request.start, request.end)
     for _ in range(availability.ATTEMPTS):
         offers = availability.search(

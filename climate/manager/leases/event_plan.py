@@ -4,20 +4,70 @@ This module also adds ``update_lease`` events. Such an event gives the users of 
 access to its new resources, and reclaims the resources of removed reservations.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from sqlalchemy.orm import Session
 
+from climate.core.errors import InvalidDate
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus
 from climate.core.lease.model import Event, Lease
-from climate.core.lease.schedule import BEFORE_END, BEFORE_START, END, START, UPDATE, Planned, plan
+from climate.core.lease.schedule import (
+    BEFORE_END,
+    BEFORE_START,
+    END,
+    START,
+    UPDATE,
+    Anchor,
+    Notice,
+    Planned,
+    before_end_notice,
+    plan,
+)
 from climate.core.notifications import event_type
+from climate.core.settings import Settings
+from climate.core.window import Window
 from climate.db.engine import ids
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
 from climate.db.notifications import outbox
+
+
+def planned_notices(
+    user_events: Iterable[tuple[str, datetime]],
+    before_end: datetime | None,
+    window: Window,
+    settings: Settings,
+) -> tuple[Notice, ...]:
+    """Return the notices of a new lease: its reminders, and the events that the user defined.
+
+    ``user_events`` are pairs (kind, due time), and ``before_end`` is when to remind the user of the
+    end (None: the configured default). For each kind of reminder that is not in the request, the
+    configured reminders are added. Raises InvalidDate if an event may not be at its time.
+    """
+    notices = [_user_notice(kind, moment, window) for kind, moment in user_events]
+    if before_end is not None:
+        notices.append(before_end_notice(window, before_end))
+    if len({notice.offset for notice in notices if notice.kind == BEFORE_END}) > 1:
+        raise InvalidDate("a lease has one before_end_lease event, more than one date was given")
+    kinds = {notice.kind for notice in notices}
+    if BEFORE_START not in kinds:
+        leads: Sequence[float] = settings.before_start_leads
+        notices += [Notice(BEFORE_START, Anchor.START, -lead) for lead in leads]
+    if BEFORE_END not in kinds and settings.before_end_lead:
+        notices.append(Notice(BEFORE_END, Anchor.END, -settings.before_end_lead.total_seconds()))
+    return tuple(notices)
+
+
+def _user_notice(kind: str, moment: datetime, window: Window) -> Notice:
+    if kind == BEFORE_END:
+        return before_end_notice(window, moment)
+    if kind == BEFORE_START and moment >= window.start:
+        raise InvalidDate("a before_start_lease event must be before the start of the lease")
+    if moment > window.end:
+        raise InvalidDate(f"event {kind} must not be after the end of the lease")
+    return Notice(kind, Anchor.START, (moment - window.start).total_seconds())
 
 
 def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> None:

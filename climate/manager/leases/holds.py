@@ -7,6 +7,9 @@
 3. Another transaction *confirms* the lease (stores it as PENDING, with its other events), or
    *releases* it (frees its resources and deletes it).
 
+An *offer* (module ``manager/offers``) is held in the same way, until a user accepts it. A request
+that accepts it begins with step 2. If climate releases an offer, it writes a notification.
+
 If the process dies before step 3, a manager runs the ``RELEASE`` event. If a plug-in fails in step
 2, a manager undoes the preparations in the cloud, and retries until that succeeds. If a manager has
 released the lease before step 3, the process also undoes its preparations, but tries only once.
@@ -31,6 +34,7 @@ from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.model import Event, Lease
 from climate.core.lease.schedule import RELEASE, Planned
 from climate.core.notifications import event_type
+from climate.core.notifications.event_type import EventType
 from climate.db.engine import ids
 from climate.db.events import queue as event_queue
 from climate.db.leases import idempotency, leases
@@ -48,6 +52,15 @@ from climate.manager.process.runtime import Catalog, Runtime, Store
 from climate.plugins.base import Requester
 
 LOG = logging.getLogger(__name__)
+
+
+def needs_hold(runtime: Runtime, lease: Lease) -> bool:
+    """Return whether climate must call other services before it confirms a new lease."""
+    return (
+        (runtime.enforcer is not None and runtime.enforcer.checks_create)
+        or any_acts_as_user(runtime.catalog, lease.reservations)
+        or any_prepares(runtime.catalog, lease.reservations)
+    )
 
 
 class HoldGate(Gate):
@@ -125,7 +138,8 @@ def _check_with_service(store: Store, enforcer: Enforcer, lease: Lease) -> None:
     try:
         enforcer.check_create(body)
     except EnforcementDenied:
-        store.database.write(lambda session: _delete_held(session, lease.id))
+        now = store.clock.now()
+        store.database.write(lambda session: _delete_held(session, lease.id, now))
         raise
     except EnforcementUnavailable:
         now = store.clock.now()
@@ -182,22 +196,45 @@ def _hold_expired(enforcer: Enforcer | None) -> ClimateError:
 
 
 def _confirm(session: Session, lease: Lease, now: datetime) -> bool:
-    """Confirm a lease: store it as PENDING instead of CREATING, with its details and events.
+    """Lock a lease, and confirm it as ``confirm`` does.
 
     Returns False if ``hold_timeout`` has passed and a manager has deleted the lease, or begun to
     delete it.
     """
     present = _lock_held(session, lease.id)
-    if present is None or any(event.attempt for event in present.events):
+    if present is None or is_being_released(present):
         return False
+    confirm(session, present, lease, now)
+    return True
+
+
+def is_being_released(present: Lease) -> bool:
+    """Return whether a manager has claimed the RELEASE event of ``present``, a locked lease."""
+    return any(event.attempt or event.status is not EventStatus.UNDONE for event in present.events)
+
+
+def confirm(session: Session, present: Lease, lease: Lease, now: datetime) -> None:
+    """Confirm a lease: store it as PENDING instead of CREATING, with its details and events.
+
+    ``present`` is the stored lease, which the caller has locked. ``lease`` is the confirmed one.
+    """
     event_queue.remove(session, [event.id for event in present.events])
     leases.update(session, lease)
     for before, after in zip(present.reservations, lease.reservations, strict=True):
         if after.details != before.details:
             leases.set_reservation(session, after.id, now, details=dict(after.details))
-    leases.insert_events(session, lease.events)
-    outbox.write(session, event_type.LEASE_CREATE, blazar_wire.payload(lease), now)
-    return True
+    insert_events(session, present, lease, now)
+
+
+def insert_events(session: Session, present: Lease, lease: Lease, now: datetime) -> None:
+    """Store the events of a confirmed lease, and write its notifications.
+
+    ``present`` is the lease as it was before the confirmation.
+    """
+    told = [(event_type.LEASE_CREATE, blazar_wire.payload(lease))]
+    if present.is_offer:
+        told.insert(0, (event_type.OFFER_ACCEPTED, blazar_wire.offer_payload(lease)))
+    leases.insert_events(session, lease.events, outbox.rows(told, now))
 
 
 def _release_unprepared(runtime: Runtime, session: Session, lease_id: str) -> None:
@@ -217,25 +254,44 @@ def _release_unprepared(runtime: Runtime, session: Session, lease_id: str) -> No
     for event in lease.events:
         if event.status is EventStatus.UNDONE:
             event_queue.reschedule(session, event.id, now, now)
+            if lease.is_offer:
+                leases.extend_hold(session, lease.id, now, now)
 
 
-def _delete_held(session: Session, lease_id: str) -> None:
-    if _lock_held(session, lease_id) is not None:
-        leases.delete(session, lease_id)
+def _delete_held(session: Session, lease_id: str, now: datetime) -> None:
+    lease = _lock_held(session, lease_id)
+    if lease is not None:
+        delete_held(session, lease, event_type.OFFER_DELETED, now)
+
+
+def delete_held(session: Session, lease: Lease, told: EventType, now: datetime) -> None:
+    """Delete a locked lease that is not confirmed; if it is an offer, write a notification.
+
+    ``told`` is the type of the notification.
+    """
+    leases.delete(session, lease.id)
+    if lease.is_offer:
+        outbox.write(session, told, blazar_wire.offer_payload(lease), now)
 
 
 def _release_and_report(
-    enforcer: Enforcer | None, session: Session, lease_id: str, now: datetime
+    enforcer: Enforcer | None,
+    session: Session,
+    lease_id: str,
+    now: datetime,
+    told: EventType = event_type.OFFER_DELETED,
 ) -> None:
     """Delete a lease that is not confirmed; store events that revoke its trust and report its end.
 
     The end must be reported, because the enforcement service may have allowed the lease, and then
-    believes that the lease exists.
+    believes that the lease exists. The service has not heard of an offer that no request has begun
+    to accept. ``told`` is the type of the notification if the lease is an offer.
     """
     lease = _lock_held(session, lease_id)
     if lease is not None:
-        schedule_finalizers(enforcer, session, lease, now)
-        leases.delete(session, lease_id)
+        if not lease.is_unaccepted_offer:
+            schedule_finalizers(enforcer, session, lease, now)
+        delete_held(session, lease, told, now)
 
 
 def _lock_held(session: Session, lease_id: str) -> Lease | None:
@@ -268,10 +324,12 @@ def expire(runtime: Runtime, claim: Claim, lease: Lease) -> None:
     def finish(session: Session) -> None:
         present = lease_of(session, claim)
         if present is not None and close(session, claim, now, EventStatus.DONE):
-            _release_and_report(runtime.enforcer, session, present.id, now)
+            expired = event_type.OFFER_EXPIRED
+            _release_and_report(runtime.enforcer, session, present.id, now, expired)
 
     try:
-        _discard(runtime.catalog, lease)
+        if not lease.is_unaccepted_offer:  # else nothing was prepared
+            _discard(runtime.catalog, lease)
     except Exception as error:  # noqa: BLE001 - the event is retried after any failure
         LOG.warning("cannot undo the preparations of lease %s, will try again: %s", lease.id, error)
         retry_later(runtime, claim, str(error))

@@ -48,9 +48,11 @@ class IdempotencyGate(Gate):
         """Store the idempotency key of a request, and the answer if it is final.
 
         The answer is not final while an external service must still allow the lease (status
-        CREATING). Raises AlreadyProcessed, RequestUnderWay, IdempotencyKeyReused.
+        CREATING). The answer about an offer is final. Raises AlreadyProcessed, RequestUnderWay,
+        IdempotencyKeyReused.
         """
-        if lease.status is LeaseStatus.CREATING:  # the confirmation stores the answer
+        is_held = lease.status is LeaseStatus.CREATING and not lease.is_offer
+        if is_held:  # the confirmation stores the answer
             idempotency.claim_undecided(session, self._key, lease.id, now)
         else:
             idempotency.claim(session, self._key, self._answer, now)

@@ -51,6 +51,18 @@ def move_an_end(story: Story) -> None:
     sql(story, sa.update(EventRow).where(EventRow.kind == "end_lease").values(**late))
 
 
+def postpone_a_release(story: Story) -> None:
+    story.ok("POST", "/v2/offers", story.asking())
+    late = {"due_at": story.clock.now() + dt.timedelta(hours=1)}
+    sql(story, sa.update(EventRow).where(EventRow.kind == "release_lease").values(**late))
+
+
+def keep_an_expired_offer(story: Story) -> None:
+    story.ok("POST", "/v2/offers", story.asking(120, 180))
+    sql(story, sa.update(EventRow).where(EventRow.kind == "release_lease").values(attempt=1))
+    story.clock.advance(901)
+
+
 def claim_without_an_owner(story: Story) -> None:
     story.reserve()
     claimed = {"status": "IN_PROGRESS", "owner": None}
@@ -108,6 +120,8 @@ CASES: list[tuple[Break, int, str]] = [
     (exceed_the_capacity, 1, "has 0 VCPU, and 1 are taken"),
     (lose_an_end, 2, "has 0 ends"),
     (move_an_end, 2, "its end is due at"),
+    (postpone_a_release, 2, "its release is due at"),
+    (keep_an_expired_offer, 3, "expired, and still has resources"),
     (claim_without_an_owner, 3, "is claimed, but no manager renews its claim"),
     (never_run_an_event, 3, "was never attempted"),
     (lose_a_number, 4, "1 of the numbers 1 to 3 are missing"),

@@ -1,4 +1,4 @@
-"""Random sequences of creates, changes and deletions, while time passes and the cloud fails."""
+"""Random sequences of requests for leases and offers, while time passes and the cloud fails."""
 
 import itertools
 import random
@@ -25,7 +25,7 @@ from climate.plugins.simulated_journal import SimulatedFailure
 from tests.conftest import NOON, MakeStory
 from tests.support import invariants, rows
 from tests.support.rows import Rows
-from tests.support.service import FORMAT, Story, host_reservation
+from tests.support.service import FORMAT, Story, host_reservation, hosts
 
 CLEANING = timedelta(minutes=5)
 NIGHTLY = pytest.mark.nightly(reason="searches at random for minutes")
@@ -58,6 +58,7 @@ counts = st.tuples(st.sampled_from([1, 1, 2]), st.integers(0, HOSTS - 1))
 # By how many minutes a date moves; None leaves it alone.
 shifts = st.sampled_from([None, None, -30, -1, 1, 10, 10, 30, 60])
 rarely = st.sampled_from([None] * 8 + [-10, -1, 1, 10])
+holds = st.sampled_from([1, 60, 300])
 pauses = st.sampled_from([0, 1, 59, 60, 300, 1200])
 managers = st.sampled_from(["works", "works", "works", "away", "dies"])
 moods = st.one_of(
@@ -85,6 +86,8 @@ class Leases(RuleBasedStateMachine):
         plugin: Any = self.story.runtime.plugins["physical:host"]
         plugin.cloud = self.cloud
         self.last = self.empty
+        self.offers: list[str] = []
+        self.accepted: set[str] = set()
         self.names = itertools.count()
         self.replace_manager()
 
@@ -97,18 +100,28 @@ class Leases(RuleBasedStateMachine):
 
     def some_lease(self, number: int) -> str:
         """Choose a lease, most often one that is not over."""
-        made = sorted(self.last["leases"], key=lambda lease: (lease["created_at"], lease["name"]))
+        made = sorted(self.leases(), key=lambda lease: (lease["created_at"], lease["name"]))
         live = [lease for lease in made if lease["status"] != "TERMINATED"]
         chosen = live if live and number % 5 else made
         return str(chosen[number % len(chosen)]["id"])
 
-    def request(self, method: str, path: str, body: Any = None) -> None:
-        """Send a request; it succeeds, or is rejected with a reason and changes nothing."""
+    def leases(self) -> list[dict[str, Any]]:
+        """Return the rows of leases, without offers."""
+        return [lease for lease in self.last["leases"] if lease["status"] != "CREATING"]
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request; it succeeds, or is rejected with a reason and changes nothing.
+
+        Returns the JSON of an answer that is not a rejection, else None.
+        """
         response = self.story.call(method, path, body)
         assert response.status_code < 500, response.get_data(as_text=True)
         if response.status_code >= 400:
-            assert response.get_json()["error_message"]
+            problem = response.get_json()
+            assert problem.get("error_message") or problem["detail"]
             assert self.rows() == self.last
+            return None
+        return response.get_json(silent=True) or {}
 
     def run_due(self) -> None:
         """Let the manager run due events; if it dies, another one replaces it."""
@@ -151,7 +164,28 @@ class Leases(RuleBasedStateMachine):
         )
         self.request("POST", "/v1/leases", body)
 
-    @precondition(lambda self: self.last["leases"])
+    @rule(start=starts, length=lengths, asked=counts, hold=holds)
+    def offer(self, start: int, length: int, asked: tuple[int, int], hold: int) -> None:
+        body = self.story.asking(start, start + length, name=f"lease {next(self.names)}")
+        body["reservations"] = [hosts(asked[0], sum(asked))]
+        made = self.request("POST", "/v2/offers", {**body, "hold": hold})
+        if made:
+            self.offers.append(made["id"])
+
+    @precondition(lambda self: self.offers)
+    @rule(number=st.integers(0, 20))
+    def accept(self, number: int) -> None:
+        """Accept one of the latest offers, which may be over."""
+        id_ = self.offers[-1 - number % min(4, len(self.offers))]
+        if self.request("POST", f"/v2/offers/{id_}/accept"):
+            self.accepted.add(id_)
+
+    @precondition(lambda self: self.offers)
+    @rule(number=st.integers(0, 20))
+    def delete_offer(self, number: int) -> None:
+        self.request("DELETE", f"/v2/offers/{self.offers[-1 - number % min(4, len(self.offers))]}")
+
+    @precondition(lambda self: self.leases())
     @rule(
         number=st.integers(0, 20),
         start=rarely,
@@ -186,10 +220,12 @@ class Leases(RuleBasedStateMachine):
             body["reservations"] = [{"id": chosen, "min": asked[0], "max": sum(asked)}]
         self.request("PUT", f"/v1/leases/{lease['id']}", body)
 
-    @precondition(lambda self: len(self.last["leases"]) > 1)
+    @precondition(lambda self: len(self.leases()) > 1)
     @rule(number=st.integers(0, 20))
     def delete(self, number: int) -> None:
-        self.request("DELETE", f"/v1/leases/{self.some_lease(number)}")
+        id_ = self.some_lease(number)
+        if self.request("DELETE", f"/v1/leases/{id_}") is not None:
+            self.accepted.discard(id_)
 
     @rule(steps=st.lists(st.tuples(pauses, managers), min_size=1, max_size=4), mood=moods)
     def time_passes(self, steps: list[tuple[int, str]], mood: list[str]) -> None:
@@ -211,6 +247,7 @@ class Leases(RuleBasedStateMachine):
         invariants.check(self.last, pools, self.story.clock.now(), CLEANING)
         # The third one says whether managers work, which they do not at all times here.
         assert {number for number, _ in violations(self.story.runtime)} <= {3}
+        assert self.accepted <= {lease["id"] for lease in self.leases()}
 
     def teardown(self) -> None:
         """Repair the cloud: then every lease ends, and returns all its hosts."""

@@ -56,7 +56,7 @@ def search(call: Call) -> Answer:
     span = spans.in_body(start, data["end_by"], "end_by")
     with reservations.unknown_properties_placed(call, data):
         found = search_allowed(call.runtime, requests, duration, span, data["limit"], seeker)
-    return capacity_schemas.OFFERS.dump(found), 200
+    return capacity_schemas.FREE_WINDOWS.dump(found), 200
 
 
 def _request(call: Call, resource_type: str, text: str | None) -> ReservationRequest:

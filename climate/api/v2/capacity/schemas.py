@@ -51,7 +51,7 @@ class WindowSearch(Strict):
     limit = fields.Integer(load_default=5, strict=True, validate=validate.Range(1, 20))
 
 
-class Offer(Schema):
+class FreeWindow(Schema):
     """A window in which climate would admit the lease now.
 
     The lease may also start later than ``start``, until ``latest_start``, with the same duration.
@@ -72,13 +72,14 @@ class ForbiddenWindow(Schema):
     )
 
 
-class Offers(Schema):
+class FreeWindows(Schema):
     """Windows in which climate would admit the lease now, the earliest first.
 
-    They are not reserved: another request can book the resources first.
+    They are not reserved: another request can book the resources first. ``POST /v2/offers`` holds
+    the resources for some minutes.
     """
 
-    windows = fields.List(fields.Nested(Offer))
+    windows = fields.List(fields.Nested(FreeWindow))
     forbidden = fields.List(
         fields.Nested(ForbiddenWindow),
         metadata=described("Windows that are free, but that your limits forbid."),
@@ -86,7 +87,7 @@ class Offers(Schema):
 
 
 # Created once, because creating a schema takes longer than using it.
-AVAILABILITY, WINDOW_SEARCH, OFFERS = Availability(), WindowSearch(), Offers()
+AVAILABILITY, WINDOW_SEARCH, FREE_WINDOWS = Availability(), WindowSearch(), FreeWindows()
 
 
 class AvailabilityQuery(Strict):

@@ -81,6 +81,15 @@ _EXAMPLES: Examples = {
         "End now": {"end": "now"},
         "One more reservation": {"add_reservations": [_HOST]},
     },
+    "POST /v2/offers": {
+        "One host, held for two minutes": {
+            "name": "to be approved",
+            "start": "now",
+            "duration": 3600,
+            "hold": 120,
+            "reservations": [_HOST],
+        },
+    },
     "POST /v2/availability/search": {
         "Two hosts for four hours": {
             "reservations": [

@@ -38,7 +38,10 @@ AllExamples = Mapping[str, Examples]
 # Groups of operations, in the order of the page: for each group its description, and the first
 # segments of the paths in the group.
 _GROUPS = {
-    "Leases": ("Windows of time with reserved resources.", {"leases", "past-leases"}),
+    "Leases": (
+        "Windows of time with reserved resources, and offers that hold capacity for minutes.",
+        {"leases", "offers", "past-leases"},
+    ),
     "Capacity": (
         "Free and booked resources over time, and limits.",
         {"availability", "calendar", "utilisation", "limits"},

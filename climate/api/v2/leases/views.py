@@ -1,9 +1,8 @@
 """The routes of ``/v2/leases``, with ETags (conditional changes) and idempotency keys."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from flask import request
@@ -11,19 +10,23 @@ from flask import request
 from climate.api.call import Answer, Call
 from climate.api.server import compression
 from climate.api.v2.http import paging, spans, validation
-from climate.api.v2.http.fields import ASAP, NOW
-from climate.api.v2.http.fields import show as show_time
+from climate.api.v2.http.fields import ASAP
 from climate.api.v2.leases import dry_run, reservations, schemas
 from climate.api.v2.leases.rendering import lease_body
+from climate.api.v2.leases.requests import (
+    check_length,
+    fingerprint,
+    idempotent_request,
+    lease_request,
+    lease_search,
+)
 from climate.api.v2.leases.reservations import moment
-from climate.core.errors import Contention, InvalidDate, InvalidInput, PreconditionFailed
+from climate.core.errors import Contention, InvalidInput, PreconditionFailed
 from climate.core.lease.change import Change
-from climate.core.lease.idempotency import AlreadyProcessed, IdempotencyKey
+from climate.core.lease.idempotency import AlreadyProcessed
 from climate.core.lease.model import Lease
 from climate.core.page import LEASE_SORTS, LeaseFilter
-from climate.core.window import MAX_SPAN, later
 from climate.manager.leases.create import (
-    LeaseRequest,
     create_earliest,
     preview_earliest,
     preview_lease,
@@ -138,8 +141,9 @@ def _shown(call: Call, lease: Lease) -> Answer:
     return lease_body(lease, place) if place else body, 200, {"ETag": _etag(body)}
 
 
-def _created(body: Mapping[str, Any]) -> Answer:
-    location = f"{request.root_path}{request.path}/{body['id']}"
+def created(body: Mapping[str, Any]) -> Answer:
+    """Return the answer that contains a new lease."""
+    location = f"{request.root_path}/v2/leases/{body['id']}"
     return body, 201, {"ETag": _etag(body), "Location": location}
 
 
@@ -149,11 +153,7 @@ def _etag(body: Mapping[str, Any]) -> str:
     ``body`` is the lease as answers contain it.
     """
     packed = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return f'"{_fingerprint(packed)[:32]}"'
-
-
-def _fingerprint(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f'"{fingerprint(packed)[:32]}"'
 
 
 def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
@@ -184,49 +184,26 @@ def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
     raise Contention(f"Managers keep changing lease {lease.id}: try again shortly")
 
 
-def _idempotent(call: Call, body: Mapping[str, Any]) -> IdempotentRequest | None:
-    """Return the idempotency key of the request, and the function that renders the answer.
-
-    The key includes a hash of ``body``, the body of the request, so that climate notices if a
-    client uses the key for another request. If the client sent no header Idempotency-Key, return
-    None. Raises InvalidInput if the header is malformed.
-    """
-    key = request.headers.get("Idempotency-Key")
-    if key is None:
-        return None
-    if not (key.isascii() and key.isprintable() and 0 < len(key) <= _MAX_KEY_LENGTH):
-        text = f"This must be 1 to {_MAX_KEY_LENGTH} printable ASCII characters, such as a UUID."
-        errors = [{"header": "Idempotency-Key", "detail": text}]
-        raise InvalidInput(f"Idempotency-Key: {text}", {"errors": errors})
-    identity = IdempotencyKey(
-        project_id=call.caller.project_id,
-        user_id=call.caller.user_id,
-        key=key,
-        fingerprint=_fingerprint(json.dumps(body, sort_keys=True)),
-    )
-    return IdempotentRequest(key=identity, render=lease_body)
-
-
 def _create_once(call: Call, body: Mapping[str, Any]) -> Answer:
-    idempotent = _idempotent(call, body)
+    idempotent = idempotent_request(call, body, lease_body)
     try:
         if idempotent is not None:
             # Before validation: a request that was valid the first time may be invalid now.
             replay(call.runtime.database, idempotent)
         lease = _create(call, body, idempotent)
-        return _created(lease_body(lease, places(call.runtime, [lease]).get(lease.id)))
+        return created(lease_body(lease, places(call.runtime, [lease]).get(lease.id)))
     except AlreadyProcessed as processed:
-        return _created(processed.answer)
+        return created(processed.answer)
 
 
 def _create(call: Call, body: Mapping[str, Any], idempotent: IdempotentRequest | None) -> Lease:
     data = validation.load(schemas.LEASE_REQUEST, body)
     if "wait" in data:
         wait = WaitRequest(**data["wait"])
-        return wait_for_lease(call.runtime, call.owner, *_search(call, data), wait, idempotent)
+        return wait_for_lease(call.runtime, call.owner, *lease_search(call, data), wait, idempotent)
     if data["start"] == ASAP:
-        return create_earliest(call.runtime, call.owner, *_search(call, data), idempotent)
-    return create_before_promises(call.runtime, call.owner, _request(call, data), idempotent)
+        return create_earliest(call.runtime, call.owner, *lease_search(call, data), idempotent)
+    return create_before_promises(call.runtime, call.owner, lease_request(call, data), idempotent)
 
 
 def _preview(call: Call, body: Mapping[str, Any]) -> Answer:
@@ -237,9 +214,9 @@ def _preview(call: Call, body: Mapping[str, Any]) -> Answer:
             " end_by"
         )
     if data["start"] == ASAP:
-        preview = preview_earliest(call.runtime, call.owner, *_search(call, data))
+        preview = preview_earliest(call.runtime, call.owner, *lease_search(call, data))
     else:
-        preview = preview_lease(call.runtime, call.owner, _request(call, data))
+        preview = preview_lease(call.runtime, call.owner, lease_request(call, data))
     return dry_run.answer(call, preview)
 
 
@@ -258,7 +235,7 @@ def _changed_dates(
     if "duration" not in data:
         first, last, present = start or lease.window.start, end or lease.window.end, lease.window
         if last - first > present.end - present.start:  # v1 creates longer leases
-            _check_length(first, last, "start" if end is None else "end")
+            check_length(first, last, "start" if end is None else "end")
     dates = Change(
         start=start,
         end=end,
@@ -267,42 +244,6 @@ def _changed_dates(
         asked_at=call.asked_at,
     )
     return dates, EarliestStart(data.get("end_by")) if is_asap else None
-
-
-def _check_length(start: datetime, end: datetime, key: str) -> None:
-    """Raise InvalidDate, which names ``key``, if a lease would be too long."""
-    if end - start > MAX_SPAN:
-        latest = show_time(later(start, MAX_SPAN))
-        error = InvalidDate(f"A lease lasts at most {MAX_SPAN.days} days: end it by {latest}")
-        raise validation.placed(error, (key,))
-
-
-def _search(call: Call, data: Mapping[str, Any]) -> tuple[LeaseRequest, timedelta]:
-    """Return the request for a lease that starts as soon as possible, and the lease's duration.
-
-    ``data`` is the validated body. In the result, ``start`` is now and ``end`` is the ``end_by`` of
-    the body: the lease must lie between these times.
-    """
-    now = call.asked_at.replace(microsecond=0)
-    span = spans.in_body(now, data.get("end_by") or later(now, MAX_SPAN), "end_by")
-    request = _request(call, {**data, "start": NOW, "end": span.end})
-    return request, timedelta(seconds=data["duration"])
-
-
-def _request(call: Call, data: Mapping[str, Any]) -> LeaseRequest:
-    start = moment(call, data["start"])
-    end = data["end"] if "end" in data else later(start, timedelta(seconds=data["duration"]))
-    _check_length(start, end, "end")
-    return LeaseRequest(
-        asked_at=call.asked_at,
-        name=data["name"],
-        start=start,
-        end=end,
-        before_end=data.get("before_end"),
-        start_when=data["start_when"],
-        reservations=reservations.requests(call, data["reservations"]),
-        user_events=tuple((event["type"], event["at"]) for event in data["events"]),
-    )
 
 
 def _reservation_changes(

@@ -10,6 +10,7 @@ from cliff.columns import FormattableColumn
 
 from climate.client.commands.options import times
 from climate.client.commands.options.times import Zone
+from climate.client.leases import Offer
 from climate.client.models import Lease, Reservation
 from climate.client.transport import moment
 
@@ -98,8 +99,8 @@ def amount(reservation: Reservation) -> str:
     return f"{count} {reservation.resource_type}"
 
 
-def reservations(lease: Lease) -> Structured:
-    """Return the reservations of a lease: one line each in tables."""
+def reservations(lease: Lease | Offer) -> Structured:
+    """Return the reservations of a lease or an offer: one line each in tables."""
     lines = []
     for reservation in lease.reservations:
         params = {

@@ -8,7 +8,7 @@ from alembic import op
 from climate.db.engine.types import MARIADB, Id, UtcDateTime
 
 revision = "0028"
-down_revision = "0026"
+down_revision = "0027"
 branch_labels = None
 depends_on = None
 

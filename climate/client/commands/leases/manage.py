@@ -20,7 +20,7 @@ from climate.client.commands.display import columns, leases
 from climate.client.commands.display.columns import Structured, Time, names
 from climate.client.commands.display.leases import Fields
 from climate.client.commands.display.progress import ProgressLine
-from climate.client.commands.lease_create import (
+from climate.client.commands.leases.create import (
     add_take,
     add_wait_timeout,
     take,

@@ -13,18 +13,18 @@ from climate.client.errors import NotEnoughResources
 from climate.client.leases import LeaseOptions
 from climate.client.models import Lease
 
-_TIMES = """Times are written as in 'tomorrow 09:00', 'fri 14:00', 'in 2h', 2030-01-15 or
+#: Text below the options in the help.
+TIMES = """Times are written as in 'tomorrow 09:00', 'fri 14:00', 'in 2h', 2030-01-15 or
 2030-01-15T09:00+01:00. The command says how it understood them."""
 
 
-class CreateLease(ShowOne):
-    """Create a lease: reserve resources from a start to an end."""
+class RequestCommand(ShowOne):
+    """The base class of commands that request resources for a new lease or offer."""
 
     can_take = True
-    notes = _TIMES
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments of the command."""
+    def add_request(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments that describe the lease."""
         parser.add_argument("name", metavar="NAME", help="name of the lease; need not be unique")
         _add_window(parser)
         reservations.add_reservation_options(parser)
@@ -44,36 +44,13 @@ class CreateLease(ShowOne):
         parser.add_argument(
             "--idempotency-key",
             metavar="KEY",
-            help="create the lease once, even if the command runs again with the same key",
+            help="send the request once, even if the command runs again with the same key",
         )
-        mode = parser.add_mutually_exclusive_group()
-        mode.add_argument("--dry-run", action="store_true", help="only check; reserve nothing")
-        mode.add_argument("--wait", action="store_true", help="wait until the lease is active")
-        add_wait_timeout(parser)
         add_take(parser)
-        _add_queue(parser)
+        parser.set_defaults(queue=False, queue_until=None, priority=None)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        """Create the lease, and return its fields."""
-        options = self._options(parsed_args)
-        if parsed_args.dry_run:
-            return leases.dry_run(
-                self.client.leases.check(parsed_args.name, **options), parsed_args
-            )
-        lease = self._create(parsed_args, options)
-        if parsed_args.wait:
-            lease = wait_until_active(self, lease, parsed_args, wait_limit(parsed_args))
-        return leases.shown(self.client, lease, parsed_args)
-
-    def _create(self, parsed_args: argparse.Namespace, options: LeaseOptions) -> Lease:
-        try:
-            return self.client.leases.create(
-                parsed_args.name, idempotency_key=parsed_args.idempotency_key, **options
-            )
-        except NotEnoughResources as refusal:
-            return take(self, refusal, parsed_args)
-
-    def _options(self, parsed_args: argparse.Namespace) -> LeaseOptions:
+    def options(self, parsed_args: argparse.Namespace) -> LeaseOptions:
+        """Return the lease that the arguments describe. Raises Failed."""
         _check(parsed_args)
         words = {times.NOW, times.ASAP}
         start = parsed_args.start
@@ -104,6 +81,42 @@ class CreateLease(ShowOne):
             raise Failed(f"--event: {text!r} has not the form TYPE=TIME")
         given = argparse.Namespace(event=when, time_zone=parsed_args.time_zone)
         return {"type": kind, "at": self.time(given, "event")}
+
+
+class CreateLease(RequestCommand):
+    """Create a lease: reserve resources from a start to an end."""
+
+    notes = f"""{TIMES}
+'climate offer create' has the same options: it holds the resources, or an alternative."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        self.add_request(parser)
+        _add_queue(parser)
+        mode = parser.add_mutually_exclusive_group()
+        mode.add_argument("--dry-run", action="store_true", help="only check; reserve nothing")
+        mode.add_argument("--wait", action="store_true", help="wait until the lease is active")
+        add_wait_timeout(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        """Create the lease, and return its fields."""
+        options = self.options(parsed_args)
+        if parsed_args.dry_run:
+            return leases.dry_run(
+                self.client.leases.check(parsed_args.name, **options), parsed_args
+            )
+        lease = self._create(parsed_args, options)
+        if parsed_args.wait:
+            lease = wait_until_active(self, lease, parsed_args, wait_limit(parsed_args))
+        return leases.shown(self.client, lease, parsed_args)
+
+    def _create(self, parsed_args: argparse.Namespace, options: LeaseOptions) -> Lease:
+        try:
+            return self.client.leases.create(
+                parsed_args.name, idempotency_key=parsed_args.idempotency_key, **options
+            )
+        except NotEnoughResources as refusal:
+            return take(self, refusal, parsed_args)
 
 
 def add_take(parser: argparse.ArgumentParser) -> None:
@@ -139,9 +152,16 @@ def take(command: ShowOne, refusal: NotEnoughResources, parsed_args: argparse.Na
         raise refusal
     key = getattr(parsed_args, "idempotency_key", None)  # a refusal does not use it up
     lease = command.client.leases.accept(refusal, number, idempotency_key=key)
+    say_taken(command, refusal, number, parsed_args)
+    return lease
+
+
+def say_taken(
+    command: ShowOne, refusal: NotEnoughResources, number: int, parsed_args: argparse.Namespace
+) -> None:
+    """Say which alternative of a refusal was taken."""
     taken = refusals.alternative_text(refusal.alternatives[number - 1], parsed_args.time_zone)
     command.say(f"The request was refused; taken: {taken}")
-    return lease
 
 
 def wait_until_active(
