@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.wait_list import HeldBack, Wait
+from climate.core.page import Page
 from climate.db.engine.types import any_of
 from climate.db.tables.bulk import Rows, record, values
 from climate.db.tables.leases import LEASES
@@ -22,6 +23,7 @@ RETRY = timedelta(minutes=1)
 _NOW = sa.bindparam("now", type_=WAITS.c.tried_at.type)
 _POOL = WAITS.c.pool == sa.bindparam("pool")
 _WITH_LEASES = WAITS.join(LEASES, LEASES.c.id == WAITS.c.lease_id)
+_IS_LISTED = LEASES.c.status.in_([_WAITING, _PENDING])
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,25 @@ def positions(session: Session, entries: Sequence[Wait]) -> dict[str, int]:
             .where(
                 WAITS.c.pool == wait.pool,
                 is_earlier,
-                LEASES.c.status.in_([_WAITING, _PENDING]),
+                _IS_LISTED,
             )
         )
         found[wait.lease_id] = (session.scalar(query) or 0) + 1
     return found
+
+
+def listed(session: Session, pool: str | None, page: Page) -> list[Wait]:
+    """Return the entries of a page, and one more, by rank (``pool`` is None: of all pools).
+
+    ``page.after`` is the rank of the last entry before, and how many entries up to it have that
+    rank.
+    """
+    query = sa.select(WAITS).select_from(_WITH_LEASES).where(_IS_LISTED)
+    if pool is not None:
+        query = query.where(WAITS.c.pool == pool)
+    if page.after is not None:
+        query = query.where(WAITS.c.rank_at >= page.after[0]).offset(page.after[1])
+    return [_wait(row) for row in session.execute(query.order_by(*_ORDER).limit(page.limit + 1))]
 
 
 def pools(session: Session) -> list[str]:
