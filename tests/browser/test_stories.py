@@ -1,6 +1,7 @@
 """Whole stories in the console: a lease from its first drag to its end, and a race of two users."""
 
 import datetime as dt
+from typing import Any
 
 from tests.browser.calendar_page import Calendar
 from tests.browser.chromium import Browser
@@ -63,3 +64,61 @@ def test_two_users_drag_over_the_last_host_and_one_is_refused(
     second.card("refused")
     assert len(first.leases()) == 1
     assert second.leases("bob:other") == []
+
+
+def test_a_lease_waits_for_capacity_and_starts_when_another_lease_ends(
+    open_browser: OpenBrowser, service: Service
+) -> None:
+    alice = Service(service.port, "alice:lab")
+    full = _full(alice)
+    browser = open_browser()
+    browser.sign_in("bob", "other")
+    browser.open("/console/new")
+    browser.fill("Name", "patient")
+    browser.shows("One host too few")
+    browser.click("Wait for capacity")
+    browser.shows("Leases that wait already may come first.")
+    assert browser.axe() == []
+    browser.keys("Enter")  # on the button that sends the form
+    browser.shows("climate books an earlier start if others end early.")
+    assert browser.axe() == []
+    alice.ok("PATCH", f"/v2/leases/{full}", {"end": "now"})
+    browser.shows("Running")
+    browser.shows("Moved to an earlier time")
+
+
+def test_how_long_a_lease_waits_is_chosen_and_changed(
+    open_browser: OpenBrowser, service: Service
+) -> None:
+    alice = Service(service.port, "alice:lab")
+    _full(alice)
+    for number in range(5):
+        alice.ok("POST", "/v2/leases", _asking(f"before-{number}", start="asap", wait={}))
+    browser = open_browser()
+    browser.sign_in()
+    browser.open("/console/new?start=asap&wait=3600&amount=8")
+    browser.fill("Name", "last")
+    browser.fill("Priority", "0")
+    browser.find("#reserve").click()
+    browser.shows("position 6 in the wait list")
+    browser.click("Change")
+    browser.fill("Priority", "9")
+    assert browser.axe() == []
+    browser.find("dialog button[type=submit]").click()
+    browser.shows("position 1 in the wait list")
+    browser.open("/console/leases?state=waiting")
+    browser.shows("position 1 in the wait list")
+    assert browser.axe() == []
+
+
+def _full(service: Service) -> str:
+    """Reserve all hosts for two hours, and return the id of the running lease."""
+    made = service.ok("POST", "/v2/leases", _asking("in the way", start="now"))
+    service.until_lease_is(made["id"], "ACTIVE")
+    return str(made["id"])
+
+
+def _asking(name: str, **fields: Any) -> dict[str, Any]:
+    params = {"min": HOSTS, "max": HOSTS}
+    reservations = [{"resource_type": "physical:host", "params": params}]
+    return {"name": name, "duration": 7200, "reservations": reservations, **fields}

@@ -2,11 +2,11 @@
 
 import { api } from "../api.js";
 import {
-  announce, button, clearErrors, confirm, debounce, dialog, field, filledIn, h, momentField, name, plain, problemNote,
-  replace,
+  announce, button, clearErrors, confirm, debounce, dialog, field, filledIn, form as formOf, h, momentField, name,
+  plain, problemNote, replace,
 } from "../dom.js";
 import { duration, iso, moment, range, utc, utcRange } from "../time.js";
-import { reservationFields } from "./fields.js";
+import { reservationFields, waitBody, waitFields } from "./fields.js";
 import { refusal } from "./refusals.js";
 import { differences, note, stackedTime } from "./words.js";
 
@@ -171,6 +171,34 @@ function changes(lease, { name: title, start, end }, parts) {
     .filter(({ params }) => Object.keys(params).length);
   if (reservations.length) body.reservations = reservations;
   return body;
+}
+
+/** Change how long a lease waits for capacity, and how urgently. */
+export function changeWait(view) {
+  const { until, priority } = view.lease.waiting;
+  const fields = waitFields({ until: new Date(until), priority, required: true });
+  const content = formOf(fields.elements, "Change", async () => {
+    await send(view, { wait: waitBody(fields.read()) });
+    box.close();
+    await view.reload();
+  }, { locate: (_, path) => fields.locate[path.at(-1)] });
+  const box = dialog({ title: "Change the wait", content });
+}
+
+/** The place of a lease in the wait list, as pairs. */
+export function waitPart({ status, waiting }) {
+  if (!waiting) return null;
+  const pair = (what, value) => value === null ? null : [h("dt", {}, what), h("dd", {}, value)];
+  const time = (value) => value && stackedTime(value);
+  const isWaiting = status === "WAITING";
+  const reasons = { limit: "by a limit of your project or of you", no_window: "it fits nowhere in time" };
+  return [h("h2", {}, "Wait list"), h("dl", { class: "pairs", id: "wait" },
+    pair("Position", String(waiting.position)), pair("Promised start", time(waiting.promised_start)),
+    isWaiting ? [pair("Expected start", time(waiting.expected_start)), pair("Waits until", time(waiting.until))] : null,
+    pair("Priority", String(waiting.priority)),
+    pair("Held back", waiting.held_back && (reasons[waiting.held_back] ?? waiting.held_back))),
+  h("p", { class: "hint" }, waiting.promised_start ? "climate books an earlier start if others end early."
+    : "The expected start is the earliest one beside the present bookings.")];
 }
 
 /** End the lease now, after a question. */

@@ -260,16 +260,33 @@ function textOf({ kind }, value) {
 const HOUR = 3600_000;
 
 /** The part of the body of a lease that says when it runs. */
-export function windowBody({ start, date, until, seconds, end, endBy, whenReady }) {
+export function windowBody({ start, date, until, seconds, end, endBy, whenReady, queue }) {
   const body = whenReady ? { start_when: "ready" } : {};
   if (start === "asap") {
-    if (!seconds || !endBy) return null;
-    return { ...body, start: "asap", duration: seconds, end_by: iso(endBy) };
+    if (!seconds || !(queue || endBy)) return null;
+    const limit = queue ? { wait: waitBody(queue) } : { end_by: iso(endBy) };
+    return { ...body, start: "asap", duration: seconds, ...limit };
   }
   if (start === "at" && !date) return null;
   body.start = start === "now" ? "now" : iso(date);
   if (until === "end") return end ? { ...body, end: iso(end) } : null;
   return seconds ? { ...body, duration: seconds } : null;
+}
+
+/** What the API calls `wait`. */
+export function waitBody({ until, priority }) {
+  return { ...(until ? { until: iso(until) } : {}), priority };
+}
+
+/** The fields of a lease in the wait list. */
+export function waitFields({ until, priority = 0, changed, required = false }) {
+  const time = momentField("Give up at", { date: until, required, name: "until", changed,
+    hint: `Then a lease without a booking leaves the wait list.${required ? "" : " Empty: it waits on."}` });
+  const select = h("select", { name: "priority", value: String(priority) },
+    [...Array(10).keys()].map((level) => h("option", { value: level }, level)));
+  const elements = [time.element, field("Priority", select, "9 comes first.")];
+  const read = () => ({ until: time.read(), priority: Number(select.value) });
+  return { elements, read, locate: { until: time.input, priority: select } };
 }
 
 export function windowTimes({ start, date, until, seconds, end }, now) {
@@ -297,6 +314,10 @@ export function windowFields({ prefilled = {}, mayWait, changed }) {
   const ready = h("input", { type: "checkbox", name: "start_when", checked: Boolean(prefilled.whenReady) });
   const readyField = check("Start only when all hosts are ready", ready,
     "The lease starts as soon as climate has prepared its hosts. Its end stays.");
+  const queue = h("input", { type: "checkbox", name: "queue", checked: Boolean(prefilled.queue) });
+  const queueField = check("Wait until enough is free", queue, "The lease gets a place in the wait list.");
+  const wait = waitFields({ ...prefilled.queue, changed });
+  queue.addEventListener("change", () => shown());
   lasts.addEventListener("input", () => lasts.setCustomValidity(
     !lasts.value.trim() || parseDuration(lasts.value) ? ""
       : "This is not a duration, such as 8 h, 90 min or 2 d 4 h."));
@@ -304,10 +325,11 @@ export function windowFields({ prefilled = {}, mayWait, changed }) {
   const read = () => ({
     start: kinds.value(), date: start.read(), until: untils.value(), seconds: parseDuration(lasts.value),
     duration: lasts.value, end: end.read(), endBy: endBy.read(), whenReady: mayWait() && ready.checked,
+    queue: queue.checked && wait.read(),
   });
   const element = h("fieldset", { class: "group" }, h("legend", {}, "When"),
-    h("div", { class: "fields" }, kinds.element, untils.element, start.element, end.element, lastsField, endBy.element,
-      readyField));
+    h("div", { class: "fields" }, kinds.element, untils.element, start.element, end.element, lastsField,
+      queueField, endBy.element, wait.elements, readyField));
   const toggle = (part, isShown) => {
     part.hidden = !isShown;
     for (const control of part.querySelectorAll("input, select")) control.disabled = !isShown;
@@ -318,7 +340,9 @@ export function windowFields({ prefilled = {}, mayWait, changed }) {
     toggle(untils.element, kind !== "asap");
     toggle(end.element, kind !== "asap" && until === "end");
     toggle(lastsField, kind === "asap" || until === "duration");
-    toggle(endBy.element, kind === "asap");
+    toggle(queueField, kind === "asap");
+    toggle(endBy.element, kind === "asap" && !queue.checked);
+    for (const part of wait.elements) toggle(part, kind === "asap" && queue.checked);
     toggle(readyField, mayWait());
   }
   const set = (from, to) => {
@@ -334,13 +358,20 @@ export function windowFields({ prefilled = {}, mayWait, changed }) {
     }
     shown();
   };
+  const enqueue = (seconds) => {
+    kinds.set("asap");
+    lasts.value = exactDuration(seconds);
+    lasts.setCustomValidity("");
+    queue.checked = true;
+    shown();
+  };
   shown();
-  return { element, read, set, shown, locate: ([key]) =>
-    ({ start: start.input, end: end.input, duration: lasts, end_by: endBy.input })[key] };
+  return { element, read, set, enqueue, shown, locate: ([key, part]) =>
+    ({ start: start.input, end: end.input, duration: lasts, end_by: endBy.input, wait: wait.locate[part] })[key] };
 }
 
 /** A duration that `parseDuration` reads back without loss: "7 h 59 min 49 s". */
-function exactDuration(seconds) {
+export function exactDuration(seconds) {
   const [hours, minutes, rest] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];
   const parts = [[hours, "h"], [minutes, "min"], [rest, "s"]].filter(([amount]) => amount);
   return parts.map((part) => part.join(" ")).join(" ") || duration(0);

@@ -1,6 +1,6 @@
 // Refusals in words, with what would fit instead, for the calendar and for the forms.
 
-import { h, icon, lineOf, link, name, plain, problemNote } from "../dom.js";
+import { button, h, icon, lineOf, link, name, plain, problemNote } from "../dom.js";
 import { expressionText } from "../tables/properties.js";
 import { span, spell } from "../time.js";
 import { counted, grouped, noun } from "./words.js";
@@ -32,7 +32,7 @@ function refused(body, common) {
     id: each.lease_id ?? null, name: each.lease_name ?? "", start: Date.parse(each.start), end: Date.parse(each.end),
   }));
   return { kind: "refused", ...common, asked: body.asked ?? null, free: body.free ?? null,
-    matching: body.matching ?? null, missing: body.missing ?? null, blockers, alternatives };
+    matching: body.matching ?? null, missing: body.missing ?? null, canWait: body.can_wait, blockers, alternatives };
 }
 
 /** "One host too few". */
@@ -121,8 +121,11 @@ export function blockerLine(blockers, selection) {
   return h("p", { class: "blockers" }, "In the way: ", joined, ".");
 }
 
-/** The card of a refused request of a form. `choose` receives the alternative that the user takes. */
-export function refusal(problem, { start, end, reservations, choose }) {
+/**
+ * The card of a refused request of a form. `choose` receives the alternative that the user takes; `wait` is called if
+ * the user wants to wait.
+ */
+export function refusal(problem, { start, end, reservations, choose, wait }) {
   const verdict = verdictOf(problem);
   const { resource_type: type, params } = reservations[problem.body?.reservation ?? 0] ?? reservations[0];
   if (verdict.kind === "limited") {
@@ -144,7 +147,12 @@ export function refusal(problem, { start, end, reservations, choose }) {
   return card(refusalHeading(verdict, selection, type), shortageLine(verdict, selection, type),
     blockerLine(verdict.blockers, selection),
     items.length ? h("ul", { class: "stack", "aria-label": "What would fit" }, items)
-      : h("p", { class: "quiet small" }, "Nothing similar is free."));
+      : h("p", { class: "quiet small" }, "Nothing similar is free."),
+    wait && verdict.canWait ? waitButton(wait) : null);
+}
+
+export function waitButton(wait) {
+  return button([icon("clock"), "Wait for capacity"], wait, { "data-action": "wait" });
 }
 
 function card(title, ...content) {

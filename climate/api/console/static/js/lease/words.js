@@ -67,6 +67,7 @@ function joined(parts) {
 
 const STATES = {
   CREATING: ["Being decided", "", "clock"],
+  WAITING: ["Waiting", "care", "clock"],
   PENDING: ["Scheduled", "later", "clock"],
   STARTING: ["Starting", "later", "half"],
   ACTIVE: ["Running", "good", "check"],
@@ -100,8 +101,14 @@ export function summary(lease, now) {
   const text = `${sentence(contents(lease.reservations))} for ${duration((end - start) / 1000)}`;
   if (isOver(lease) || end <= now) return text;
   if (lease.status === "ACTIVE") return `${text}, ${duration((end - now) / 1000)} left`;
+  if (lease.status === "WAITING") return `${text}, ${placeWords(lease)}`;
   if (start > now) return `${text}, starts in ${duration((start - now) / 1000)}`;
   return text;
+}
+
+/** "position 3 in the wait list". */
+export function placeWords({ waiting }) {
+  return waiting ? `position ${waiting.position} in the wait list` : "waiting";
 }
 
 function sentence(text) {
@@ -112,6 +119,7 @@ const EVENTS = {
   start_lease: ["Start", "Started"],
   end_lease: ["End", "Ended"],
   before_end_lease: ["Reminder before the end", "Reminded before the end"],
+  expire_wait: ["Leaves the wait list", "Left the wait list"],
   before_start_lease: ["Reminder before the start", "Reminded before the start"],
 };
 
@@ -205,6 +213,10 @@ export function copyable(text, label) {
 const TEXTS = {
   "lease.create": ["Created", "plus"],
   "lease.delete": ["Deleted", "close"],
+  "lease.waiting": ["Joined the wait list", "clock"],
+  "lease.promised": ["Booked, with a promised start", "check"],
+  "lease.moved_forward": ["Moved to an earlier time", "check"],
+  "lease.promise_withdrawn": ["Waits again: another lease took the booking", "warning"],
   "lease.not_started": ["Ended without having started", "warning"],
   "lease.start_delayed": ["The start waits for hosts that are not ready", "warning"],
   "lease.catch_up": ["Overdue events caught up", "clock"],

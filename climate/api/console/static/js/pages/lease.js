@@ -2,7 +2,7 @@
 
 import { api, get, onChange, Problem, root } from "../api.js";
 import { announce, button, dialog, h, icon, link, loading, name, plain, problemNote, replace } from "../dom.js";
-import { change, endNow, latestOf, latestWords, prolong, remove } from "../lease/actions.js";
+import { change, changeWait, endNow, latestOf, latestWords, prolong, remove, waitPart } from "../lease/actions.js";
 import { resourceTypes } from "../lease/fields.js";
 import {
   amounts, badges, contents, copyable, eventWords, history, isDelayed, isOver, label, missing, note,
@@ -11,7 +11,7 @@ import {
 import { timeline } from "../tables/charts.js";
 import { expressionText } from "../tables/properties.js";
 import { limitMeters, resourceState } from "../tables/table.js";
-import { clock, moment, serverNow, shortMoment } from "../time.js";
+import { clock, duration, moment, serverNow, shortMoment } from "../time.js";
 
 const POLL = 4000; // ms between conditional requests
 const TICK = 30_000; // ms between redraws of what is left
@@ -62,13 +62,15 @@ class LeaseView {
   }
 
   async fetch({ background = false } = {}) {
-    const headers = this.etag ? { "If-None-Match": this.etag } : {};
+    // The ETag does not cover the place in the wait list.
+    const headers = this.etag && !this.lease?.waiting ? { "If-None-Match": this.etag } : {};
     const { status, body, headers: answer } = await api("GET", `/v2/leases/${encodeURIComponent(this.context.id)}`,
       { headers, background });
     if (status === 304) return false;
+    const isSame = JSON.stringify(this.lease) === JSON.stringify(body);
     this.lease = body;
     this.etag = answer.get("ETag");
-    return true;
+    return !isSame;
   }
 
   async fetchExtras() {
@@ -165,11 +167,12 @@ class LeaseView {
     const part = (key, tag = "section", className = "card") => h(tag, { class: className, "data-part": key });
     this.message = h("div", { role: "alert" });
     this.parts = Object.fromEntries(
-      ["title", "warning", "time", "resources", "use", "past", "next", "asked", "limits"].map((key) =>
+      ["title", "warning", "wait", "time", "resources", "use", "past", "next", "asked", "limits"].map((key) =>
       [key, key === "title" || key === "warning" ? part(key, "div", `lease-${key}`) : part(key)]));
-    const { title, warning, time, resources, use, past, next, asked, limits } = this.parts;
+    const { title, warning, wait, time, resources, use, past, next, asked, limits } = this.parts;
     replace(this.element, h("div", { class: "page lease" }, title, this.message, warning,
-      h("div", { class: "columns" }, h("div", {}, time, resources, use, past), h("div", {}, asked, next, limits))));
+      h("div", { class: "columns" }, h("div", {}, wait, time, resources, use, past),
+        h("div", {}, asked, next, limits))));
     this.render();
   }
 
@@ -182,8 +185,10 @@ class LeaseView {
       () => this.head(now));
     this.part("warning", [lease.degraded, lease.trust_lost, lease.status, extras, isDelayed(lease, now)],
       () => warnings(lease, extras, now));
+    this.part("wait", [lease.status, lease.waiting], () => waitPart(lease));
     this.part("time", [lease, Math.floor(now / TICK), extras.readiness],
-      () => [h("h2", {}, "Time"), timeline(lease, { now, ready: preparedFrom(lease, extras) })]);
+      () => lease.status !== "WAITING"
+        && [h("h2", {}, "Time"), timeline(lease, { now, ready: preparedFrom(lease, extras) })]);
     this.part("resources", [lease.status, extras.resources, extras.readiness],
       () => resourceTable(lease, extras, this.context.me));
     this.part("use", [lease.status, lease.reservations], () => howToUse(lease));
@@ -229,10 +234,13 @@ class LeaseView {
     const { lease, context: { me, navigate } } = this;
     const may = me.allowed;
     const over = isOver(lease);
+    const waits = lease.status === "WAITING";
     const act = (text, focus, run, kind) => button(text, run, { kind, "data-focus": focus, "data-action": focus });
     return [
-      may["leases:put"] && !over ? act("Prolong", "prolong", () => prolong(this), "primary") : null,
-      may["leases:put"] && !over ? act("Change", "change", async () => change(this, await resourceTypes())) : null,
+      may["leases:put"] && waits ? act("Change", "change", () => changeWait(this), "primary") : null,
+      may["leases:put"] && !over && !waits ? act("Prolong", "prolong", () => prolong(this), "primary") : null,
+      may["leases:put"] && !over && !waits ? act("Change", "change", async () => change(this, await resourceTypes()))
+        : null,
       may["leases:put"] && lease.status === "ACTIVE" ? act("End now", "end", () => endNow(this), "danger") : null,
       may["leases:delete"] && lease.status !== "DELETING" && lease.status !== "ACTIVE"
         ? act("Delete", "delete", () => remove(this, () => navigate("/console/leases")), "danger") : null,
@@ -295,7 +303,7 @@ function howToUse(lease) {
   const present = lease.reservations.filter(({ status }) => status !== "deleted");
   const parts = present.map(usage).filter(({ items }) => items.length);
   if (!parts.length) return null;
-  const isEarly = lease.status === "PENDING" || lease.status === "CREATING";
+  const isEarly = ["PENDING", "WAITING"].includes(lease.status) || lease.status === "CREATING";
   return [h("h2", {}, "How to use it"),
     isEarly ? h("p", { class: "quiet" }, "This works from the start of the lease.") : null,
     parts.map(({ title, hint, items }) => h("div", { class: "use" }, h("h3", {}, title),
@@ -325,7 +333,8 @@ function askedFor(lease, showJson) {
   return [h("h2", {}, "Request"),
     h("dl", { class: "pairs" },
       lease.reservations.map((reservation) => asked(reservation, pair, isOver(lease))),
-      pair("From", stackedTime(lease.start)), pair("To", stackedTime(lease.end)),
+      lease.status === "WAITING" ? pair("Duration", duration((Date.parse(lease.end) - Date.parse(lease.start)) / 1000))
+        : [pair("From", stackedTime(lease.start)), pair("To", stackedTime(lease.end))],
       pair("Starts", lease.start_when === "ready" ? "when its hosts are ready" : "as scheduled"),
       pair("Owner", [name(lease.user_id), ", ", name(lease.project_id)]),
       pair("Id", h("span", { class: "mono" }, lease.id))),

@@ -2,14 +2,15 @@
 
 import { get, keepFocus, keepFresh, query } from "../api.js";
 import { announce, field, h, icon, link, loading, momentField, name, replace } from "../dom.js";
-import { contents, eventWords, nextEvent, typeTitle } from "../lease/words.js";
+import { contents, eventWords, nextEvent, placeWords, typeTitle } from "../lease/words.js";
 import { count, leaseLink, leaseStatus, meter, PagedTable, rememberParams, when } from "../tables/table.js";
 import { duration, iso, serverNow } from "../time.js";
 
 
 const STATES = {
   current: ["Now and later",
-    ["CREATING", "PENDING", "STARTING", "ACTIVE", "UPDATING", "TERMINATING", "DELETING", "ERROR"]],
+    ["CREATING", "WAITING", "PENDING", "STARTING", "ACTIVE", "UPDATING", "TERMINATING", "DELETING", "ERROR"]],
+  waiting: ["Waiting", ["WAITING"]],
   later: ["Scheduled", ["CREATING", "PENDING"]],
   running: ["Running", ["STARTING", "ACTIVE", "UPDATING", "TERMINATING"]],
   failed: ["Failed", ["ERROR"]],
@@ -146,9 +147,13 @@ const COLUMNS = [
   { label: "Resources", cell: (lease) => contents(lease.reservations) },
 ];
 const TIMES = [
-  { label: "Start", sort: "start", cell: (lease) => when(lease.start) },
-  { label: "End", sort: "end", cell: (lease) => when(lease.end) },
+  { label: "Start", sort: "start", cell: (lease) => (lease.status === "WAITING" ? place(lease) : when(lease.start)) },
+  { label: "End", sort: "end", cell: (lease) => (lease.status === "WAITING" ? "" : when(lease.end)) },
 ];
+
+function place(lease) {
+  return h("span", { class: "quiet" }, placeWords(lease));
+}
 
 function heldNames(lease) {
   const names = lease.reservations.flatMap(({ resources }) => resources.map((item) => item.name));

@@ -6,7 +6,8 @@ import {
   setError,
 } from "../dom.js";
 import {
-  reminderBody, reminderFields, reservationFields, resourceTypes, titleOf, windowBody, windowFields, windowTimes,
+  exactDuration, reminderBody, reminderFields, reservationFields, resourceTypes, titleOf, windowBody, windowFields,
+  windowTimes,
 } from "../lease/fields.js";
 import { refusal } from "../lease/refusals.js";
 import { counted, note } from "../lease/words.js";
@@ -28,8 +29,13 @@ function fromAddress(params, types) {
   const values = type === "physical:host" ? { max: amount ?? 1, min: amount ?? 1 } : { ...(amount ? { amount } : {}) };
   if (params.get("properties")) values.resource_properties = params.get("properties");
   const when = start ? { start: "at", date: start, ...(end ? { until: "end", end } : {}) }
-    : params.get("start") === "asap" ? { start: "asap" } : {};
+    : params.get("start") === "asap" ? { start: "asap", ...waited(params) } : {};
   return { name: params.get("name") || "", reservations: [{ type, params: values }], when, reminders: {} };
+}
+
+function waited(params) {
+  const seconds = Number(params.get("wait"));
+  return seconds > 0 ? { queue: {}, duration: exactDuration(seconds) } : {};
 }
 
 function defaultType(types) {
@@ -74,6 +80,7 @@ class RequestForm {
     this.problem = h("div", { role: "alert" });
     this.checks = new Checks({
       choose: (...values) => this.choose(...values), take: (from, to) => this.take(from, to),
+      wait: (seconds) => this.wait(seconds),
     });
     this.element = this.build(changed);
     const first = reservations.length ? reservations : [{ type: defaultType([...types.keys()]), params: {} }];
@@ -168,6 +175,13 @@ class RequestForm {
     this.check();
   }
 
+  wait(seconds) {
+    this.when.enqueue(seconds);
+    this.check();
+    announce("The lease now waits until enough is free, if you reserve it.");
+    this.send.focus();
+  }
+
   async submit(event) {
     event.preventDefault();
     if (this.send.disabled) return;
@@ -235,7 +249,7 @@ class RequestForm {
     if (key === "name") return this.name;
     if (key === "reservations") return part === "params" ? this.parts[index]?.locate(rest) : null;
     if (key === "events" || key === "before_end") return this.reminders.locate([key, index, part]);
-    return this.when.locate([key]);
+    return this.when.locate([key, index]);
   }
 
   async showLimits() {
@@ -304,22 +318,25 @@ class Checks {
     await Promise.all([this.dryRun(body, times, signal), this.search(body, times, signal)]);
   }
 
-  async dryRun(body, times, signal) {
+  async dryRun({ wait, ...body }, times, signal) {
+    const asked = wait ? { ...body, end_by: iso(new Date(times.end.getTime() + AHEAD)) } : body;
     try {
-      const answer = await post("/v2/leases?dry_run=true", body, { signal });
-      this.fits(answer);
+      this.fits(await post("/v2/leases?dry_run=true", asked, { signal }), wait);
     } catch (error) {
-      if (error.name !== "AbortError") this.refused(error, body, times);
+      if (wait && error.body?.can_wait) {
+        replace(this.verdict, quiet("Nothing is free in the next 30 days. The lease waits."));
+      } else if (error.name !== "AbortError") this.refused(error, body, times);
     }
   }
 
-  fits({ lease, reservations, limits, not_checked: unchecked }) {
+  fits({ lease, reservations, limits, not_checked: unchecked }, wait) {
     const capacities = reservations.filter(({ asked }) => asked > 0);
     const lines = capacities.map((item) => h("li", {}, icon("check"), " ", freeText(item)));
     replace(this.verdict, h("div", { class: "stack" },
       h("p", {}, h("b", {}, "This fits. "), range(new Date(lease.start), new Date(lease.end)), ", ",
         h("span", { class: "quiet" }, utcRange(new Date(lease.start), new Date(lease.end))), "."),
       h("ul", {}, lines),
+      wait ? quiet("Leases that wait already may come first. You get an earlier start if others end early.") : null,
       unchecked?.includes("enforcement") ? quiet("The enforcement service of your cloud decides when you reserve.")
         : null));
     const bars = limitMeters(limits, { title: false });
@@ -329,8 +346,9 @@ class Checks {
 
   refused(error, body, times) {
     const choose = (alternative) => this.handlers.choose(alternative, error.body.reservation ?? 0);
+    const wait = () => this.handlers.wait(Math.round((times.end - times.start) / 1000));
     replace(this.verdict, error.status >= 400 && error.status < 500
-      ? refusal(error, { ...times, reservations: body.reservations, choose }) : problemNote(error));
+      ? refusal(error, { ...times, reservations: body.reservations, choose, wait }) : problemNote(error));
   }
 
   async search({ reservations, duration: seconds, end, end_by: by }, times, signal) {

@@ -346,7 +346,7 @@ export class Acts {
     return {
       submit: () => core.submit(),
       discard: () => this.discard(),
-      options: () => core.openForm(),
+      options: () => core.openForm(), wait: () => core.openForm(true),
       choose: (letter) => this.choose(letter),
       focus: (letter) => core.dispatch({ type: "focus", letter }),
       watch: (on) => this.#watch(on),

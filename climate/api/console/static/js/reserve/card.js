@@ -1,7 +1,7 @@
 // The card beside the selection; on a phone, a sheet at the bottom. It shows a state and reports what people do.
 
 import { button, clearErrors, field, h, icon, link, momentField, name, plain, replace, setError, uid } from "../dom.js";
-import { alternativeLines, blockerLine, limitLines, refusalHeading, shortageLine } from "../lease/refusals.js";
+import { alternativeLines, blockerLine, limitLines, refusalHeading, shortageLine, waitButton } from "../lease/refusals.js";
 import { noun } from "../lease/words.js";
 import { span } from "../time.js";
 import { isUnchanged } from "./selection.js";
@@ -337,7 +337,7 @@ function actionsOf(kind, state, on) {
       "data-action": "reserve" }, busy)],
     unchanged: () => [discard],
     form: () => [button("Continue", on.options, { kind: "primary", "data-action": "options" }), discard],
-    refused: () => [watch, discard],
+    refused: () => [watch, isNew && state.verdict.canWait && waitButton(on.wait), discard],
     limited: () => [options, discard],
     invalid: () => [options, discard],
     // The button stays while the lease is read again: the focus must not end up on "Discard".

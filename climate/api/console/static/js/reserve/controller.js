@@ -315,9 +315,9 @@ export class Reserve {
     }
   }
 
-  openForm() {
+  openForm(waits = false) {
     const { selection } = this.state;
-    if (selection) this.context.navigate(formAddress(selection, { type: this.type, name: this.card.name }));
+    if (selection) this.context.navigate(formAddress(selection, { type: this.type, name: this.card.name, waits }));
   }
 
   #proposal() {

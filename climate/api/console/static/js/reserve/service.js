@@ -155,9 +155,10 @@ function windowSearch({ type, params, seconds, now, days }) {
   };
 }
 
-export function formAddress(selection, { name, type }) {
-  const values = new URLSearchParams({ type, amount: selection.amount, start: utc(selection.start),
-    end: utc(selection.end) });
+export function formAddress(selection, { name, type, waits }) {
+  const values = new URLSearchParams({ type, amount: selection.amount, ...(waits
+    ? { start: "asap", wait: Math.round((selection.end - selection.start) / 1000) }
+    : { start: utc(selection.start), end: utc(selection.end) }) });
   const properties = selection.place === "rows" ? rowsExpression(selection.rows) : selection.properties;
   if (properties) values.set("properties", JSON.stringify(properties));
   if (name) values.set("name", name);
