@@ -54,23 +54,16 @@ def find(session: Session, lease_ids: Sequence[str]) -> dict[str, Wait]:
 
 def positions(session: Session, entries: Sequence[Wait]) -> dict[str, int]:
     """Return the place of each entry in the list of its pool, from 1, by lease id."""
-    found = {}
-    for wait in entries:
-        is_earlier = sa.or_(
-            WAITS.c.rank_at < wait.rank_at,
-            sa.and_(WAITS.c.rank_at == wait.rank_at, WAITS.c.lease_id < wait.lease_id),
-        )
-        query = (
-            sa.select(sa.func.count())
-            .select_from(_WITH_LEASES)
-            .where(
-                WAITS.c.pool == wait.pool,
-                is_earlier,
-                LEASES.c.status.in_([_WAITING, _PENDING]),
-            )
-        )
-        found[wait.lease_id] = (session.scalar(query) or 0) + 1
-    return found
+    pools_, ids = {wait.pool for wait in entries}, [wait.lease_id for wait in entries]
+    place = sa.func.row_number().over(partition_by=WAITS.c.pool, order_by=_ORDER)
+    ranked = (
+        sa.select(WAITS.c.lease_id, place.label("place"))
+        .select_from(_WITH_LEASES)
+        .where(any_of(WAITS.c.pool, list(pools_)), LEASES.c.status.in_([_WAITING, _PENDING]))
+        .subquery()
+    )
+    query = sa.select(ranked.c.lease_id, ranked.c.place).where(any_of(ranked.c.lease_id, ids))
+    return {row.lease_id: row.place for row in session.execute(query)} if entries else {}
 
 
 def pools(session: Session) -> list[str]:
