@@ -56,6 +56,7 @@ _TABLE = [
     ("leases:post", _MEMBER, "Create a lease."),
     ("leases:put", _MEMBER, "Change a lease."),
     ("leases:delete", _MEMBER, "Delete a lease."),
+    ("wait_list:get", _READER, "Read the wait list, own leases named."),
     ("plugins:get", _READER, "List the resource types."),
     ("oshosts:get", _ADMIN, "Read hosts."),
     ("oshosts:post", _ADMIN, "Make a host reservable."),

@@ -195,6 +195,11 @@ class NotEnoughResources(Conflict):
         return self.members.get("missing")
 
     @property
+    def can_wait(self) -> bool:
+        """Whether the lease can wait for capacity, with ``start="asap"`` and ``wait={}``."""
+        return self.members.get("can_wait") is True
+
+    @property
     def blocked_by(self) -> list[Blocker]:
         """Some bookings that are in the way, those of the caller's project first."""
         return self._list("blocked_by", Blocker)

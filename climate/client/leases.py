@@ -53,7 +53,8 @@ class LeaseChanges(TypedDict, total=False):
 
     ``start`` can be ``now`` or ``asap``: as early as there is enough, to end at ``end_by`` at the
     latest. ``reservations`` has ``id`` and changed ``params`` of reservations;
-    ``remove_reservations`` has ids.
+    ``remove_reservations`` has ids. ``wait`` has a new ``until`` or ``priority`` of a lease in the
+    wait list; nothing else may change with it.
     """
 
     name: str
@@ -66,6 +67,7 @@ class LeaseChanges(TypedDict, total=False):
     reservations: Sequence[Mapping[str, Any]]
     add_reservations: Sequence[reservations.ReservationRequest]
     remove_reservations: Sequence[str]
+    wait: Mapping[str, Any]
 
 
 class LeaseFilter(TypedDict, total=False):

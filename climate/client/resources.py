@@ -13,6 +13,7 @@ from climate.client.models import (
     FreeStep,
     HostReadiness,
     Limits,
+    Model,
     Property,
     ReadinessShare,
     Resource,
@@ -119,6 +120,34 @@ class Resources:
         return self._transport.send("GET", path).member("properties", tuple[Property, ...])
 
 
+class Need(Model, frozen=True, kw_only=True):
+    """What a waiting lease needs: ``minimum`` to ``maximum`` units of this size (``amounts``)."""
+
+    resource_type: str
+    minimum: int
+    maximum: int
+    amounts: dict[str, int]
+
+
+class WaitListEntry(Model, frozen=True, kw_only=True):
+    """An entry of the wait list; ``duration`` is in seconds.
+
+    A lease of another project has no id, and no other field below ``promised_start``.
+    """
+
+    position: int
+    resource_types: list[str]
+    needs: list[Need]
+    duration: int
+    priority: int
+    promised_start: datetime | None = None
+    lease_id: str | None = None
+    lease_name: str | None = None
+    project_id: str | None = None
+    until: datetime | None = None
+    held_back: str | None = None
+
+
 class Capacity:
     """What is free when, what occupies resources, and how much the caller may use."""
 
@@ -178,6 +207,17 @@ class Capacity:
         """Return a page of the calendar: what resources are occupied by until ``end``."""
         query = {**_with_json(wanted), "resource_type": resource_type, "end": end}
         return self._transport.get("/calendar", Calendar, query)
+
+    def wait_list(
+        self, resource_type: str | None = None, *, all_projects: bool = False
+    ) -> Iterator[WaitListEntry]:
+        """Yield the leases that wait for capacity, in their order.
+
+        ``resource_type`` can be several types, joined by commas; by default, all are meant. With
+        ``all_projects``, the leases of all projects are named (operators).
+        """
+        query = {"resource_type": resource_type, "all_projects": all_projects or None}
+        return self._transport.pages("/wait-list", "wait_list", WaitListEntry, query)
 
     def limits(self, *, project_id: str | None = None, user_id: str | None = None) -> Limits:
         """Return the limits of the caller's project and user, or of others (administrators)."""

@@ -16,7 +16,7 @@ from climate.client.errors import (
     WaitFailed,
     WaitTimedOut,
 )
-from climate.client.models import Lease, LeaseReadiness, Notification
+from climate.client.models import Lease, LeaseReadiness, Notification, Waiting
 from climate.client.transport import Transport, patiently
 
 T = TypeVar("T")
@@ -52,22 +52,35 @@ class Progress:
 
     def __str__(self) -> str:
         """Return what the wait waits for as a phrase, with times in UTC."""
+        return self.text(datetime.isoformat)
+
+    def text(self, show: Callable[[datetime], str]) -> str:
+        """Return what the wait waits for as a phrase; ``show`` returns a time as text."""
         if self.problem is not None:
             return f"{str(self.problem).rstrip('.')}. Trying again."
         if self.lease is None:
             return "The lease is deleted."
         if self.hosts:
             return f"{self.lease.status}: waits until hosts are ready: {', '.join(self.hosts)}"
-        if self.lease.status == "WAITING" and (place := self.lease.waiting) is not None:
-            start = place.expected_start
-            soon = "" if start is None else f", expected to start at {start.isoformat()}"
-            return f"WAITING: position {place.position} in the wait list{soon}"
+        if self.lease.waiting is not None:
+            return f"{self.lease.status}: {_place(self.lease.waiting, show)}"
         if self.starts_at is not None:
-            return f"{self.lease.status}: starts at {self.starts_at.isoformat()}"
+            return f"{self.lease.status}: starts at {show(self.starts_at)}"
         return self.lease.status
 
 
 Callback = Callable[[Progress], None]
+
+
+def _place(place: Waiting, show: Callable[[datetime], str]) -> str:
+    where = f"position {place.position} in the wait list"
+    if place.held_back == "limit":
+        where += ", held back by a limit"
+    if place.promised_start is not None:
+        return f"{where}, promised start {show(place.promised_start)}"
+    if place.expected_start is not None:
+        return f"{where}, expected start {show(place.expected_start)}"
+    return where
 
 
 def patiently_until(deadline: float, name: str, read: Callable[[], T]) -> T:

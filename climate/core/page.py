@@ -29,6 +29,8 @@ LEASE_SORTS: Sorts[Lease] = {
     "created": lambda lease: lease.created_at,
     "name": lambda lease: lease.name,
 }
+# Of the wait list, whose items ``climate.core`` does not know.
+WAIT_SORTS: Sorts[Any] = {"rank": lambda entry: entry.rank_at}
 OFFER_SORTS: Sorts[Lease] = {"expires": lambda lease: lease.offered_until}
 PAST_LEASE_SORTS: Sorts[PastLease] = {"ended": lambda lease: lease.ended_at}
 LEASE_RESOURCE_SORTS: Sorts[LeaseResource] = {"name": lambda item: item.name}

@@ -4,6 +4,7 @@ import pytest
 
 from tests.client.conftest import Climate, run
 from tests.support.service import Story
+from tests.support.waiting import rules
 
 START, END = "2030-01-15T13:00:00Z", "2030-01-15T14:00:00Z"
 WINDOW = ("--start", "2030-01-15 14:00", "--end", "2030-01-15 15:00")
@@ -50,6 +51,7 @@ def test_a_refusal_numbers_its_alternatives_and_take_accepts_one(climate: Climat
         "  1  later: from 2030-01-15 15:00:00 CET to 2030-01-15 16:00:00 CET",
         "  2  fewer: 2",
         "To accept one, repeat the command with --take NUMBER.",
+        "To start as soon as enough is free, replace the times by --duration and --queue.",
     ]
     taken = climate(*asked, "--take", "2")
     assert taken.json["reservations"][0]["params"]["min"] == 2
@@ -78,6 +80,37 @@ def test_holds_resources_or_an_alternative_and_accepts_the_offer(climate: Climat
     deleted = climate("offer", "delete", held["id"])
     assert (deleted.code, deleted.errors) == (0, f"Offer {held['id']} is deleted.\n")
     assert climate("offer", "list", "-f", "json").json == []
+
+
+def test_waits_for_capacity_and_shows_the_place_in_the_wait_list(
+    climate: Climate, story: Story
+) -> None:
+    rules(story, promises=1)
+    hours = ("--duration", "1h", "-f", "json")
+    climate("lease", "create", "first", "--host", "4", *hours)
+    refused = climate("lease", "create", "second", "--host", "4", *hours)
+    hint = "To start as soon as enough is free, replace the times by --duration and --queue.\n"
+    assert refused.errors.endswith(hint)
+    second = climate("lease", "create", "second", "--host", "4", "--queue", *hours).json
+    assert (second["status"], second["waiting"]["promised_start"]) == ("PENDING", START)
+    third = climate("lease", "create", "third", "--host", "4", "--queue", *hours).json
+    assert (third["status"], third["waiting"]["position"]) == ("WAITING", 2)
+    until = ("--queue-until", "2030-01-16 09:00", "--priority", "3")
+    changed = climate("lease", "update", "third", *until, "-f", "json").json
+    assert (changed["waiting"]["until"], changed["waiting"]["priority"]) == (
+        "2030-01-16T08:00:00Z",
+        3,
+    )
+    mixed = climate("lease", "update", "third", "--priority", "1", "--name", "other")
+    assert "go with no other change" in mixed.errors
+    entries = climate("wait-list", "list", "--type", "physical:host", "-f", "json").json
+    assert [(each["lease_name"], each["position"]) for each in entries] == [
+        ("third", 1),
+        ("second", 2),
+    ]
+    assert "| 4 physical:host | 1 h" in climate("wait-list", "list").output
+    listed = climate("lease", "list", "--status", "waiting").output
+    assert "position 1" in listed
 
 
 def test_a_dry_run_reserves_nothing(climate: Climate, story: Story) -> None:

@@ -17,6 +17,7 @@ from tests.support.loopback import served
 from tests.support.outbox_rows import publish
 from tests.support.provisioners import plan, preparations, report
 from tests.support.service import Story
+from tests.support.waiting import rules, settle
 
 
 def test_waits_for_the_start_and_says_when_it_is(client: Client, story: Story) -> None:
@@ -31,6 +32,33 @@ def test_waits_for_the_start_and_says_when_it_is(client: Client, story: Story) -
 
     assert client.leases.wait_until_active(lease.id, progress=progress).status == "ACTIVE"
     assert seen == ["PENDING: starts at 2030-01-15T13:00:00+00:00", "ACTIVE"]
+
+
+def test_shows_the_place_of_a_lease_in_the_wait_list(client: Client, story: Story) -> None:
+    rules(story, promises=1)
+    asked = {"reservations": [climate.hosts(4)], "duration": HOUR, "start": "asap"}
+    first = client.leases.create("first", wait={}, **asked)
+    client.leases.create("second", wait={}, **asked)
+    third = client.leases.create("third", wait={}, **asked)
+    settle(story)
+    seen: list[str] = []
+
+    def progress(state: Progress) -> None:
+        seen.append(str(state))
+        if len(seen) == 1:
+            story.at(10)
+            client.leases.end(first.id)
+        elif len(seen) == 2:
+            story.at(60)
+        settle(story)
+        story.relay.flush()
+
+    assert client.leases.wait_until_active(third.id, progress=progress).status == "ACTIVE"
+    assert seen == [
+        "WAITING: position 2 in the wait list, expected start 2030-01-15T14:00:00+00:00",
+        "PENDING: position 1 in the wait list, promised start 2030-01-15T13:10:00+00:00",
+        "ACTIVE",
+    ]
 
 
 def test_names_the_hosts_for_which_the_start_waits(make_story: MakeStory) -> None:

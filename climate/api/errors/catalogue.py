@@ -171,7 +171,8 @@ CODES: Mapping[str, ErrorCode] = {
         " them, `blocked_by` lists bookings in the way, and `alternatives` has leases that would be"
         " admitted now.",
         "Request one of the alternatives, fewer resources or other times. `POST /v2/offers` holds"
-        " an alternative for some minutes."
+        " an alternative for some minutes. If `can_wait` is true, the lease can wait for capacity:"
+        " send `wait`, `duration` and the start `asap`."
         " `POST /v2/availability/search` finds windows in which the reservations fit.",
     ),
     "resources_in_use": ErrorCode(

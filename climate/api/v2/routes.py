@@ -19,7 +19,7 @@ from climate.api.v2.documentation.examples import examples
 from climate.api.v2.feeds import schemas as feed_schemas
 from climate.api.v2.feeds import views as feed_views
 from climate.api.v2.http import openapi
-from climate.api.v2.leases import dry_run, history, lease_resources, limits, schemas
+from climate.api.v2.leases import dry_run, history, lease_resources, limits, schemas, wait_list
 from climate.api.v2.leases import views as lease_views
 from climate.api.v2.notifications import schemas as notification_schemas
 from climate.api.v2.notifications import subscriptions
@@ -106,6 +106,9 @@ ROUTES = [
     Route("GET", "/v2/leases/<lease_id>/calendar.ics", feed_views.of_lease, "leases:get",
           answers={200: "text/calendar", 304: None},
           request_headers=("If-None-Match",), response_headers=("ETag",)),
+
+    Route("GET", "/v2/wait-list", wait_list.index, "wait_list:get",
+          query=wait_list.WaitListQuery, answers={200: wait_list.WaitList}),
 
     Route("GET", "/v2/offers", offer_views.index, "leases:get",
           query=offer_schemas.OfferQuery, answers={200: offer_schemas.OfferPage}),

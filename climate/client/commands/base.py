@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from cliff import command, lister, show
 
@@ -25,8 +25,8 @@ class Failed(Exception):
 class ClimateCommand(command.Command):
     """The base class of the commands."""
 
-    #: Whether the command has the option --take.
-    can_take = False
+    #: The options that help after a refusal, such as --take.
+    after_refusal: ClassVar[tuple[str, ...]] = ()
     #: Text below the options in the help.
     notes = ""
 
@@ -66,7 +66,7 @@ class ClimateCommand(command.Command):
         try:
             return super().run(parsed_args)
         except ClientError as error:
-            text = refusals.text_of(error, parsed_args.time_zone, can_take=self.can_take)
+            text = refusals.text_of(error, parsed_args.time_zone, self.after_refusal)
             raise Failed(text) from error
 
     def say(self, text: str) -> None:

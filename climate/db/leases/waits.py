@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.wait_list import HeldBack, Wait
+from climate.core.page import Page
 from climate.db.engine.types import any_of
 from climate.db.tables.bulk import Rows, record, values
 from climate.db.tables.leases import LEASES
@@ -71,6 +72,20 @@ def positions(session: Session, entries: Sequence[Wait]) -> dict[str, int]:
     wanted = any_of(listed.c.lease_id, [wait.lease_id for wait in entries])
     query = sa.select(listed.c.lease_id, listed.c.place).where(wanted)
     return dict(iter(session.execute(query)))
+
+
+def listed(session: Session, pool: str | None, page: Page) -> list[Wait]:
+    """Return the entries of a page, and one more, by rank (``pool`` is None: of all pools).
+
+    ``page.after`` is the rank of the last entry before, and how many entries up to it have that
+    rank.
+    """
+    query = sa.select(WAITS).select_from(_WITH_LEASES).where(_IS_LISTED)
+    if pool is not None:
+        query = query.where(WAITS.c.pool == pool)
+    if page.after is not None:
+        query = query.where(WAITS.c.rank_at >= page.after[0]).offset(page.after[1])
+    return [_wait(row) for row in session.execute(query.order_by(*_ORDER).limit(page.limit + 1))]
 
 
 def pools(session: Session) -> list[str]:

@@ -152,6 +152,24 @@ def any_acts_as_user(catalog: Catalog, reservations: Iterable[Requested]) -> boo
     return any(catalog.plugins[r.resource_type].acts_as_user(r.params) for r in reservations)
 
 
+def can_wait(catalog: Catalog, reservations: Collection[Requested]) -> bool:
+    """Return whether leases with these reservations may wait in the wait list.
+
+    climate books them without the user, so no plug-in may need the user's token.
+    """
+    return not (any_acts_as_user(catalog, reservations) or any_prepares(catalog, reservations))
+
+
+def may_fit(requirement: Requirement, matching: int) -> bool:
+    """Return whether ``matching`` resources, if they were all free, may satisfy a requirement.
+
+    The size of resources that leases share is not considered.
+    """
+    return matching >= (
+        requirement.minimum if requirement.is_whole else min(1, requirement.minimum)
+    )
+
+
 def check_queries(
     session: Session,
     catalog: Catalog,

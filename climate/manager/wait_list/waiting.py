@@ -27,9 +27,9 @@ from climate.manager.admission.admission import insufficient
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.requirements import (
-    any_acts_as_user,
-    any_prepares,
+    can_wait,
     check_queries,
+    may_fit,
     needs_of,
     requirements_of,
 )
@@ -208,9 +208,7 @@ def _check_can_wait(
 ) -> None:
     """Raise Conflict or InvalidDate if a lease of this kind cannot wait."""
     reservations = [part for each in request.reservations for part in (each, *each.children)]
-    if any_acts_as_user(runtime.catalog, reservations) or any_prepares(
-        runtime.catalog, reservations
-    ):
+    if not can_wait(runtime.catalog, reservations):
         raise Conflict(
             "Leases with stacks or with servers that climate creates cannot wait, because climate"
             " needs the user's token when it books them: send the request without wait"
@@ -257,8 +255,7 @@ def _check_matching(runtime: Runtime, session: Session, lease: Lease, *, private
     check_queries(session, runtime.catalog, requirements, private=private)
     for index, requirement in enumerate(requirements):
         matching = allocations.count(session, requirement)
-        least = requirement.minimum if requirement.is_whole else min(1, requirement.minimum)
-        if matching < least:
+        if not may_fit(requirement, matching):
             raise insufficient(demands, index, lease.window, matching=matching, free=matching)
 
 

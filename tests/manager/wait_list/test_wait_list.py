@@ -4,33 +4,8 @@ from typing import Any
 
 import pytest
 
-from climate.core.lease.wait_list import WaitListRules
-from climate.manager.wait_list.passes import place_waiting
 from tests.support.service import Story, hosts
-
-
-def waiting(count: int, minutes: float, **fields: Any) -> dict[str, Any]:
-    """Return a request to wait for ``count`` hosts for ``minutes``."""
-    return {
-        "name": "lease",
-        "start": "asap",
-        "duration": int(minutes * 60),
-        "reservations": [hosts(count, count)],
-        "wait": {},
-        **fields,
-    }
-
-
-def settle(story: Story) -> None:
-    """Run events and passes until nothing is left to do now."""
-    while story.run() + place_waiting(story.runtime):
-        pass
-
-
-def wait_for(story: Story, count: int, minutes: float, **fields: Any) -> str:
-    made = story.ok("POST", "/v2/leases", waiting(count, minutes, **fields))
-    settle(story)
-    return str(made["id"])
+from tests.support.waiting import rules, settle, wait_for, waiting
 
 
 def shown(story: Story, lease_id: str) -> dict[str, Any]:
@@ -39,10 +14,6 @@ def shown(story: Story, lease_id: str) -> dict[str, Any]:
 
 def start_of(story: Story, lease_id: str) -> str:
     return str(shown(story, lease_id)["start"])
-
-
-def rules(story: Story, **changes: Any) -> None:
-    object.__setattr__(story.runtime.settings, "wait_list", WaitListRules(**changes))
 
 
 def test_a_lease_starts_at_once_if_enough_hosts_are_free(story: Story) -> None:

@@ -40,7 +40,7 @@ AllExamples = Mapping[str, Examples]
 _GROUPS = {
     "Leases": (
         "Windows of time with reserved resources, and offers that hold capacity for minutes.",
-        {"leases", "offers", "past-leases"},
+        {"leases", "offers", "past-leases", "wait-list"},
     ),
     "Capacity": (
         "Free and booked resources over time, and limits.",

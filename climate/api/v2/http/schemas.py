@@ -136,3 +136,8 @@ class Problem(Schema):
     )
     blocked_by = fields.List(fields.Nested(Blocker))
     alternatives = fields.List(fields.Nested(Alternative))
+    can_wait = fields.Boolean(
+        metadata=described(
+            "Whether the lease can wait for capacity, with the start asap and the field wait."
+        )
+    )

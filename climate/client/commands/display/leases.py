@@ -29,7 +29,7 @@ def shown(client: Client, lease: Lease, parsed_args: argparse.Namespace) -> Fiel
         "resources": _resources(resources),
         "reservations": columns.reservations(lease),
         "events": columns.events(lease, zone),
-        "waiting": _waiting(lease, zone),
+        "waiting": waiting(lease, zone),
         "start_when": lease.start_when,
         **{
             name: Time(getattr(lease, name), zone)
@@ -78,7 +78,8 @@ def _summary(lease: Lease, zone: Zone) -> dict[str, Any]:
     }
 
 
-def _waiting(lease: Lease, zone: Zone) -> Structured:
+def waiting(lease: Lease, zone: Zone) -> Structured:
+    """Return the place of a lease in the wait list: one line for each fact in tables."""
     place = lease.waiting
     if place is None:
         return Structured(None, "")

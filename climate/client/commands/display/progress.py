@@ -43,13 +43,11 @@ class ProgressLine:
 
     def _text(self, progress: Progress) -> str:
         start = progress.starts_at
+        text = progress.text(lambda moment: times.show(moment, self._zone))
         if progress.problem is not None or start is None:
-            return str(progress)
+            return text
         left = (start - self._now()).total_seconds()
-        when = times.show(start, self._zone)
         status = progress.lease.status if progress.lease else ""
         if left <= 0:
             return f"{status}: starts now"
-        if not self._is_terminal:
-            return f"{status}: starts at {when}"
-        return f"{status}: starts at {when}, in {times.span(left)}"
+        return f"{text}, in {times.span(left)}" if self._is_terminal else text

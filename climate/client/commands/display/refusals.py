@@ -1,7 +1,7 @@
 """Texts for errors: every invalid value of a request, and the alternatives of a refusal."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from climate.client.commands.options import times
 from climate.client.commands.options.times import Zone
@@ -19,10 +19,10 @@ _PARAMETER = re.compile(r"((?:add_)?reservation)s/(\d+)/(?:params/)?(.+)")
 _PARTS = (". Taken by ", ". What would fit now")
 
 
-def text_of(error: ClientError, zone: Zone, *, can_take: bool = False) -> str:
-    """Return an error as text for people; ``can_take``: the command has the option --take."""
+def text_of(error: ClientError, zone: Zone, options: Collection[str] = ()) -> str:
+    """Return an error as text for people; ``options`` are those of the command for refusals."""
     if isinstance(error, NotEnoughResources):
-        return "\n".join(_refusal(error, zone, can_take=can_take))
+        return "\n".join(_refusal(error, zone, options))
     if isinstance(error, InvalidRequest) and error.errors:
         return "\n".join(_invalid(error))
     request_id = error.request_id if isinstance(error, Refused) and error.status >= 500 else None  # noqa: PLR2004
@@ -38,7 +38,7 @@ def alternative_text(alternative: Alternative, zone: Zone) -> str:
     }.get(alternative.differs, f"{alternative.differs}: from {start} to {end}")
 
 
-def _refusal(error: NotEnoughResources, zone: Zone, *, can_take: bool) -> Iterator[str]:
+def _refusal(error: NotEnoughResources, zone: Zone, options: Collection[str]) -> Iterator[str]:
     sentence = error.detail
     for part in _PARTS:
         sentence = sentence.partition(part)[0]
@@ -50,8 +50,10 @@ def _refusal(error: NotEnoughResources, zone: Zone, *, can_take: bool) -> Iterat
         yield "Alternatives:"
         for number, alternative in enumerate(error.alternatives, 1):
             yield f"  {number}  {alternative_text(alternative, zone)}"
-        if can_take:
+        if "--take" in options:
             yield "To accept one, repeat the command with --take NUMBER."
+    if error.can_wait and "--queue" in options:
+        yield "To start as soon as enough is free, replace the times by --duration and --queue."
 
 
 def _blocker(blocker: Blocker, zone: Zone) -> str:

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from climate.client.commands.base import Failed, ShowOne, add_time
 from climate.client.commands.display import leases, refusals
@@ -21,7 +21,7 @@ TIMES = """Times are written as in 'tomorrow 09:00', 'fri 14:00', 'in 2h', 2030-
 class RequestCommand(ShowOne):
     """The base class of commands that request resources for a new lease or offer."""
 
-    can_take = True
+    after_refusal: ClassVar[tuple[str, ...]] = ("--take",)
 
     def add_request(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments that describe the lease."""
@@ -56,7 +56,7 @@ class RequestCommand(ShowOne):
         start = parsed_args.start
         options: dict[str, Any] = {
             "start": start if start in words else self.time(parsed_args, "start"),
-            "wait": self._place(parsed_args),
+            "wait": place_of(self, parsed_args) if parsed_args.queue else None,
             "end": self.time(parsed_args, "end"),
             "end_by": self.time(parsed_args, "end_by"),
             "before_end": self.time(parsed_args, "before_end"),
@@ -66,14 +66,6 @@ class RequestCommand(ShowOne):
             "events": [self._event(text, parsed_args) for text in parsed_args.event] or None,
         }
         return cast("LeaseOptions", {k: v for k, v in options.items() if v is not None})
-
-    def _place(self, parsed_args: argparse.Namespace) -> dict[str, Any] | None:
-        """Return how the lease waits in the wait list; None if it does not wait."""
-        if not parsed_args.queue:
-            return None
-        until, priority = self.time(parsed_args, "queue_until"), parsed_args.priority
-        place = {"until": until, "priority": priority}
-        return {name: value for name, value in place.items() if value is not None}
 
     def _event(self, text: str, parsed_args: argparse.Namespace) -> dict[str, Any]:
         kind, sign, when = text.partition("=")
@@ -86,6 +78,7 @@ class RequestCommand(ShowOne):
 class CreateLease(RequestCommand):
     """Create a lease: reserve resources from a start to an end."""
 
+    after_refusal: ClassVar[tuple[str, ...]] = ("--take", "--queue")
     notes = f"""{TIMES}
 'climate offer create' has the same options: it holds the resources, or an alternative."""
 
@@ -117,6 +110,21 @@ class CreateLease(RequestCommand):
             )
         except NotEnoughResources as refusal:
             return take(self, refusal, parsed_args)
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how a lease waits in the wait list."""
+    add_time(parser, "--queue-until", "leave the wait list then, if there is no booking yet")
+    parser.add_argument(
+        "--priority", type=int, metavar="0-9", help="priority in the wait list; a new lease has 0"
+    )
+
+
+def place_of(command: ShowOne, parsed_args: argparse.Namespace) -> dict[str, Any]:
+    """Return how a lease waits in the wait list, as the options say."""
+    until, priority = command.time(parsed_args, "queue_until"), parsed_args.priority
+    place = {"until": until, "priority": priority}
+    return {name: value for name, value in place.items() if value is not None}
 
 
 def add_take(parser: argparse.ArgumentParser) -> None:
@@ -200,10 +208,7 @@ def _add_queue(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="if too few resources are free, wait for them in the wait list; starts asap",
     )
-    add_time(parser, "--queue-until", "leave the wait list then, if there is no booking yet")
-    parser.add_argument(
-        "--priority", type=int, metavar="0-9", help="place in the wait list; default: 0"
-    )
+    add_place(parser)
 
 
 def _check(parsed_args: argparse.Namespace) -> None:

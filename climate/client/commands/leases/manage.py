@@ -21,8 +21,10 @@ from climate.client.commands.display.columns import Structured, Time, names
 from climate.client.commands.display.leases import Fields
 from climate.client.commands.display.progress import ProgressLine
 from climate.client.commands.leases.create import (
+    add_place,
     add_take,
     add_wait_timeout,
+    place_of,
     take,
     wait_limit,
     wait_until_active,
@@ -32,7 +34,9 @@ from climate.client.errors import NotEnoughResources
 from climate.client.leases import LeaseChanges
 from climate.client.models import Lease, PastLease
 
-_STATUSES = ["PENDING", "STARTING", "ACTIVE", "TERMINATING", "TERMINATED", "DELETING", "ERROR"]
+_STATUSES = [
+    *("WAITING", "PENDING", "STARTING", "ACTIVE", "TERMINATING", "TERMINATED", "DELETING", "ERROR")
+]
 
 
 def add_lease(parser: argparse.ArgumentParser) -> None:
@@ -73,16 +77,19 @@ class ListLeases(Lister):
             all_projects=parsed_args.all_projects,
         )
         extra = ("project_id", "user_id") if parsed_args.all_projects else ()
+        shown = list(first(found, parsed_args))
+        if parsed_args.formatter != "table" or any(lease.waiting for lease in shown):
+            extra = ("waiting", *extra)
         columns_ = ("id", "name", "status", "start", "end", "reservations", *extra)
-        rows = [_row(lease, parsed_args, extra) for lease in first(found, parsed_args)]
-        return columns_, rows
+        return columns_, [_row(lease, parsed_args, extra) for lease in shown]
 
 
 def _row(lease: Lease, parsed_args: argparse.Namespace, extra: Sequence[str]) -> Sequence[Any]:
     zone = parsed_args.time_zone
     start, end = Time(lease.start, zone), Time(lease.end, zone)
     reserved = names([columns.amount(each) for each in lease.reservations])
-    more = [getattr(lease, name) for name in extra]
+    waiting = leases.waiting(lease, zone)
+    more = [waiting if name == "waiting" else getattr(lease, name) for name in extra]
     return (lease.id, lease.name, lease.status, start, end, reserved, *more)
 
 
@@ -101,7 +108,7 @@ class ShowLease(ShowOne):
 class _Change(ShowOne):
     """A command that changes a lease."""
 
-    can_take = True
+    after_refusal: ClassVar[tuple[str, ...]] = ("--take",)
 
     def change(
         self, lease: Lease, changes: LeaseChanges, parsed_args: argparse.Namespace, etag: str = ""
@@ -118,7 +125,7 @@ class _Change(ShowOne):
 
 
 class UpdateLease(_Change):
-    """Change a lease: its name, its times, or its reservations."""
+    """Change a lease: its name, its times, its reservations, or how it waits for capacity."""
 
     notes = (
         "--host and the other options of reservations add reservations. All changes are made"
@@ -156,6 +163,7 @@ class UpdateLease(_Change):
             "--remove", action="append", metavar="RESERVATION", help="remove one (repeatable)"
         )
         reservations.add_reservation_options(parser)
+        add_place(parser)
         parser.add_argument("--dry-run", action="store_true", help="only check; change nothing")
         add_take(parser)
 
@@ -172,10 +180,13 @@ class UpdateLease(_Change):
             "reservations": [_changed(text, lease) for text in parsed_args.set] or None,
             "add_reservations": parsed_args.reservations or None,
             "remove_reservations": parsed_args.remove,
+            "wait": place_of(self, parsed_args) or None,
         }
         given = {name: value for name, value in changes.items() if value is not None}
         if not given:
             raise Failed("Nothing to change: give at least one option, such as --name or --end.")
+        if "wait" in given and (len(given) > 1 or parsed_args.dry_run):
+            raise Failed("--queue-until and --priority go with no other change, and no --dry-run.")
         return self.change(lease, cast("LeaseChanges", given), parsed_args)
 
     def _time_or_word(self, parsed_args: argparse.Namespace, name: str) -> Any:  # noqa: ANN401

@@ -26,7 +26,8 @@ from climate.manager.admission.availability import WindowSearch
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.refusal.bookings import Bookings
-from climate.manager.admission.requirements import occupied_window
+from climate.manager.admission.requirements import can_wait, may_fit, occupied_window
+from climate.manager.process.runtime import Catalog
 
 # The span of the search for a later window.
 _AHEAD = timedelta(days=28)
@@ -134,8 +135,18 @@ def explain(
         **shortage.details,
         "reservation": number,
         "blocked_by": [*map(_blocker, own), *map(_times, others)],
+        "can_wait": present is None and _can_wait(bookings.runtime.catalog, lease, shortage),
     }
     return Refusal(sentences, alternatives, details)
+
+
+def _can_wait(catalog: Catalog, lease: Lease, shortage: InsufficientResources) -> bool:
+    """Return whether a new lease could wait in the wait list for what it lacks."""
+    if shortage.index is not None:
+        requirement = shortage.demands[shortage.index].requirement
+        if not may_fit(requirement, shortage.details["matching"]):
+            return False
+    return can_wait(catalog, lease.reservations)
 
 
 def _located(lease: Lease, shortage: InsufficientResources) -> tuple[int | None, str]:
