@@ -22,6 +22,7 @@ class HeldBack(StrEnum):
 
     LIMIT = "limit"
     NO_WINDOW = "no_window"
+    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

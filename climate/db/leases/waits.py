@@ -56,23 +56,22 @@ def find(session: Session, lease_ids: Sequence[str]) -> dict[str, Wait]:
 
 def positions(session: Session, entries: Sequence[Wait]) -> dict[str, int]:
     """Return the place of each entry in the list of its pool, from 1, by lease id."""
-    found = {}
-    for wait in entries:
-        is_earlier = sa.or_(
-            WAITS.c.rank_at < wait.rank_at,
-            sa.and_(WAITS.c.rank_at == wait.rank_at, WAITS.c.lease_id < wait.lease_id),
+    if not entries:
+        return {}
+    place = sa.func.row_number().over(partition_by=WAITS.c.pool, order_by=_ORDER)
+    listed = (
+        sa.select(WAITS.c.lease_id, place.label("place"))
+        .select_from(_WITH_LEASES)
+        .where(
+            WAITS.c.pool.in_({wait.pool for wait in entries}),
+            WAITS.c.rank_at <= max(wait.rank_at for wait in entries),
+            _IS_LISTED,
         )
-        query = (
-            sa.select(sa.func.count())
-            .select_from(_WITH_LEASES)
-            .where(
-                WAITS.c.pool == wait.pool,
-                is_earlier,
-                _IS_LISTED,
-            )
-        )
-        found[wait.lease_id] = (session.scalar(query) or 0) + 1
-    return found
+        .subquery()
+    )
+    wanted = any_of(listed.c.lease_id, [wait.lease_id for wait in entries])
+    query = sa.select(listed.c.lease_id, listed.c.place).where(wanted)
+    return dict(iter(session.execute(query)))
 
 
 def listed(session: Session, pool: str | None, page: Page) -> list[Wait]:
@@ -99,9 +98,15 @@ def promised(session: Session, pool: str, now: datetime) -> list[Wait]:
     return [_wait(row) for row in session.execute(_PROMISED, {"pool": pool, "now": now})]
 
 
-def first_waiting(session: Session, pool: str, now: datetime, limit: int) -> list[Wait]:
-    """Return the first entries without a booking, except those that are held back."""
-    found = session.execute(_FIRST, {**_at(pool, now), "limit": limit})
+def first_waiting(
+    session: Session, pool: str, now: datetime, after: Wait | None, limit: int
+) -> list[Wait]:
+    """Return the first entries without a booking, except those that are held back.
+
+    The result begins after the entry ``after`` (None: at the beginning of the list).
+    """
+    query = _ELIGIBLE if after is None else _ELIGIBLE.where(*_is_after(after))
+    found = session.execute(query.order_by(*_ORDER).limit(limit), _at(pool, now))
     return [_wait(row) for row in found]
 
 
@@ -135,10 +140,7 @@ def of_shapes(
         )
     )
     if after is not None:
-        query = query.where(
-            WAITS.c.rank_at >= after.rank_at,
-            sa.or_(WAITS.c.rank_at > after.rank_at, WAITS.c.lease_id > after.lease_id),
-        )
+        query = query.where(*_is_after(after))
     query = query.order_by(*_ORDER).limit(limit)
     return [_wait(row) for row in session.execute(query, _at(pool, now))]
 
@@ -148,9 +150,40 @@ def promise(session: Session, lease_id: str, start: datetime | None) -> None:
     _set(session, lease_id, promised_start=start, held_back=None, tried_at=None)
 
 
-def hold_back(session: Session, lease_id: str, reason: HeldBack, now: datetime) -> None:
-    """Store why climate did not place a waiting lease at ``now``. It is tried again later."""
-    _set(session, lease_id, held_back=reason.value, tried_at=now)
+def hold_back(session: Session, wait: Wait, reason: HeldBack, now: datetime) -> None:
+    """Store why climate did not place a waiting lease at ``now``. It is tried again later.
+
+    This also holds back the leases for which the same reason certainly or probably applies: those
+    of the same shape that are not shorter. If a limit is the reason, they have the same owner.
+    """
+    alike = [WAITS.c.lease_id == wait.lease_id]
+    if reason is not HeldBack.ERROR:
+        length = int(wait.length.total_seconds())
+        alike = [
+            WAITS.c.pool == wait.pool,
+            WAITS.c.shape == wait.shape,
+            WAITS.c.length_s >= length,
+            _has_no_later_end(wait) if reason is HeldBack.NO_WINDOW else _has_same_owner(wait),
+        ]
+    query = sa.update(WAITS).where(WAITS.c.promised_start.is_(None), *alike)
+    session.execute(query.values(held_back=reason.value, tried_at=now))
+
+
+def _has_no_later_end(wait: Wait) -> sa.ColumnElement[bool]:
+    return WAITS.c.end_by <= wait.end_by
+
+
+def _has_same_owner(wait: Wait) -> sa.ColumnElement[bool]:
+    owner, other = LEASES.alias("owner"), LEASES.alias("other")
+    of_owner = (
+        sa.select(other.c.id)
+        .join(
+            owner,
+            sa.and_(owner.c.project_id == other.c.project_id, owner.c.user_id == other.c.user_id),
+        )
+        .where(owner.c.id == wait.lease_id, other.c.status == _WAITING)
+    )
+    return sa.and_(WAITS.c.is_exempt == wait.is_exempt, WAITS.c.lease_id.in_(of_owner))
 
 
 def change(
@@ -197,24 +230,33 @@ def take_turn(session: Session, pool: str, owner: str, now: datetime, until: dat
     if present is None:
         session.execute(sa.insert(WAIT_TURNS).values(pool=pool, **turn))
         return True
-    is_free = present.owner is None or present.held_until <= now
+    # A turn that lasts longer than a new one was taken before the clock was set back.
+    is_free = present.owner is None or not now < present.held_until <= until
     changed = turn if is_free else {"is_wanted_again": True}
     session.execute(sa.update(WAIT_TURNS).where(WAIT_TURNS.c.pool == pool).values(**changed))
     return is_free
 
 
-def leave_turn(session: Session, pool: str, owner: str) -> bool:
+def keep_turn(session: Session, pool: str, owner: str, until: datetime) -> bool:
+    """Renew the turn of ``owner`` until ``until``; return False if another owner has taken it."""
+    is_mine = (WAIT_TURNS.c.pool == pool, WAIT_TURNS.c.owner == owner)
+    kept = session.execute(sa.update(WAIT_TURNS).where(*is_mine).values(held_until=until))
+    return bool(kept.rowcount)  # type: ignore[attr-defined]
+
+
+def leave_turn(session: Session, pool: str, owner: str, *, even_if_wanted: bool = False) -> bool:
     """Give back the turn of ``owner``; return False if the pool is wanted again.
 
-    In that case, the owner keeps the turn.
+    In that case, the owner keeps the turn, unless ``even_if_wanted`` is set.
     """
     is_mine = (WAIT_TURNS.c.pool == pool, WAIT_TURNS.c.owner == owner)
     is_wanted = session.scalar(
         sa.select(WAIT_TURNS.c.is_wanted_again).where(*is_mine).with_for_update()
     )
-    free: dict[str, Any] = {} if is_wanted else {"owner": None, "held_until": None}
+    stays = bool(is_wanted) and not even_if_wanted
+    free: dict[str, Any] = {} if stays else {"owner": None, "held_until": None}
     session.execute(sa.update(WAIT_TURNS).where(*is_mine).values(is_wanted_again=False, **free))
-    return not is_wanted
+    return not stays
 
 
 def _set(session: Session, lease_id: str, **fields: Any) -> None:
@@ -227,6 +269,13 @@ def _wait(row: Any) -> Wait:  # noqa: ANN401 - a row
         row,
         length=timedelta(seconds=row.length_s),
         held_back=None if row.held_back is None else HeldBack(row.held_back),
+    )
+
+
+def _is_after(wait: Wait) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
+    return (
+        WAITS.c.rank_at >= wait.rank_at,
+        sa.or_(WAITS.c.rank_at > wait.rank_at, WAITS.c.lease_id > wait.lease_id),
     )
 
 
@@ -248,10 +297,10 @@ _IS_ELIGIBLE = (
     sa.or_(
         WAITS.c.held_back.is_(None),
         WAITS.c.tried_at <= sa.bindparam("long_ago", type_=WAITS.c.tried_at.type),
+        WAITS.c.tried_at > _NOW,  # the clock was set back
     ),
 )
 _ELIGIBLE = sa.select(WAITS).where(*_IS_ELIGIBLE)
-_FIRST = _ELIGIBLE.order_by(*_ORDER).limit(sa.bindparam("limit", type_=sa.Integer))
 _SHAPES = (
     sa.select(
         WAITS.c.shape,

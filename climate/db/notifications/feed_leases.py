@@ -1,7 +1,8 @@
 """Queries for the contents of calendar feeds: leases of a project, leases on a resource, one lease.
 
 A feed of a project or resource shows the time from ``PAST`` before the present to ``AHEAD`` after
-it, and at most ``MOST_ENTRIES`` leases. A held lease (not confirmed yet) is not shown.
+it, and at most ``MOST_ENTRIES`` leases. A held lease (not confirmed yet) is not shown, nor
+is a lease in the wait list before it has a booking.
 """
 
 from collections import defaultdict
@@ -31,7 +32,8 @@ _COLUMNS = columns(
     LEASES,
     "id name status start_at end_at version created_at updated_at started_at start_delayed_at",
 )
-_IS_SHOWN = LEASES.c.status != LeaseStatus.CREATING.value  # else it is held, not confirmed yet
+# Not held leases (not confirmed yet), and not waiting leases, whose dates are not known.
+_IS_SHOWN = LEASES.c.status.not_in([LeaseStatus.CREATING.value, LeaseStatus.WAITING.value])
 # Names of resources in an entry.
 _MOST_NAMES = 50
 

@@ -80,8 +80,9 @@ def remove(session: Session, lease: Lease, now: datetime, settings: Settings) ->
         history = past(lease, resources_of(session, ids), now)
         past_leases.store(session, history)
         ended_at = history.ended_at
-    status, window = feed.removed(lease.window, ended_at, begun=took_place)
-    feeds.note_removal(session, lease, status, window, now)
+    if lease.status is not LeaseStatus.WAITING:  # feeds do not show waiting leases
+        status, window = feed.removed(lease.window, ended_at, begun=took_place)
+        feeds.note_removal(session, lease, status, window, now)
     if ids and lease.has_begun:
         if settings.limits.enabled:
             keep_past_use(session, lease, ids, now)

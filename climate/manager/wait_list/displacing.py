@@ -1,6 +1,7 @@
 """Soft promises: a request with a fixed start takes the place of promised bookings."""
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -19,6 +20,7 @@ from climate.db.leases import leases, waits
 from climate.db.notifications import outbox
 from climate.db.resources import allocations
 from climate.manager.admission.admission import InsufficientResources, dry_run
+from climate.manager.admission.availability import matching
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.requirements import occupied_window
 from climate.manager.leases.create import LeaseRequest, OnShortage, Owner, create_lease
@@ -70,7 +72,8 @@ def _make_room(
     The last leases in the wait list lose their bookings first. If the result is False, the caller
     must roll back.
     """
-    busy = occupied_window(lease.window, now, runtime.settings)
+    busy, preference = occupied_window(lease.window, now, runtime.settings), runtime.preference()
+    wanted = {id_ for item in demands for id_ in matching(session, item.requirement, preference)}
     types = {demand.requirement.resource_type for demand in demands}
     pools = [pool for pool in waits.pools(session) if types.intersection(pool.split(","))]
     promised = [wait for pool in pools for wait in waits.promised(session, pool, now)]
@@ -78,10 +81,18 @@ def _make_room(
         victim = locked(session, wait.lease_id)
         if victim is None or victim.has_begun or not victim.window.overlaps(busy):
             continue
+        if not _holds_any(session, victim, wanted):
+            continue
         _withdraw(session, victim, wait, now)
-        if dry_run(session, demands, busy, runtime.preference()) is not None:
+        if dry_run(session, demands, busy, preference) is not None:
             return True
     return False
+
+
+def _holds_any(session: Session, lease: Lease, resource_ids: AbstractSet[int]) -> bool:
+    """Return whether the lease has booked one of these resources: else its booking is no help."""
+    held = allocations.held(session, [reservation.id for reservation in lease.reservations])
+    return any(resource_ids & booked.keys() for booked in held.values())
 
 
 def _withdraw(session: Session, lease: Lease, wait: Wait, now: datetime) -> None:
@@ -94,7 +105,8 @@ def _withdraw(session: Session, lease: Lease, wait: Wait, now: datetime) -> None
     expire = Event.planned(Planned(EXPIRE, max(wait.until, now)), lease.id, ids.new_id(), now)
     leases.insert_events(session, [expire])
     status = step(LEASE, lease.status, LeaseStatus.WAITING)
-    waiting = replace(lease, status=status, updated_at=now)
+    start = replace(lease.start, ready_at=None)
+    waiting = replace(lease, status=status, start=start, degraded=False, updated_at=now)
     leases.update(session, waiting)
     waits.promise(session, lease.id, None)
     payload = blazar_wire.payload(waiting)

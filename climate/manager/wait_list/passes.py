@@ -6,20 +6,24 @@ A pass has three steps:
 2. Book the earliest window for the first leases, until ``promises`` leases have a promise.
 3. Backfill: book now whatever fits now, for its whole duration, beside all bookings.
 
-One process at a time has the *turn* for a pool. The turn only keeps the order. Nothing depends on
-it for safety, because each placement is an ordinary admission. A pass remembers nothing: whoever
-looks next finds what can be placed.
+One process at a time has the *turn* for a pool (``turns``). The turn only keeps the order. Nothing
+depends on it for safety, because each placement is an ordinary admission. A pass remembers nothing:
+whoever looks next finds what can be placed. If climate cannot decide about a lease, because of an
+error, the pass holds this lease back and goes on with the others.
 """
 
 import logging
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeVar
 
-from climate.core.lease.wait_list import Wait
+from climate.core.errors import ClimateError
+from climate.core.lease.model import Lease
+from climate.core.lease.wait_list import HeldBack, Wait
 from climate.core.matching.requirement import Requirement
 from climate.core.window import later, second_from
+from climate.db.engine.database import is_transient, is_unavailable
 from climate.db.leases import leases, waits
 from climate.db.leases.waits import Shape
 from climate.manager.admission import availability
@@ -28,17 +32,18 @@ from climate.manager.process.runtime import Runtime
 from climate.manager.wait_list.placing import (
     book_earliest,
     book_now,
+    hold_back,
     move_forward,
     requirements_of_lease,
 )
+from climate.manager.wait_list.turns import take_turn
 
 LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 
-# How long a process keeps the turn at most. A pass takes milliseconds, and rarely seconds.
-_TURN = timedelta(seconds=30)
 # Seconds between two passes of a process, so that a busy service spends little time on them.
 _PAUSE = 0.1
-# Entries that one query reads, and placements that may fail in one pass.
+# Entries that one query reads, and placements that may fail in one step of a pass.
 _BATCH, _VAIN = 200, 20
 
 
@@ -59,106 +64,149 @@ def place_waiting(runtime: Runtime) -> int:
     return sum(place_pool(runtime, pool) for pool in pools)
 
 
-def place_pool(runtime: Runtime, pool: str, *, moves: bool = True) -> int:
+def place_pool(
+    runtime: Runtime, pool: str, *, moves: bool = True, patience: timedelta | None = None
+) -> int:
     """Place the waiting leases of a pool; return how many bookings were made or moved.
 
     ``moves`` is whether to look for earlier times for promised leases: a new lease makes no room.
-    Returns 0 if another process has the turn. That process then looks at the pool once more.
+    The function stops after ``patience`` (None: when nothing is left to do). Returns 0 if another
+    process has the turn. That process then looks at the pool once more.
     """
-    owner, count, is_over = uuid.uuid4().hex, 0, False
-    if not _take_turn(runtime, pool, owner):
+    turn = take_turn(runtime, pool, patience)
+    if turn is None:
         return 0
+    count, is_over = 0, False
     try:
         while not is_over:
-            count += run_pass(runtime, pool, moves=moves)
+            count += run_pass(runtime, pool, moves=moves, goes_on=turn.goes_on)
             moves = True
-            is_over = runtime.database.write(lambda s: waits.leave_turn(s, pool, owner))
+            is_over = turn.leave(even_if_wanted=turn.is_overdue)
     finally:
-        while not is_over:
-            is_over = runtime.database.write(lambda s: waits.leave_turn(s, pool, owner))
+        if not is_over:
+            turn.leave(even_if_wanted=True)
     return count
 
 
-def _take_turn(runtime: Runtime, pool: str, owner: str) -> bool:
-    now = runtime.clock.now()
-    return runtime.database.write(
-        lambda session: waits.take_turn(session, pool, owner, now, now + _TURN)
-    )
+def run_pass(
+    runtime: Runtime,
+    pool: str,
+    *,
+    moves: bool = True,
+    goes_on: Callable[[], bool] = lambda: True,
+) -> int:
+    """Run one pass over a pool, without a turn; return how many bookings were made or moved.
 
-
-def run_pass(runtime: Runtime, pool: str, *, moves: bool = True) -> int:
-    """Run one pass over a pool, without a turn; return how many bookings were made or moved."""
+    The pass ends early if ``goes_on`` returns False.
+    """
     now, rules = runtime.clock.now(), runtime.settings.wait_list
     with runtime.database.read() as session:
         has_started = waits.has_started(session, pool)
         promised = waits.promised(session, pool, now)
     if has_started:
         runtime.database.write(lambda session: waits.forget_started(session, pool))
-    moved = [move_forward(runtime, wait) if moves else None for wait in promised]
+    moved = [
+        _tried(runtime, wait, move_forward) if moves and goes_on() else None for wait in promised
+    ]
     starts = [start or wait.promised_start for start, wait in zip(moved, promised, strict=True)]
     count = sum(start is not None for start in moved)
     future = sum(start is not None and start > now for start in starts)
-    count += _book_first(runtime, pool, rules.promises - future, only_now=rules.promises == 0)
-    return count + (_backfill(runtime, pool) if rules.backfills else 0)
+    step = _Step(runtime, pool, goes_on)
+    if rules.promises:
+        count += step.book_first(rules.promises - future)
+    else:
+        count += step.book_in_order()
+    return count + (step.backfill() if rules.backfills else 0)
 
 
-def _book_first(runtime: Runtime, pool: str, missing: int, *, only_now: bool) -> int:
-    """Book the first waiting leases, until ``missing`` of them have a start in the future.
+def _tried(runtime: Runtime, wait: Wait, place: Callable[[Runtime, Wait], T]) -> T | None:
+    """Return the result of ``place``, or None after an error: one lease must not stop the others.
 
-    If ``only_now`` is set, book leases in their order as long as they fit now. Returns how many
-    leases were booked.
+    An error that the database or a conflict with other requests caused says nothing about the
+    lease.
     """
-    count, tried = 0, set[str]()
-    while missing > 0 or only_now:
-        now = runtime.clock.now()
-        with runtime.database.read() as session:
-            first = waits.first_waiting(session, pool, now, max(missing, 1) + len(tried))
-        new = [wait for wait in first if wait.lease_id not in tried]
-        for wait in new:
-            start = _book_first_one(runtime, wait, only_now=only_now)
-            if only_now and start is None:
-                return count
-            tried.add(wait.lease_id)
+    try:
+        return place(runtime, wait)
+    except Exception as error:
+        if is_transient(error):
+            LOG.info("lease %s was not placed, because of conflicts: %s", wait.lease_id, error)
+            return None
+        if is_unavailable(error):
+            raise
+        LOG.exception("lease %s was not placed", wait.lease_id)
+        hold_back(runtime, wait, HeldBack.ERROR)
+        return None
+
+
+@dataclass(slots=True)
+class _Step:
+    """The second and third step of a pass over a pool; see ``run_pass``."""
+
+    runtime: Runtime
+    pool: str
+    goes_on: Callable[[], bool]
+
+    def book_first(self, missing: int) -> int:
+        """Book the first leases, until ``missing`` of them have a start in the future.
+
+        Returns how many were booked. If many leases cannot be booked, the next pass continues.
+        """
+        count = vain = 0
+        found, after = self._first(None) if missing > 0 else [], None
+        while found and missing > 0 and vain < _VAIN and self.goes_on():
+            now, after = self.runtime.clock.now(), found.pop(0)
+            start = _tried(self.runtime, after, book_earliest)
             count += start is not None
             missing -= start is not None and start > second_from(now)
-        if not new:
-            break
-    return count
+            if start is None:  # leases like this one may be held back now
+                vain += 1
+                found = []
+            found = found or self._first(after)
+        if found and vain >= _VAIN:
+            self.runtime.wakeup.hint()
+        return count
 
+    def book_in_order(self) -> int:
+        """Book the first leases in their order, as long as they fit now; return how many."""
+        count, found = 0, self._first(None)
+        while found and self.goes_on() and _tried(self.runtime, found[0], book_now):
+            count, after = count + 1, found.pop(0)
+            found = found or self._first(after)
+        return count
 
-def _book_first_one(runtime: Runtime, wait: Wait, *, only_now: bool) -> datetime | None:
-    if not only_now:
-        return book_earliest(runtime, wait)
-    return runtime.clock.now() if book_now(runtime, wait) else None
+    def _first(self, after: Wait | None) -> list[Wait]:
+        with self.runtime.database.read() as session:
+            now = self.runtime.clock.now()
+            return waits.first_waiting(session, self.pool, now, after, _BATCH)
 
+    def backfill(self) -> int:
+        """Book leases that fit now for their whole duration; return how many.
 
-def _backfill(runtime: Runtime, pool: str) -> int:
-    """Book leases that fit now for their whole duration; return how many."""
-    count = vain = 0
-    fits = FreeNow.of(runtime, pool)
-    for wait in _fitting(runtime, pool, fits):
-        if not fits.has_room_for(wait):
-            continue
-        if book_now(runtime, wait):
-            count += 1
-            fits.read()
-        else:
-            vain += 1
-        if vain >= _VAIN or not fits.longest:
-            break
-    return count
+        Each booking leaves less room. So what fits is only read again if a lease did not fit.
+        """
+        count = vain = 0
+        fits, is_new = FreeNow.of(self.runtime, self.pool), True
+        found, after = self._fitting(fits, None), None
+        while found and vain < _VAIN and self.goes_on():
+            wait = found.pop(0)
+            if not fits.has_room_for(wait):
+                after = wait
+            elif _tried(self.runtime, wait, book_now):
+                count, after, is_new = count + 1, wait, False
+            elif is_new:  # its reservations do not fit together, or a limit forbids it
+                vain, after, found = vain + 1, wait, []
+            else:
+                fits.read()
+                is_new, found = True, []
+            found = found or self._fitting(fits, after)
+        return count
 
-
-def _fitting(runtime: Runtime, pool: str, fits: "FreeNow") -> Iterator[Wait]:
-    """Yield the waiting leases that seemed to fit when they were read, in the order of the list."""
-    after = None
-    while fits.longest:
-        with runtime.database.read() as session:
-            found = waits.of_shapes(session, pool, fits.now, fits.longest, after, _BATCH)
-        yield from found
-        if len(found) < _BATCH:
-            return
-        after = found[-1]
+    def _fitting(self, fits: "FreeNow", after: Wait | None) -> list[Wait]:
+        """Return the next waiting leases that seem to fit, in the order of the list."""
+        if not fits.longest:
+            return []
+        with self.runtime.database.read() as session:
+            return waits.of_shapes(session, self.pool, fits.now, fits.longest, after, _BATCH)
 
 
 @dataclass(slots=True)
@@ -182,9 +230,10 @@ class FreeNow:
             shapes = waits.shapes(session, pool, now)
             examples = leases.find_some(session, [shape.lease_id for shape in shapes])
         needs = [
-            (shape, requirements_of_lease(runtime, examples[shape.lease_id]))
+            (shape, parts)
             for shape in shapes
             if shape.lease_id in examples
+            if (parts := _needs(runtime, examples[shape.lease_id])) is not None
         ]
         free = cls(runtime, now, needs, {})
         free.read()
@@ -198,7 +247,7 @@ class FreeNow:
 
     def read(self) -> None:
         """Read the bookings, and compute what fits."""
-        self.longest = {}
+        self.now, self.longest = self.runtime.clock.now(), {}
         if not self.needs:
             return
         start, cleaning = second_from(self.now), self.runtime.settings.cleaning_time
@@ -210,3 +259,12 @@ class FreeNow:
                 until = room.lasts_until(needs)
                 if until is not None and until - cleaning - start >= shape.shortest:
                     self.longest[shape.name] = until - cleaning - start
+
+
+def _needs(runtime: Runtime, lease: Lease) -> Sequence[Requirement] | None:
+    """Return the requirements of a lease; None if climate does not understand them any more."""
+    try:
+        return requirements_of_lease(runtime, lease)
+    except ClimateError as error:
+        LOG.warning("waiting leases like %s are left out: %s", lease.id, error)
+        return None

@@ -54,7 +54,7 @@ def book_earliest(runtime: Runtime, wait: Wait) -> datetime | None:
         now = runtime.clock.now()
         window = _earliest(runtime, wait, now)
         if window is None:
-            _hold_back(runtime, wait, HeldBack.NO_WINDOW)
+            hold_back(runtime, wait, HeldBack.NO_WINDOW)
             return None
         try:
             return window.start if book(runtime, wait, window) else None
@@ -66,8 +66,9 @@ def book_earliest(runtime: Runtime, wait: Wait) -> datetime | None:
 def book_now(runtime: Runtime, wait: Wait) -> bool:
     """Book a waiting lease from now on; return whether it was booked."""
     start = second_from(max(runtime.clock.now(), wait.earliest))
+    window = Window(start, start + wait.length)
     try:
-        return book(runtime, wait, Window(start, start + wait.length))
+        return window.end <= wait.end_by and book(runtime, wait, window)
     except InsufficientResources:
         return False
 
@@ -82,7 +83,7 @@ def book(runtime: Runtime, wait: Wait, window: Window) -> bool:
             lambda session: _book(runtime, session, wait, window, runtime.clock.now())
         )
     except LimitExceeded:
-        _hold_back(runtime, wait, HeldBack.LIMIT)
+        hold_back(runtime, wait, HeldBack.LIMIT)
         return False
     if is_booked:
         runtime.wakeup.hint()
@@ -192,9 +193,10 @@ def requirements_of_lease(runtime: Runtime, lease: Lease) -> Sequence[Requiremen
     return [part for each in parts for part in each if part.maximum]
 
 
-def _hold_back(runtime: Runtime, wait: Wait, reason: HeldBack) -> None:
+def hold_back(runtime: Runtime, wait: Wait, reason: HeldBack) -> None:
+    """Store why a waiting lease was not placed, so that passes leave it out for a minute."""
     now = runtime.clock.now()
-    runtime.database.write(lambda session: waits.hold_back(session, wait.lease_id, reason, now))
+    runtime.database.write(lambda session: waits.hold_back(session, wait, reason, now))
 
 
 def locked(session: Session, lease_id: str) -> Lease | None:

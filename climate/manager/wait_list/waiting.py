@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from climate.core.errors import Conflict, InvalidDate
+from climate.core.errors import ClimateError, Conflict, InvalidDate
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Event, Lease
@@ -36,10 +36,15 @@ from climate.manager.admission.requirements import (
 from climate.manager.leases.create import LeaseRequest, Owner, draft, gates_of
 from climate.manager.leases.idempotency import IdempotentRequest
 from climate.manager.leases.read import as_enforced, check_expected, visible
+from climate.manager.process.periodic_task import logged
 from climate.manager.process.runtime import Runtime
 from climate.manager.wait_list.passes import place_pool
+from climate.manager.wait_list.placing import requirements_of_lease
 from climate.observability import log_context
 from climate.observability.metrics import counted
+
+# How long a request for a new lease runs passes; then managers continue.
+_PATIENCE = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +103,8 @@ def wait_for_lease(
         _store(session, lease, entry, gates)
 
     runtime.database.write(work)
-    place_pool(runtime, entry.pool, moves=False)
+    with logged("no pass for the new lease, managers will try again"):  # it is stored
+        place_pool(runtime, entry.pool, moves=False, patience=_PATIENCE)
     runtime.wakeup.hint()
     with runtime.database.read() as session:
         return leases.get(session, lease.id)
@@ -123,6 +129,7 @@ def places(runtime: Runtime, shown: Sequence[Lease]) -> Mapping[str, Place]:
                 or (_expected(runtime, session, shown[0], wait) if len(shown) == 1 else None),
             )
             for id_, wait in found.items()
+            if id_ in positions  # else its start has begun meanwhile
         }
 
 
@@ -131,8 +138,7 @@ def change_wait(
 ) -> Lease:
     """Change the priority of a waiting lease, and until when it waits; return the lease.
 
-    Raises NotFound, LeaseChanged, InvalidDate. Raises
-    Conflict if the lease does not wait.
+    Raises NotFound, LeaseChanged, InvalidDate. Raises Conflict if the lease does not wait.
     """
     now = runtime.clock.now()
 
@@ -147,10 +153,14 @@ def change_wait(
         priority = wait.priority if change.priority is None else change.priority
         rank_at = rank(wait.asked_at, priority, runtime.settings.wait_list)
         waits.change(session, lease_id, priority, rank_at, until)
-        (event,) = lease.events
-        event_queue.reschedule(session, event.id, until, now)
+        # A new event: no manager has begun to remove the lease from the list at the new time.
+        event_queue.remove(session, [event.id for event in lease.events])
+        expire = Event.planned(Planned(EXPIRE, until), lease_id, ids.new_id(), now)
+        leases.insert_events(session, [expire])
         leases.update(session, replace(lease, updated_at=now))
-        return leases.get(session, lease_id)
+        changed = leases.get(session, lease_id)
+        outbox.write(session, event_type.LEASE_UPDATE, blazar_wire.payload(changed), now)
+        return changed
 
     lease = runtime.database.write(work)
     runtime.wakeup.hint()
@@ -250,11 +260,17 @@ def _check_matching(runtime: Runtime, session: Session, lease: Lease, *, private
 
 
 def _expected(runtime: Runtime, session: Session, lease: Lease, wait: Wait) -> datetime | None:
-    """Return the earliest start of a waiting lease beside the present bookings."""
+    """Return the earliest start of a waiting lease beside the present bookings.
+
+    Returns None if it fits nowhere, or the search fails.
+    """
     start = second_from(max(runtime.clock.now(), wait.earliest))
     if start + wait.length > wait.end_by:
         return None
-    parts = [part for r in lease.reservations for part in requirements_of(runtime.catalog, r)]
     within = Window(start, wait.end_by)
-    found = availability.earliest(runtime, session, parts, wait.length, within)
+    try:
+        parts = requirements_of_lease(runtime, lease)
+        found = availability.earliest(runtime, session, parts, wait.length, within)
+    except ClimateError:  # for example, the search takes too long
+        return None
     return None if found is None else found.start

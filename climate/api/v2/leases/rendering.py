@@ -30,13 +30,14 @@ def lease_body(lease: Lease, place: Place | None = None) -> dict[str, Any]:
         "trust_lost": lease.trust_lost,
         "reservations": [_reservation_body(reservation) for reservation in lease.reservations],
         "events": [_event_body(event) for event in lease.events],
-        "waiting": None if place is None else _waiting_body(place),
+        "waiting": None if place is None else waiting_body(place),
         "created_at": show(lease.created_at),
         "updated_at": _show(lease.updated_at),
     }
 
 
-def _waiting_body(place: Place) -> dict[str, Any]:
+def waiting_body(place: Place) -> dict[str, Any]:
+    """Return the place of a lease in the wait list as the answers of v2 contain it."""
     wait = place.wait
     return {
         "position": place.position,

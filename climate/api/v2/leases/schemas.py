@@ -102,7 +102,8 @@ class Waiting(Schema):
         allow_none=True,
         attribute="wait.held_back",
         metadata=described(
-            "limit: a limit of the project or user; no_window: it fits nowhere before end_by."
+            "limit: a limit of the project or user; no_window: it fits nowhere before end_by;"
+            " error: climate could not decide, and its log says why. climate tries again."
         ),
     )
 

@@ -12,7 +12,7 @@ from climate.api.server import compression
 from climate.api.v2.http import paging, spans, validation
 from climate.api.v2.http.fields import ASAP
 from climate.api.v2.leases import dry_run, reservations, schemas
-from climate.api.v2.leases.rendering import lease_body
+from climate.api.v2.leases.rendering import lease_body, waiting_body
 from climate.api.v2.leases.requests import (
     check_length,
     fingerprint,
@@ -42,7 +42,13 @@ from climate.manager.leases.reservation_changes import (
 )
 from climate.manager.leases.update import preview_change, update_lease
 from climate.manager.wait_list.displacing import create_before_promises
-from climate.manager.wait_list.waiting import WaitRequest, change_wait, places, wait_for_lease
+from climate.manager.wait_list.waiting import (
+    Place,
+    WaitRequest,
+    change_wait,
+    places,
+    wait_for_lease,
+)
 
 T = TypeVar("T")
 
@@ -91,6 +97,8 @@ def update(call: Call, lease_id: str) -> Answer:
     call.require("leases:put", lease.project_id)
     data = validation.load(schemas.LEASE_CHANGE, validation.json_body(call))
     if "wait" in data:
+        if is_dry_run:
+            raise InvalidInput("A change of wait has no dry run: leave out dry_run")
         wait = WaitRequest(**data["wait"])
         changed = _if_match(lease, lambda seen: change_wait(call.runtime, lease_id, wait, seen))
         return _shown(call, changed)
@@ -141,10 +149,11 @@ def _shown(call: Call, lease: Lease) -> Answer:
     return lease_body(lease, place) if place else body, 200, {"ETag": _etag(body)}
 
 
-def created(body: Mapping[str, Any]) -> Answer:
-    """Return the answer that contains a new lease."""
+def created(body: Mapping[str, Any], place: Place | None = None) -> Answer:
+    """Return the answer that contains a new lease. Its ETag does not cover ``place``."""
     location = f"{request.root_path}/v2/leases/{body['id']}"
-    return body, 201, {"ETag": _etag(body), "Location": location}
+    shown = {**body, "waiting": waiting_body(place)} if place else body
+    return shown, 201, {"ETag": _etag(body), "Location": location}
 
 
 def _etag(body: Mapping[str, Any]) -> str:
@@ -191,7 +200,8 @@ def _create_once(call: Call, body: Mapping[str, Any]) -> Answer:
             # Before validation: a request that was valid the first time may be invalid now.
             replay(call.runtime.database, idempotent)
         lease = _create(call, body, idempotent)
-        return created(lease_body(lease, places(call.runtime, [lease]).get(lease.id)))
+        place = places(call.runtime, [lease]).get(lease.id) if "wait" in body else None
+        return created(lease_body(lease), place)
     except AlreadyProcessed as processed:
         return created(processed.answer)
 
