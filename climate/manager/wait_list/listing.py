@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
 
-from sqlalchemy.orm import Session
-
 from climate.core.lease.model import Lease
 from climate.core.lease.wait_list import Wait
 from climate.core.matching.requirement import Requirement
@@ -39,11 +37,11 @@ class Entry:
 
 def find_entries(runtime: Runtime, pool: str | None, page: Page) -> Part[Entry]:
     """Return a page of the wait list of a pool, or of all pools, sorted by rank."""
-    with runtime.database.read() as session:
+    with runtime.database.snapshot() as session:
         found = waits.listed(session, pool, page)
         shown = found[: page.limit]
         known = leases.find_some(session, [wait.lease_id for wait in shown])
-        positions = _positions(session, shown)
+        positions = waits.positions(session, shown)
     items = [
         Entry(
             id=_equals(shown[: index + 1], page),
@@ -53,21 +51,8 @@ def find_entries(runtime: Runtime, pool: str | None, page: Page) -> Part[Entry]:
             needs=_needs(runtime, known[wait.lease_id]),
         )
         for index, wait in enumerate(shown)
-        if wait.lease_id in known
     ]
     return Part(items=items, more=len(found) > page.limit)
-
-
-def _positions(session: Session, shown: Sequence[Wait]) -> dict[str, int]:
-    """Return the positions of subsequent entries; only the first one of each pool is counted."""
-    positions: dict[str, int] = {}
-    last: dict[str, int] = {}
-    for wait in shown:
-        before = last.get(wait.pool)
-        if before is None:
-            before = waits.positions(session, [wait])[wait.lease_id] - 1
-        positions[wait.lease_id] = last[wait.pool] = before + 1
-    return positions
 
 
 def _equals(shown: Sequence[Wait], page: Page) -> int:

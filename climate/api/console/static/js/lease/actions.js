@@ -191,7 +191,8 @@ export function waitPart({ status, waiting }) {
   const pair = (what, value) => value === null ? null : [h("dt", {}, what), h("dd", {}, value)];
   const time = (value) => value && stackedTime(value);
   const isWaiting = status === "WAITING";
-  const reasons = { limit: "by a limit of your project or of you", no_window: "it fits nowhere in time" };
+  const reasons = { limit: "by a limit of your project or of you", no_window: "it fits nowhere in time",
+    error: "climate could not decide; your operator finds out why" };
   return [h("h2", {}, "Wait list"), h("dl", { class: "pairs", id: "wait" },
     pair("Position", String(waiting.position)), pair("Promised start", time(waiting.promised_start)),
     isWaiting ? [pair("Expected start", time(waiting.expected_start)), pair("Waits until", time(waiting.until))] : null,
