@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -29,7 +30,7 @@ def shown(client: Client, lease: Lease, parsed_args: argparse.Namespace) -> Fiel
         "resources": _resources(resources),
         "reservations": columns.reservations(lease),
         "events": columns.events(lease, zone),
-        "waiting": waiting(lease, zone),
+        "waiting": _waiting(lease, zone),
         "start_when": lease.start_when,
         **{
             name: Time(getattr(lease, name), zone)
@@ -73,21 +74,30 @@ def _summary(lease: Lease, zone: Zone) -> dict[str, Any]:
         "id": lease.id,
         "name": lease.name,
         "status": lease.status,
-        "start": Time(lease.start, zone),
-        "end": Time(lease.end, zone),
+        "start": planned(lease, lease.start, zone),
+        "end": planned(lease, lease.end, zone),
     }
 
 
-def waiting(lease: Lease, zone: Zone) -> Structured:
-    """Return the place of a lease in the wait list: one line for each fact in tables."""
+def planned(lease: Lease, moment: datetime, zone: Zone) -> FormattableColumn[Any]:
+    """Return the start or the end of a lease. In tables, those of a waiting lease are empty."""
+    time = Time(moment, zone)
+    return Structured(time.machine_readable(), "") if lease.status == "WAITING" else time
+
+
+def position(lease: Lease) -> Structured:
+    """Return the place of a lease in the wait list; in tables, only its position."""
+    place = lease.waiting
+    return Structured(msgspec.to_builtins(place), f"position {place.position}" if place else "")
+
+
+def _waiting(lease: Lease, zone: Zone) -> Structured:
     place = lease.waiting
     if place is None:
         return Structured(None, "")
-    moments = {
-        "promised start": place.promised_start,
-        "expected start": place.expected_start,
-        "until": place.until,
-    }
+    moments: dict[str, datetime | None] = {"promised start": place.promised_start}
+    if place.promised_start is None:
+        moments = {"expected start": place.expected_start, "until": place.until}
     known = {name: moment for name, moment in moments.items() if moment is not None}
     texts = [f"{name} {Time(moment, zone).human_readable()}" for name, moment in known.items()]
     held_back = [f"held back: {place.held_back}"] if place.held_back else []

@@ -86,10 +86,10 @@ class ListLeases(Lister):
 
 def _row(lease: Lease, parsed_args: argparse.Namespace, extra: Sequence[str]) -> Sequence[Any]:
     zone = parsed_args.time_zone
-    start, end = Time(lease.start, zone), Time(lease.end, zone)
+    start, end = (leases.planned(lease, moment, zone) for moment in (lease.start, lease.end))
     reserved = names([columns.amount(each) for each in lease.reservations])
-    waiting = leases.waiting(lease, zone)
-    more = [waiting if name == "waiting" else getattr(lease, name) for name in extra]
+    place = leases.position(lease)
+    more = [place if name == "waiting" else getattr(lease, name) for name in extra]
     return (lease.id, lease.name, lease.status, start, end, reserved, *more)
 
 
