@@ -210,8 +210,9 @@ def _check_can_wait(
     reservations = [part for each in request.reservations for part in (each, *each.children)]
     if not can_wait(runtime.catalog, reservations):
         raise Conflict(
-            "Leases with stacks or with servers that climate creates cannot wait, because climate"
-            " needs the user's token when it books them: send the request without wait"
+            "Leases with stacks, or with servers or volumes that climate creates, cannot wait,"
+            " because climate needs the user's token when it books them: send the request without"
+            " wait"
         )
     requirements = needs_of(runtime.catalog, request.reservations)
     within = Window(request.start, request.end)

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from climate.core.lease.model import HOST
 from tests.conftest import MakeStory
 from tests.support.service import Story, hosts
-from tests.support.waiting import only_this_order, wait_for
+from tests.support.waiting import only_this_order, wait_for, waiting
 
 LIST = "/v2/wait-list"
 OWNER, STRANGER = "ann:lab:reader", "eve:other:member"
@@ -87,6 +88,17 @@ def test_only_operators_see_the_names_of_other_projects(story: Story, crowded: l
 @pytest.mark.parametrize("query", ["marker=x", "limit=0", "pool=x"])
 def test_rejects_bad_queries(story: Story, query: str) -> None:
     assert story.problem(400, "GET", f"{LIST}?{query}")["code"] == "invalid_input"
+
+
+def test_a_lease_for_which_climate_needs_the_token_cannot_wait(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_for(story, 4, 60)
+    monkeypatch.setattr(type(story.runtime.plugins[HOST]), "needs_preparation", True)
+    problem = story.problem(409, "POST", "/v2/leases", waiting(1, 60))
+    assert (problem["code"], "cannot wait" in problem["detail"]) == ("conflict", True)
+    refused = story.problem(409, "POST", "/v2/leases", story.asking(0, 30))
+    assert (refused["code"], refused["can_wait"]) == ("not_enough_resources", False)
 
 
 def test_a_refusal_says_whether_the_lease_can_wait(story: Story) -> None:
