@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks import month, readiness
+from benchmarks import month, readiness, wait_list
 from benchmarks.admission import __main__ as admission
 from benchmarks.calendar import __main__ as calendar
 from benchmarks.comparison import __main__ as comparison
@@ -27,6 +27,7 @@ NAMED = {
     "readiness": readiness.main,
     "calendar": calendar.main,
     "console": console,
+    "wait_list": wait_list.main,
 }
 
 if __name__ == "__main__":

@@ -87,6 +87,23 @@ def wrong_events(
     return _wrong_start(status, window, starts) if needs_start else None
 
 
+def wrong_place(status: str, window: Window, entry: Sequence[datetime | None] | None) -> str | None:
+    """Return what is wrong with the place of a lease in the wait list, as a text, or None.
+
+    ``entry`` contains the promised start of its entry, which may be None. ``entry`` is None if the
+    lease has no entry. The entry may stay for some time after the lease has started.
+    """
+    is_waiting = status == LeaseStatus.WAITING.value
+    if entry is None:
+        return "is WAITING, and is not in the wait list" if is_waiting else None
+    (promised,) = entry
+    if is_waiting != (promised is None):
+        return f"is {status}, and its promised start is {promised}"
+    if status == LeaseStatus.PENDING.value and promised != window.start:
+        return f"starts at {window.start}, and its promised start is {promised}"
+    return None
+
+
 def _wrong_only_event(
     status: str, events: Sequence[Due], offered_until: datetime | None
 ) -> str | None:

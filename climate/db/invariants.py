@@ -24,7 +24,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from climate.core.invariants import Due, Verdict, booked_twice, wrong_events
+from climate.core.invariants import Due, Verdict, booked_twice, wrong_events, wrong_place
 from climate.core.lease.blazar_wire import date
 from climate.core.lease.lifecycle import LeaseStatus, ReservationStatus
 from climate.core.lease.model import HOST, LEAVING
@@ -43,6 +43,7 @@ from climate.db.tables.leases import (
     ResourceRow,
 )
 from climate.db.tables.notifications import OutboxRow, RelayRow
+from climate.db.tables.waiting import WAITS
 
 _Lease = Any  # a row of _leases
 #: The violations of a slice, and the position of the next slice (None: the round is complete).
@@ -65,6 +66,7 @@ _UNRELEASED = (
     .where(LEASES.c.offered_until < sa.bindparam("since", type_=LEASES.c.offered_until.type))
     .distinct()
 )
+_WAITING = LeaseStatus.WAITING.value
 _DUE = sa.select(EVENTS.c.lease_id, EVENTS.c.kind, EVENTS.c.status, EVENTS.c.due_at).where(
     any_of(EVENTS.c.lease_id, "ids")
 )
@@ -97,16 +99,26 @@ def bookings(session: Session, after: str, now: datetime) -> Findings:
 def open_events(session: Session, after: str, now: datetime) -> Findings:
     """Check invariant 2: at the time ``now``, a lease has the open events that its status requires.
 
-    Checks a slice of the leases with ids above ``after`` (empty: from the beginning).
+    A lease also has the entry in the wait list that its status requires. Checks a slice of the
+    leases with ids above ``after`` (empty: from the beginning).
     """
     leases, end = _leases(session, after)
     events: dict[str, list[Due]] = defaultdict(list)
     for lease_id, *event in session.execute(_DUE, {"ids": [lease.id for lease in leases]}):
         events[lease_id].append(Due(*event))
+    promised = sa.select(WAITS.c.lease_id, WAITS.c.promised_start)
+    entries = {
+        lease_id: entry
+        for lease_id, *entry in session.execute(
+            promised.where(any_of(WAITS.c.lease_id, [lease.id for lease in leases]))
+        )
+    }
     violations = []
     for lease in leases:
         window = Window(lease.start_at, lease.end_at)
         if fault := wrong_events(lease.status, window, events[lease.id], now, lease.offered_until):
+            violations.append(f"lease {lease.id} {fault}")
+        if fault := wrong_place(lease.status, window, entries.get(lease.id)):
             violations.append(f"lease {lease.id} {fault}")
     return violations, end
 
@@ -209,10 +221,12 @@ def _announcement_fault(
 def whole_leases(session: Session, after: str, _now: datetime) -> Findings:
     """Check invariant 5: a lease has enough hosts, and its allocations last until its end.
 
+    A waiting lease has none.
+
     Checks a slice of the leases with ids above ``after`` (empty: from the beginning).
     """
     leases, end = _leases(session, after)
-    holding = {lease.id: lease for lease in leases if lease.status in _HOLDING}
+    holding = {lease.id: lease for lease in leases if lease.status in {*_HOLDING, _WAITING}}
     query = (
         sa.select(ReservationRow, AllocationRow)
         .outerjoin(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
@@ -239,6 +253,8 @@ def _booking_fault(lease: _Lease, row: ReservationRow, held: list[AllocationRow]
     """
     if LEAVING in row.details:  # the reservation was removed from the lease
         return None
+    if lease.status == _WAITING:
+        return f"waits, and has {len(held)} hosts or shares" if held else None
     for of in held:
         if of.start_at < lease.start_at or of.busy_until < lease.end_at:
             return (

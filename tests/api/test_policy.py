@@ -54,6 +54,7 @@ ALLOWED = {
     "resources:get_private": {ADMIN},
     "resources:get_bookings": {ADMIN},
     "plugins:get": ALL_ROLES,
+    "wait_list:get": ALL_ROLES,
     "notifications:get": ALL_ROLES,
     "notifications:get_all": {ADMIN},
     "feeds:get": {MEMBER, ADMIN},

@@ -2,7 +2,7 @@
 
 import datetime as dt
 
-from climate.core.invariants import Due, Verdict, booked_twice, wrong_events
+from climate.core.invariants import Due, Verdict, booked_twice, wrong_events, wrong_place
 from climate.core.matching.calendar import Booking
 from climate.core.window import Window
 from tests.support.cases import each_case
@@ -79,6 +79,17 @@ def test_an_offer_expires_when_its_release_is_due() -> None:
     assert wrong_events("CREATING", WINDOW, [RELEASE], NOON, WINDOW.start) is None
     assert "is offered until" in str(wrong_events("CREATING", WINDOW, [RELEASE], NOON, late))
     assert "still offered" in str(wrong_events("PENDING", WINDOW, [START, END], NOON, late))
+
+
+def test_a_waiting_lease_has_an_entry_and_a_promised_one_its_start() -> None:
+    assert wrong_place("WAITING", WINDOW, [None]) is None
+    assert wrong_place("PENDING", WINDOW, [WINDOW.start]) is None
+    assert wrong_place("ACTIVE", WINDOW, [WINDOW.end]) is None
+    assert wrong_place("PENDING", WINDOW, None) is None
+    assert "not in the wait list" in str(wrong_place("WAITING", WINDOW, None))
+    assert "promised start is None" in str(wrong_place("PENDING", WINDOW, [None]))
+    assert "is WAITING" in str(wrong_place("WAITING", WINDOW, [WINDOW.start]))
+    assert "starts at" in str(wrong_place("PENDING", WINDOW, [WINDOW.end]))
 
 
 def test_a_start_may_have_failed_when_it_came_after_the_end() -> None:

@@ -142,11 +142,14 @@ def _move(runtime: Runtime, session: Session, wait: Wait, now: datetime) -> date
         return None
     allocations.release(session, [reservation.id for reservation in lease.reservations])
     length = lease.window.end - lease.window.start
-    within = Window(min(max(now, wait.earliest), lease.window.start), lease.window.end)
+    # Only earlier starts, because it is slow to check that the present one is possible.
+    start, end = second_from(max(now, wait.earliest)), lease.window.end - _SECOND
+    if start + length > end:
+        raise _NothingEarlier
     requirements = requirements_of_lease(runtime, lease)
-    query = availability.window_search(runtime, requirements, length, within)
+    query = availability.window_search(runtime, requirements, length, Window(start, end))
     offer = next(availability.offers(runtime, session, query), None)
-    if offer is None or offer.window.start >= lease.window.start:
+    if offer is None:
         raise _NothingEarlier
     changed = moved(lease, offer.window, lease.notices, now)
     _take(runtime, session, changed, now)

@@ -7,13 +7,22 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from climate.db.tables.leases import AllocationRow, EventRow, InventoryRow, LeaseRow, ResourceRow
+from climate.db.tables.leases import (
+    AllocationRow,
+    EventRow,
+    InventoryRow,
+    LeaseRow,
+    ReservationRow,
+    ResourceRow,
+)
 from climate.db.tables.notifications import OutboxRow, RelayRow
+from climate.db.tables.waiting import WaitRow
 from climate.manager.audit.cloud import audit
 from climate.manager.audit.invariants import check_once, violations
 from tests.support import allocation_guard as guard
 from tests.support import rows, servers
-from tests.support.service import Story
+from tests.support.service import Story, hosts
+from tests.support.waiting import rules, wait_for
 
 Break = Callable[[Story], None]
 
@@ -61,6 +70,32 @@ def keep_an_expired_offer(story: Story) -> None:
     story.ok("POST", "/v2/offers", story.asking(120, 180))
     sql(story, sa.update(EventRow).where(EventRow.kind == "release_lease").values(attempt=1))
     story.clock.advance(901)
+
+
+def lose_a_place(story: Story) -> None:
+    _wait(story)
+    sql(story, sa.delete(WaitRow).where(WaitRow.promised_start.is_(None)))
+
+
+def book_for_a_waiting_lease(story: Story) -> None:
+    _wait(story)
+    waits = sa.select(WaitRow.lease_id).where(WaitRow.promised_start.is_(None))
+    reservation = sa.select(ReservationRow.id).where(ReservationRow.lease_id.in_(waits))
+    far = story.clock.now() + dt.timedelta(days=99)
+    booking = sa.insert(AllocationRow).values(
+        reservation_id=reservation.scalar_subquery(),
+        resource_id=sa.select(sa.func.min(ResourceRow.id)).scalar_subquery(),
+        start_at=far,
+        busy_until=far + dt.timedelta(hours=1),
+    )
+    sql(story, booking)
+
+
+def _wait(story: Story) -> None:
+    """Book all hosts, and let a lease wait for one."""
+    rules(story, promises=0)
+    story.ok("POST", "/v2/leases", story.asking(0, 60, reservations=[hosts(4, 4)]))
+    wait_for(story, 1, 30)
 
 
 def claim_without_an_owner(story: Story) -> None:
@@ -122,6 +157,8 @@ CASES: list[tuple[Break, int, str]] = [
     (move_an_end, 2, "its end is due at"),
     (postpone_a_release, 2, "its release is due at"),
     (keep_an_expired_offer, 3, "expired, and still has resources"),
+    (lose_a_place, 2, "is WAITING, and is not in the wait list"),
+    (book_for_a_waiting_lease, 5, "waits, and has 1 hosts or shares"),
     (claim_without_an_owner, 3, "is claimed, but no manager renews its claim"),
     (never_run_an_event, 3, "was never attempted"),
     (lose_a_number, 4, "1 of the numbers 1 to 3 are missing"),
