@@ -23,17 +23,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import product
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.orm import Session
 
 from benchmarks.admission.tasks import fill_memory, make_conf
 from benchmarks.databases.scratch import scratch
 from benchmarks.options import some_of
 from climate.cmd import bootstrap
 from climate.core.lease.model import HOST
+from climate.db.engine import ids
 from climate.db.engine.database import Database
-from climate.db.tables.leases import ResourceProperty, ResourceRow
+from climate.db.tables.leases import (
+    EVENTS,
+    LEASES,
+    RESERVATIONS,
+    ResourceProperty,
+    ResourceRow,
+)
+from climate.db.tables.waiting import WAITS
 from climate.manager.admission.requirements import ReservationRequest
 from climate.manager.leases.create import LeaseRequest, Owner
 from climate.manager.leases.delete import delete_lease
@@ -48,7 +58,9 @@ _RACKS, _SIZES = "abcd", (1, 2, 3, 4, 6)
 _SPARE_RACK, _SPARES = "e", 60
 _DAY = timedelta(days=1)
 _OWNER = Owner(user_id="user", project_id="project")
-_ROUNDS, _PER_ROUND = 20, 20
+_ROUNDS, _PER_ROUND, _BATCH = 20, 20, 200
+# The tables of a waiting lease, and their columns with its id.
+_COPIED = {LEASES: "id", RESERVATIONS: "lease_id", EVENTS: "lease_id", WAITS: "lease_id"}
 
 
 def main() -> None:
@@ -182,17 +194,47 @@ def _request(rack: str, size: int, start: datetime, end: datetime) -> LeaseReque
 
 
 def _let_wait(runtime: Runtime, count: int, sizes: tuple[int, ...] = _SIZES) -> None:
-    """Let leases wait, while nothing places them."""
+    """Let leases wait, while nothing places them: some of each shape, and copies of these."""
     turn = take_turn(runtime, HOST)
-    for number in range(count):
-        rack, size = _RACKS[number % len(_RACKS)], sizes[number // len(_RACKS) % len(sizes)]
+    wishes = list(product(_RACKS, sizes, (1, 2, 3)))
+    for rack, size, days in wishes:
         now = runtime.clock.now()
         request = _request(rack, size, now, now + 300 * _DAY)
-        wait_for_lease(runtime, _OWNER, request, _DAY * (1 + number % 3), WaitRequest())
+        wait_for_lease(runtime, _OWNER, request, _DAY * days, WaitRequest())
         if turn is not None:
             turn.goes_on()
+    _copy(runtime, count - len(wishes))
     if turn is not None:
         turn.leave(even_if_wanted=True)
+    with runtime.database.engine.execution_options(isolation_level="AUTOCOMMIT").connect() as one:
+        if one.dialect.name == "postgresql":
+            one.exec_driver_sql("ANALYZE")  # as the server does from time to time
+
+
+def _copy(runtime: Runtime, count: int) -> None:
+    """Copy the rows of waiting leases until there are ``count`` more, in the same order."""
+    with runtime.database.read() as session:
+        rows = {table: session.execute(sa.select(table)).mappings().all() for table in _COPIED}
+    waiting = sorted(row["lease_id"] for row in rows[WAITS])
+    for first in range(0, count, _BATCH):
+        copies: dict[sa.Table, list[dict[str, Any]]] = {table: [] for table in _COPIED}
+        for number in range(first, min(first + _BATCH, count)):
+            old, new = waiting[number % len(waiting)], ids.new_id()
+            for table, column in _COPIED.items():
+                names = {item.name for item in table.columns if not item.computed}
+                copies[table] += [
+                    {name: value for name, value in copy.items() if name in names}
+                    for row in rows[table]
+                    if row[column] == old
+                    if (copy := {**row, "id": ids.new_id(), column: new})
+                ]
+            copies[WAITS][-1]["rank_at"] += timedelta(seconds=number)
+        runtime.database.write(partial(_insert, copies=copies))
+
+
+def _insert(session: Session, copies: dict[sa.Table, list[dict[str, Any]]]) -> None:
+    for table, values in copies.items():
+        session.execute(sa.insert(table), values)
 
 
 def _round(runtime: Runtime) -> tuple[list[float], list[float]]:

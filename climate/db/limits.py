@@ -31,6 +31,7 @@ from climate.db.tables.leases import (
     ResourceProperty,
     ResourceRow,
 )
+from climate.db.tables.waiting import WAITS
 
 _VCPUS = "vcpus"
 _VCPU_CLASS = "VCPU"
@@ -50,18 +51,34 @@ Overrides = dict[Party, dict[str, int]]
 _OF_PARTY = (LIMITS.c.scope == sa.bindparam("scope"), LIMITS.c.owner_id == sa.bindparam("owner_id"))
 _LOCK = sa.select(LIMITS.c.overrides).where(*_OF_PARTY).with_for_update()
 _INSERT = sa.insert(LIMITS)
-_OPEN = (
-    # The end of a waiting lease is not known yet.
-    sa.or_(LEASES.c.end_at > sa.bindparam("now"), LEASES.c.status == LeaseStatus.WAITING.value),
-    LEASES.c.status.not_in(_OVER),
-    LEASES.c.id != sa.bindparam("excluding"),
-)
-_COUNT_OPEN = {
-    scope: sa.select(sa.func.count()).where(owner == sa.bindparam("owner_id"), *_OPEN)
-    for scope, owner in (
-        (Scope.PROJECT, LEASES.c.project_id),
-        (Scope.USER, LEASES.c.user_id),
+_IS_OVER = LEASES.c.end_at <= sa.bindparam("now")
+_IS_OTHER = LEASES.c.id != sa.bindparam("excluding")
+# The end of a waiting lease is not known yet. Two queries, because both find their rows by index.
+_COUNT_WAITING = {
+    scope: sa.select(sa.func.count())
+    .select_from(WAITS.join(LEASES, LEASES.c.id == WAITS.c.lease_id))
+    .where(
+        owner == sa.bindparam("owner_id"),
+        LEASES.c.status == LeaseStatus.WAITING.value,
+        _IS_OVER,
+        _IS_OTHER,
     )
+    .scalar_subquery()
+    for scope, owner in ((Scope.PROJECT, WAITS.c.project_id), (Scope.USER, WAITS.c.user_id))
+}
+_COUNT_OPEN = {
+    scope: sa.select(
+        sa.select(sa.func.count())
+        .where(
+            owner == sa.bindparam("owner_id"),
+            ~_IS_OVER,
+            LEASES.c.status.not_in(_OVER),
+            _IS_OTHER,
+        )
+        .scalar_subquery()
+        + _COUNT_WAITING[scope]
+    )
+    for scope, owner in ((Scope.PROJECT, LEASES.c.project_id), (Scope.USER, LEASES.c.user_id))
 }
 _OPEN_OF_PROJECT = _COUNT_OPEN[Scope.PROJECT].add_columns(
     sa.select(LIMITS.c.overrides).where(*_OF_PARTY).scalar_subquery()

@@ -58,6 +58,8 @@ class Wait:
     """
 
     lease_id: str
+    project_id: str
+    user_id: str
     pool: str
     shape: str
     rank_at: datetime

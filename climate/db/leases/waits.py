@@ -42,8 +42,8 @@ class Shape:
 def rows(wait: Wait) -> Rows:
     """Return the row of a new entry."""
     names = (
-        "lease_id pool shape rank_at priority asked_at earliest end_by until is_exempt"
-        " promised_start held_back tried_at"
+        "lease_id project_id user_id pool shape rank_at priority asked_at earliest end_by until"
+        " is_exempt promised_start held_back tried_at"
     )
     return WaitRow, [{**values(wait, names), "length_s": int(wait.length.total_seconds())}]
 
@@ -174,16 +174,11 @@ def _has_no_later_end(wait: Wait) -> sa.ColumnElement[bool]:
 
 
 def _has_same_owner(wait: Wait) -> sa.ColumnElement[bool]:
-    owner, other = LEASES.alias("owner"), LEASES.alias("other")
-    of_owner = (
-        sa.select(other.c.id)
-        .join(
-            owner,
-            sa.and_(owner.c.project_id == other.c.project_id, owner.c.user_id == other.c.user_id),
-        )
-        .where(owner.c.id == wait.lease_id, other.c.status == _WAITING)
+    return sa.and_(
+        WAITS.c.project_id == wait.project_id,
+        WAITS.c.user_id == wait.user_id,
+        WAITS.c.is_exempt == wait.is_exempt,
     )
-    return sa.and_(WAITS.c.is_exempt == wait.is_exempt, WAITS.c.lease_id.in_(of_owner))
 
 
 def change(

@@ -201,7 +201,10 @@ _HAS_FEW_OPEN_LEASES = """(
         WHERE scope = 'project' AND owner_id = %(project)s AND overrides::text <> '{}'
     ) AND %(most_open)s > (
         SELECT count(*) FROM leases
-        WHERE project_id = %(project)s AND (end_at > %(now)s OR status = 'WAITING')
+        WHERE project_id = %(project)s AND end_at > %(now)s
         AND status NOT IN ('TERMINATED', 'DELETING')
+    ) + (
+        SELECT count(*) FROM waits JOIN leases ON leases.id = waits.lease_id
+        WHERE waits.project_id = %(project)s AND status = 'WAITING' AND end_at <= %(now)s
     )
 )"""

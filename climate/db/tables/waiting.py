@@ -18,11 +18,19 @@ class WaitRow(Base):
     """
 
     __tablename__ = "waits"
-    __table_args__ = (Index(None, "pool", "rank_at", "lease_id"), MARIADB)
+    __table_args__ = (
+        Index(None, "pool", "rank_at", "lease_id"),
+        # For the count of open leases: the end of a waiting lease may be in the past.
+        Index(None, "project_id"),
+        Index(None, "user_id"),
+        MARIADB,
+    )
 
     lease_id: Mapped[str] = mapped_column(
         Id, ForeignKey("leases.id", ondelete="CASCADE"), primary_key=True
     )
+    project_id: Mapped[str] = mapped_column(sa.String(255))
+    user_id: Mapped[str] = mapped_column(sa.String(255))
     pool: Mapped[str] = mapped_column(sa.String(255))
     shape: Mapped[str] = mapped_column(sa.String(64))
     rank_at: Mapped[datetime]

@@ -190,6 +190,8 @@ def _entry(
     asked_at = lease.created_at
     return Wait(
         lease_id=lease.id,
+        project_id=lease.project_id,
+        user_id=lease.user_id,
         pool=",".join(sorted({r.resource_type for r in lease.reservations}))[:255],
         shape=hashlib.sha256(packed.encode()).hexdigest(),
         rank_at=rank(asked_at, wait.priority or 0, runtime.settings.wait_list),

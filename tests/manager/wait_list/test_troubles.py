@@ -274,3 +274,18 @@ def test_the_pass_renews_its_turn(story: Story, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(passes, "book_now", slow)
     place_pool(story.runtime, POOL)
     assert {shown(story, id_)["status"] for id_ in blocked} == {"PENDING"}
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_a_waiting_lease_counts_as_open_after_its_earliest_end(
+    make_story_everywhere: MakeStory, enabled: bool
+) -> None:
+    story = make_story_everywhere(limits__enabled=enabled, limits__project_leases=1)
+    story.register(4)
+    only_this_order(story)
+    blocking = story.asking(0, 240, reservations=[hosts(3, 3)])
+    story.ok("POST", "/v2/leases", blocking, token=BOB)
+    wait_for(story, 4, 10, token=ALICE)
+    story.at(30)
+    problem = story.problem(403, "POST", "/v2/leases", story.asking(0, 60), token=ALICE)
+    assert problem["code"] == "limit_exceeded"

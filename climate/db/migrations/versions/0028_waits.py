@@ -20,6 +20,8 @@ def upgrade() -> None:
     op.create_table(
         "waits",
         sa.Column("lease_id", Id, nullable=False),
+        sa.Column("project_id", sa.String(255), nullable=False),
+        sa.Column("user_id", sa.String(255), nullable=False),
         sa.Column("pool", sa.String(255), nullable=False),
         sa.Column("shape", sa.String(64), nullable=False),
         sa.Column("rank_at", UtcDateTime(), nullable=False),
@@ -40,6 +42,8 @@ def upgrade() -> None:
         **_MARIADB,
     )
     op.create_index("waits_pool_rank_at_lease_id", "waits", ["pool", "rank_at", "lease_id"])
+    op.create_index("waits_project_id", "waits", ["project_id"])
+    op.create_index("waits_user_id", "waits", ["user_id"])
     op.create_table(
         "wait_turns",
         sa.Column("pool", sa.String(255), nullable=False),
