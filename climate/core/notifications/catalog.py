@@ -41,7 +41,7 @@ TYPES = (
     ),
     NotificationType(
         event_type.LEASE_PROMISED,
-        "A waiting lease got a booking; lease.create follows. Its start can only become earlier.",
+        "A waiting lease got a booking; lease.create follows. A firm promise never becomes later.",
     ),
     NotificationType(
         event_type.LEASE_MOVED_FORWARD,

@@ -87,7 +87,9 @@ class Waiting(Schema):
     promised_start = Moment(
         allow_none=True,
         attribute="wait.promised_start",
-        metadata=described("The start of its booking, which only becomes earlier; else null."),
+        metadata=described(
+            "The start of its booking, else null. A firm promise never becomes later."
+        ),
     )
     expected_start = Moment(
         allow_none=True,

@@ -42,7 +42,9 @@ class WaitListEntry(Schema):
     priority = fields.Integer()
     promised_start = Moment(
         allow_none=True,
-        metadata=described("The start of its booking, which only becomes earlier; else null."),
+        metadata=described(
+            "The start of its booking, else null. A firm promise never becomes later."
+        ),
     )
     lease_id = fields.String(allow_none=True, metadata=_OWN)
     lease_name = fields.String(allow_none=True, metadata=_OWN)
