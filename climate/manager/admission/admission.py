@@ -153,7 +153,7 @@ def _plan(
     The statement can book whole resources for one demand, without the operator's filters and
     weighers.
     """
-    requirement = _only_whole(runtime, [demand.requirement for demand in demands])
+    requirement = only_whole(runtime, [demand.requirement for demand in demands])
     if runtime.database.dialect != "postgresql" or requirement is None:
         return None
     if written(requirement.query) > MAX_CONDITIONS:
@@ -183,7 +183,7 @@ def find_shortage(
     are checked with SQL. If SQL finds enough resources and memory still does not, memory is loaded
     again.
     """
-    requirement = _only_whole(runtime, [demand.requirement for demand in demands])
+    requirement = only_whole(runtime, [demand.requirement for demand in demands])
     if requirement is None:
         return None
     busy = occupied_window(lease.window, lease.created_at, runtime.settings)
@@ -217,11 +217,11 @@ def _is_wrong(runtime: Runtime, requirement: Requirement, busy: Window) -> bool:
 
 def calendar_view(runtime: Runtime, requirements: Sequence[Requirement]) -> CalendarView | None:
     """Return the calendar in memory, if it can answer questions about these requirements."""
-    requirement = _only_whole(runtime, requirements)
+    requirement = only_whole(runtime, requirements)
     return None if requirement is None else runtime.calendar.view(requirement.resource_type)
 
 
-def _only_whole(runtime: Runtime, requirements: Sequence[Requirement]) -> Requirement | None:
+def only_whole(runtime: Runtime, requirements: Sequence[Requirement]) -> Requirement | None:
     """Return the requirement of a lease if there is only one, for whole resources; else None.
 
     None also if the operator has configured filters or weighers: only Python can apply them.

@@ -24,7 +24,7 @@ from climate.core.window import MAX_SPAN, Window, later, second_from
 from climate.db.resources import allocations, capacity, resources
 from climate.db.resources import calendar as bookings
 from climate.db.resources.occupancy import availability as occupancy
-from climate.manager.admission.admission import calendar_view, dry_run
+from climate.manager.admission.admission import calendar_view, dry_run, only_whole
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.requirements import (
     ReservationRequest,
@@ -229,7 +229,8 @@ def earliest(
 class FreeRoom:
     """Until when requirements stay satisfied from ``start`` on, at most until ``horizon``.
 
-    Requirements that differ only in their minimum share what is read from the database.
+    Requirements that differ only in their minimum share what is read from the database. The
+    calendar in memory reads new bookings once.
     """
 
     runtime: Runtime
@@ -237,18 +238,25 @@ class FreeRoom:
     start: datetime
     horizon: datetime
     _known: dict[str, list[tuple[datetime, int]]] = field(default_factory=dict)
+    _views: dict[str, CalendarView | None] = field(default_factory=dict)
 
     def lasts_until(self, requirements: Sequence[Requirement]) -> datetime | None:
         """Return until when each requirement, taken alone, stays satisfied; None if one is not."""
-        view = calendar_view(self.runtime, requirements)
-        if view is not None:
-            return view.lasting(requirements[0], Window(self.start, self.horizon))
+        only = only_whole(self.runtime, requirements)
+        view = None if only is None else self._view(only.resource_type)
+        if only is not None and view is not None:
+            return view.lasting(only, Window(self.start, self.horizon))
         untils = [
             calendar.units_lasting(self._runs(part), calendar.units_counted(part))
             for part in requirements
         ]
         known = [min(until, self.horizon) for until in untils if until is not None]
         return min(known, default=self.horizon) if len(known) == len(untils) else None
+
+    def _view(self, resource_type: str) -> CalendarView | None:
+        if resource_type not in self._views:
+            self._views[resource_type] = self.runtime.calendar.view(resource_type)
+        return self._views[resource_type]
 
     def _runs(self, part: Requirement) -> list[tuple[datetime, int]]:
         like = replace(part, minimum=part.minimum if part.layout is Layout.TOGETHER else 1)

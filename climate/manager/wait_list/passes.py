@@ -43,8 +43,10 @@ T = TypeVar("T")
 
 # Seconds between two passes of a process, so that a busy service spends little time on them.
 _PAUSE = 0.1
-# Entries that one query reads, and placements that may fail in one step of a pass.
-_BATCH, _VAIN = 200, 20
+# Entries that one query reads: of all entries, where few are needed, and of those that seem to fit.
+_FEW, _BATCH = 10, 200
+# Placements that may fail in one step of a pass.
+_VAIN = 20
 
 
 def wait_list_task(runtime: Runtime) -> PeriodicTask:
@@ -177,7 +179,7 @@ class _Step:
     def _first(self, after: Wait | None) -> list[Wait]:
         with self.runtime.database.read() as session:
             now = self.runtime.clock.now()
-            return waits.first_waiting(session, self.pool, now, after, _BATCH)
+            return waits.first_waiting(session, self.pool, now, after, _FEW)
 
     def backfill(self) -> int:
         """Book leases that fit now for their whole duration; return how many.
