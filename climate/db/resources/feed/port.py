@@ -59,7 +59,8 @@ class Snapshot:
 class Changes:
     """The changes between two positions, of resources of all types.
 
-    A booking is added before it is removed. ``resources`` contains the ids of resources that were
+    All added bookings come before all removed ones, so bookings may overlap in between; equal
+    bookings may be added several times. ``resources`` contains the ids of resources that were
     added, removed or changed: read their states again before you apply ``changes``.
 
     If ``is_lost`` is set, the feed cannot tell what changed since the old position, and the other

@@ -54,12 +54,15 @@ def to_microseconds(moment: datetime) -> int:
 
 
 def to_changes(position: Position, rows: Sequence[Any]) -> Changes:
-    """Return the Changes that rows of the table contain; ``position`` is the new position."""
-    ordered = sorted(rows, key=itemgetter(0))
+    """Return the Changes that rows of the table contain; ``position`` is the new position.
+
+    The rows are in no order, and no column has that of the commits. So additions come first.
+    """
+    changes = [_change(row) for row in rows if row.start_at is not None]
     return Changes(
         position,
-        [_change(row) for row in ordered if row.start_at is not None],
-        {row.resource_id for row in ordered if row.start_at is None},
+        sorted(changes, key=lambda change: not change.is_added),
+        {row.resource_id for row in rows if row.start_at is None},
     )
 
 
