@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
+import sqlalchemy as sa
 from oslo_config.cfg import ConfigOpts
 
 from climate.cmd import bootstrap
 from climate.core.notifications.message import Notification
 from climate.db.engine import ids, schema
 from climate.db.events import queue as event_queue
+from climate.db.tables.leases import ALLOCATIONS
 from climate.manager.audit.invariants import check_once
 from climate.manager.events.dispatcher import Dispatcher
 from climate.manager.notifications.relay import Relay
@@ -24,6 +26,8 @@ from climate.manager.wait_list.passes import place_waiting
 
 # A real manager renews claims, synchronises and audits far more often, with the same result.
 _UPKEEP = timedelta(days=1)
+_NOW = sa.bindparam("now", type_=ALLOCATIONS.c.busy_until.type)
+_BOOKED = sa.select(sa.func.count()).where(ALLOCATIONS.c.busy_until > _NOW)
 
 
 class VirtualClock:
@@ -97,8 +101,9 @@ class World:
             while upkeep <= now:
                 self.keep(upkeep)
                 upkeep += _UPKEEP
+            booked = self._booked()
             self.clock.set(now)
-            has_room = False
+            has_room = self._booked() < booked
             while wishes and wishes[0].at <= now:
                 has_room |= ask(heapq.heappop(wishes))
             self._manage(has_room=has_room)
@@ -132,9 +137,15 @@ class World:
         return min(moments, default=None)
 
     def _manage(self, *, has_room: bool) -> None:
-        """Run all due events, and place waiting leases, until nothing is left to do now."""
+        """Run all due events. If capacity was freed, place waiting leases, until none fits."""
         while self._dispatcher.run_due() or has_room:
-            has_room = bool(place_waiting(self.runtime))
+            # A manager also looks after each start, in vain.
+            has_room = has_room and bool(place_waiting(self.runtime))
+
+    def _booked(self) -> int:
+        """Return the number of bookings that are not over."""
+        with self.runtime.database.read() as session:
+            return session.scalar(_BOOKED, {"now": self.clock.now()}) or 0
 
 
 @contextmanager

@@ -16,11 +16,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 
 from climate.core.matching.requirement import Layout, Requirement
 from climate.core.window import END_OF_TIME, Window, second_from
 
 _DAWN = datetime.min.replace(tzinfo=UTC)
+_start_of = attrgetter("start")
 
 # An interval of possible starts, both ends included.
 Starts = tuple[datetime, datetime]
@@ -221,10 +223,25 @@ def _runs(requirement: Requirement, timelines: Iterable[Timeline]) -> Iterator[_
     lasts while the minimum number of units fits on the resource.
     """
     for timeline in timelines:
+        if requirement.is_whole:
+            yield from _gaps(timeline)
+            continue
         levels = _units(requirement, timeline)
         if _is_together(requirement):
             levels = ((since, int(units >= requirement.minimum)) for since, units in levels)
         yield from _runs_of(levels)
+
+
+def _gaps(timeline: Timeline) -> Iterator[_Run]:
+    """Yield the runs of a whole resource. This is the same as ``_runs_of``, and faster."""
+    begin = _DAWN
+    for booking in sorted(timeline.bookings, key=_start_of):
+        if booking.start < booking.end:
+            if begin < booking.start:
+                yield _Run(begin, booking.start, 1)
+            begin = max(begin, booking.end)
+    if begin < END_OF_TIME:
+        yield _Run(begin, END_OF_TIME, 1)
 
 
 def _runs_of(levels: Iterable[tuple[datetime, int]]) -> Iterator[_Run]:
