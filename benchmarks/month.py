@@ -19,7 +19,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -118,7 +118,7 @@ class Month:
         status = payload.get("status")
         self._journal.note(notification.created_at, told, lease=lease, status=status)
 
-    def _note_effects(self) -> None:
+    def _note_effects(self, _kinds: Collection[str]) -> None:
         """Log the effects of events on the cloud."""
         now = self._world.clock.now()
         for effect in self._effects():

@@ -303,7 +303,7 @@ def test_a_lease_is_either_booked_or_removed(
     add_hosts(database, SPARE)
     waiting = let_wait(database_url, SOON)
     placed = crowd_of_both(crowd, database_url, guarded=True)
-    with at_work(database_url) as story:  # removes what was locked by a pass, so the manager retries
+    with at_work(database_url) as story:  # the manager retries those that a pass had locked
         story.clock.advance(21)
         story.run()
     told = [told_about(database, id_) & {"lease.not_admitted", "lease.create"} for id_ in waiting]

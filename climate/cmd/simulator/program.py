@@ -9,9 +9,10 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from climate.cmd.simulator.traces import BadTrace, Job
 from climate.cmd.simulator.users import Users
 from climate.cmd.simulator.world import World, ids_from
 from climate.config import registry
+from climate.core.lease.schedule import START
 from climate.manager.audit.invariants import violations
 
 _BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
@@ -36,7 +38,7 @@ _DEFAULTS: dict[tuple[str, str | None], Any] = {
     ("cleaning_time", None): 0,
     ("before_start_leads", "manager"): [],
     ("minutes_before_end_lease", "manager"): 0,
-    ("calendar_memory", "manager"): "off",
+    ("calendar_memory", "manager"): "on",
     ("packs_hosts", "manager"): True,
     ("project_leases", "limits"): -1,
 }
@@ -53,7 +55,7 @@ def run(given: argparse.Namespace) -> int:
     with _folder() as folder, ids_from(_ids(given.seed)), _quiet():
         world, users = _world(given, jobs, folder)
         with _progress(len(jobs)) as show:
-            world.live(users.wishes, users.ask, lambda: _after(world, users, show))
+            world.live(users.wishes, users.ask, partial(_after, world, users, show))
         wrong = [text for _, text in violations(world.runtime.store)]
         simulated = world.clock.elapsed()
         world.runtime.close()
@@ -115,9 +117,10 @@ def _configuration(given: argparse.Namespace, folder: str) -> ConfigOpts:
     return conf
 
 
-def _after(world: World, users: Users, show: Callable[[int], None]) -> None:
-    world.flush()
-    show(users.settled)
+def _after(world: World, users: Users, show: Callable[[int], None], kinds: Collection[str]) -> None:
+    if START in kinds:  # users plan the ends of their leases when they hear of the starts
+        world.flush()
+        show(users.settled)
 
 
 def _ids(seed: int) -> Callable[[], str]:

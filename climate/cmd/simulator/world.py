@@ -5,19 +5,18 @@ always has the same outcome.
 """
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
-import sqlalchemy as sa
 from oslo_config.cfg import ConfigOpts
 
 from climate.cmd import bootstrap
+from climate.core.lease.schedule import END
 from climate.core.notifications.message import Notification
 from climate.db.engine import ids, schema
 from climate.db.events import queue as event_queue
-from climate.db.tables.leases import ALLOCATIONS
 from climate.manager.audit.invariants import check_once
 from climate.manager.events.dispatcher import Dispatcher
 from climate.manager.notifications.relay import Relay
@@ -26,8 +25,8 @@ from climate.manager.wait_list.passes import place_waiting
 
 # A real manager renews claims, synchronises and audits far more often, with the same result.
 _UPKEEP = timedelta(days=1)
-_NOW = sa.bindparam("now", type_=ALLOCATIONS.c.busy_until.type)
-_BOOKED = sa.select(sa.func.count()).where(ALLOCATIONS.c.busy_until > _NOW)
+# More events than can be due at a time.
+_MANY = 100_000
 
 
 class VirtualClock:
@@ -89,25 +88,26 @@ class World:
             if answer.status_code != 201:  # noqa: PLR2004 - Created
                 raise RuntimeError(answer.text)
 
-    def live(self, wishes: list[W], ask: Callable[[W], bool], after: Callable[[], None]) -> None:
+    def live(
+        self, wishes: list[W], ask: Callable[[W], bool], after: Callable[[Collection[str]], None]
+    ) -> None:
         """Advance the clock from one due time to the next, until no event and no wish remains.
 
         ``wishes`` is a heap. ``ask`` sends the request of a wish, may add wishes, and returns
         whether the request may have freed capacity. ``after`` is called after all that happened at
-        a time.
+        a time, with the kinds of the events that were due. Notifications are published once a day,
+        and by ``flush``.
         """
         upkeep = self.begin
         while (now := self._next(wishes)) is not None:
             while upkeep <= now:
                 self.keep(upkeep)
                 upkeep += _UPKEEP
-            booked = self._booked()
             self.clock.set(now)
-            has_room = self._booked() < booked
+            has_room = False
             while wishes and wishes[0].at <= now:
                 has_room |= ask(heapq.heappop(wishes))
-            self._manage(has_room=has_room)
-            after()
+            after(self._manage(has_room=has_room))
         self.keep(self.clock.now())
 
     def keep(self, at: datetime) -> None:
@@ -136,16 +136,25 @@ class World:
         moments = [moment for moment in (event, wishes[0].at if wishes else None) if moment]
         return min(moments, default=None)
 
-    def _manage(self, *, has_room: bool) -> None:
-        """Run all due events. If capacity was freed, place waiting leases, until none fits."""
-        while self._dispatcher.run_due() or has_room:
-            # A manager also looks after each start, in vain.
-            has_room = has_room and bool(place_waiting(self.runtime))
+    def _manage(self, *, has_room: bool) -> Collection[str]:
+        """Run all due events. If capacity was freed, place waiting leases, until none fits.
 
-    def _booked(self) -> int:
-        """Return the number of bookings that are not over."""
+        Returns the kinds of the events that were due. A real manager looks for waiting leases after
+        each event, but only an end frees capacity.
+        """
+        kinds, is_over = set[str](), False
+        while not is_over:
+            due = self._due()
+            kinds.update(due)
+            has_run = bool(due and self._dispatcher.run_due())
+            has_room = (has_room or END in due) and bool(place_waiting(self.runtime))
+            is_over = not (has_run or has_room)
+        return kinds
+
+    def _due(self) -> Collection[str]:
+        """Return the kinds of the events that are due."""
         with self.runtime.database.read() as session:
-            return session.scalar(_BOOKED, {"now": self.clock.now()}) or 0
+            return event_queue.count_due(session, self.clock.now(), _MANY)
 
 
 @contextmanager

@@ -239,7 +239,7 @@ def discard(session: Session, lease_ids: Collection[str], kind: str, now: dateti
 def remove(session: Session, event_ids: Sequence[str]) -> None:
     """Delete events that their lease does not need any more, even if a manager has claimed them."""
     if event_ids:
-        session.execute(sa.delete(EventRow).where(EventRow.id.in_(event_ids)))
+        session.execute(sa.delete(EVENTS).where(EVENTS.c.id.in_(event_ids)))
 
 
 def cancel(session: Session, event_ids: Sequence[str]) -> None:
@@ -265,7 +265,7 @@ def reschedule(session: Session, event_id: str, due_at: datetime, now: datetime)
     """
     times = {"due_at": due_at, "run_at": due_at, "created_at": now, "updated_at": now}
     new = {**_RELEASED, **times, "status": UNDONE, "last_error": None}
-    session.execute(sa.update(EventRow).where(EventRow.id == event_id).values(**new))
+    session.execute(sa.update(EVENTS).where(EVENTS.c.id == event_id).values(**new))
 
 
 def insert_finalizer(
@@ -278,7 +278,7 @@ def insert_finalizer(
     """
     times = {"due_at": now, "run_at": now, "created_at": now}
     event = {"id": event_id, "kind": kind, "rank": rank(kind), "status": UNDONE, "attempt": 0}
-    session.execute(sa.insert(EventRow).values(**event, **times, payload=dict(payload)))
+    session.execute(sa.insert(EVENTS).values(**event, **times, payload=dict(payload)))
 
 
 def get_finalizer(session: Session, event_id: str) -> tuple[str, dict[str, Any], datetime] | None:
@@ -289,7 +289,7 @@ def get_finalizer(session: Session, event_id: str) -> tuple[str, dict[str, Any],
 
 def find_finalizers(session: Session, kind: str) -> list[dict[str, Any]]:
     """Return the payloads of all finalizers (events without a lease) of this ``kind``."""
-    query = sa.select(EventRow.payload).where(EventRow.kind == kind, EventRow.lease_id.is_(None))
+    query = sa.select(EVENTS.c.payload).where(EVENTS.c.kind == kind, EVENTS.c.lease_id.is_(None))
     return [payload or {} for payload in session.scalars(query)]
 
 

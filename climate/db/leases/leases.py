@@ -22,7 +22,9 @@ from climate.db.leases.records import COLUMNS, complete
 from climate.db.tables.bulk import Rows, certify, insert, values
 from climate.db.tables.bulk import update as update_rows
 from climate.db.tables.leases import (
+    ALLOCATIONS,
     LEASES,
+    RESERVATIONS,
     AllocationRow,
     EventRow,
     LeaseRow,
@@ -66,8 +68,8 @@ def delete_reservations(session: Session, ids: Collection[str]) -> None:
     """Delete reservations with their allocations."""
     if ids:
         # Not by the cascade: InnoDB fires no triggers for it, and the booking feed needs them.
-        session.execute(sa.delete(AllocationRow).where(AllocationRow.reservation_id.in_(ids)))
-        session.execute(sa.delete(ReservationRow).where(ReservationRow.id.in_(ids)))
+        session.execute(sa.delete(ALLOCATIONS).where(ALLOCATIONS.c.reservation_id.in_(ids)))
+        session.execute(sa.delete(RESERVATIONS).where(RESERVATIONS.c.id.in_(ids)))
 
 
 def insert_events(session: Session, events: Sequence[Event], *others: Rows) -> None:
@@ -200,15 +202,15 @@ def with_trusts(session: Session, until: datetime) -> list[tuple[str, str]]:
     With a trust (of Keystone), managers act as the user of the lease. Leases that have started are
     included. Held leases (not confirmed yet) are left out.
     """
-    confirmed = LeaseRow.status != LeaseStatus.CREATING.value
-    query = sa.select(LeaseRow.id, LeaseRow.trust_id).where(confirmed, LeaseRow.start_at < until)
-    rows = session.execute(query.where(LeaseRow.trust_id.is_not(None)))
+    confirmed = LEASES.c.status != LeaseStatus.CREATING.value
+    query = sa.select(LEASES.c.id, LEASES.c.trust_id).where(confirmed, LEASES.c.start_at < until)
+    rows = session.execute(query.where(LEASES.c.trust_id.is_not(None)))
     return [(id_, trust_id) for id_, trust_id in rows if trust_id]
 
 
 def all_trust_ids(session: Session) -> set[str]:
     """Return the ids of the Keystone trusts of all leases, including held (unconfirmed) leases."""
-    query = sa.select(LeaseRow.trust_id).where(LeaseRow.trust_id.is_not(None))
+    query = sa.select(LEASES.c.trust_id).where(LEASES.c.trust_id.is_not(None))
     return {trust_id for trust_id in session.scalars(query) if trust_id}
 
 
@@ -224,7 +226,7 @@ def names(session: Session, lease_ids: Collection[str]) -> dict[str, str]:
 
 def exists(session: Session, lease_id: str) -> bool:
     """Return whether a lease with this id is stored, even if it is held (not confirmed yet)."""
-    return session.scalar(sa.select(LeaseRow.id).where(LeaseRow.id == lease_id)) is not None
+    return session.scalar(sa.select(LEASES.c.id).where(LEASES.c.id == lease_id)) is not None
 
 
 def update(session: Session, lease: Lease) -> None:
@@ -271,7 +273,7 @@ def set_ready(session: Session, lease_id: str, now: datetime) -> None:
 
     If such a time is stored already, it stays.
     """
-    _set(session, lease_id, LeaseRow.ready_at.is_(None), ready_at=now)
+    _set(session, lease_id, LEASES.c.ready_at.is_(None), ready_at=now)
 
 
 def set_unready(session: Session, lease_id: str) -> None:
@@ -279,7 +281,7 @@ def set_unready(session: Session, lease_id: str) -> None:
 
     If the lease has started, the time stays.
     """
-    _set(session, lease_id, LeaseRow.started_at.is_(None), ready_at=None)
+    _set(session, lease_id, LEASES.c.started_at.is_(None), ready_at=None)
 
 
 def delay_start(session: Session, lease_id: str, now: datetime) -> None:
@@ -290,9 +292,7 @@ def delay_start(session: Session, lease_id: str, now: datetime) -> None:
 def _set(
     session: Session, lease_id: str, *conditions: sa.ColumnElement[bool], **fields: Any
 ) -> None:
-    session.execute(
-        sa.update(LeaseRow).where(LeaseRow.id == lease_id, *conditions).values(**fields)
-    )
+    session.execute(sa.update(LEASES).where(LEASES.c.id == lease_id, *conditions).values(**fields))
 
 
 def advance(session: Session, changes: Iterable[tuple[Lease, Lease]]) -> None:
@@ -345,8 +345,8 @@ def set_reservation(session: Session, reservation_id: str, now: datetime, **fiel
     ``fields`` contains the values by column name.
     """
     session.execute(
-        sa.update(ReservationRow)
-        .where(ReservationRow.id == reservation_id)
+        sa.update(RESERVATIONS)
+        .where(RESERVATIONS.c.id == reservation_id)
         .values(**fields, updated_at=now)
     )
 
@@ -354,9 +354,9 @@ def set_reservation(session: Session, reservation_id: str, now: datetime, **fiel
 def delete(session: Session, lease_id: str) -> None:
     """Delete a lease with its events, its reservations, and their allocations."""
     # Not one statement with a subquery: MariaDB would run it for each allocation of all leases.
-    of_lease = sa.select(ReservationRow.id).where(ReservationRow.lease_id == lease_id)
+    of_lease = sa.select(RESERVATIONS.c.id).where(RESERVATIONS.c.lease_id == lease_id)
     delete_reservations(session, session.scalars(of_lease).all())
-    session.execute(sa.delete(LeaseRow).where(LeaseRow.id == lease_id))
+    session.execute(sa.delete(LEASES).where(LEASES.c.id == lease_id))
 
 
 def _lease_values(lease: Lease) -> dict[str, Any]:

@@ -241,27 +241,27 @@ def names(session: Session, resource_ids: Collection[int]) -> dict[int, Named]:
 
 def release(session: Session, reservation_ids: Collection[str]) -> None:
     """Delete all allocations of these reservations."""
-    _delete(session, AllocationRow.reservation_id.in_(reservation_ids))
+    _delete(session, ALLOCATIONS.c.reservation_id.in_(reservation_ids))
 
 
 def give_up(session: Session, reservation_id: str, resource_ids: Collection[int]) -> None:
     """Delete the allocations of a reservation on the given resources; its other bookings stay."""
-    of_reservation = AllocationRow.reservation_id == reservation_id
-    _delete(session, of_reservation, AllocationRow.resource_id.in_(resource_ids))
+    of_reservation = ALLOCATIONS.c.reservation_id == reservation_id
+    _delete(session, of_reservation, ALLOCATIONS.c.resource_id.in_(resource_ids))
 
 
 def hand_on(
     session: Session, reservation_id: str, new_id: str, resource_ids: Collection[int]
 ) -> None:
     """Move the allocations of a reservation on these resources to the reservation ``new_id``."""
-    of_reservation = AllocationRow.reservation_id == reservation_id
-    on_resources = AllocationRow.resource_id.in_(resource_ids)
-    moved = sa.update(AllocationRow).where(of_reservation, on_resources)
+    of_reservation = ALLOCATIONS.c.reservation_id == reservation_id
+    on_resources = ALLOCATIONS.c.resource_id.in_(resource_ids)
+    moved = sa.update(ALLOCATIONS).where(of_reservation, on_resources)
     session.execute(moved.values(reservation_id=new_id))
 
 
 def _delete(session: Session, *conditions: sa.ColumnElement[bool]) -> None:
-    session.execute(sa.delete(AllocationRow).where(*conditions))
+    session.execute(sa.delete(ALLOCATIONS).where(*conditions))
 
 
 def shorten(session: Session, reservation_ids: Collection[str], busy_until: datetime) -> None:
@@ -269,9 +269,9 @@ def shorten(session: Session, reservation_ids: Collection[str], busy_until: date
 
     Allocations that would start at or after ``busy_until`` are deleted.
     """
-    of_reservations = AllocationRow.reservation_id.in_(reservation_ids)
-    _delete(session, of_reservations, AllocationRow.start_at >= busy_until)
-    session.execute(sa.update(AllocationRow).where(of_reservations).values(busy_until=busy_until))
+    of_reservations = ALLOCATIONS.c.reservation_id.in_(reservation_ids)
+    _delete(session, of_reservations, ALLOCATIONS.c.start_at >= busy_until)
+    session.execute(sa.update(ALLOCATIONS).where(of_reservations).values(busy_until=busy_until))
 
 
 def detach(session: Session, reservation_ids: Collection[str], busy_until: datetime) -> None:
@@ -281,10 +281,10 @@ def detach(session: Session, reservation_ids: Collection[str], busy_until: datet
     the end of the cleaning. Rows that end later are shortened to ``busy_until``. Rows that start at
     or after ``busy_until`` are deleted.
     """
-    of_reservations = AllocationRow.reservation_id.in_(reservation_ids)
-    _delete(session, of_reservations, AllocationRow.start_at >= busy_until)
-    allocations = sa.update(AllocationRow).where(of_reservations)
-    longer = allocations.where(AllocationRow.busy_until > busy_until)
+    of_reservations = ALLOCATIONS.c.reservation_id.in_(reservation_ids)
+    _delete(session, of_reservations, ALLOCATIONS.c.start_at >= busy_until)
+    allocations = sa.update(ALLOCATIONS).where(of_reservations)
+    longer = allocations.where(ALLOCATIONS.c.busy_until > busy_until)
     session.execute(longer.values(busy_until=busy_until))
     session.execute(allocations.values(reservation_id=None))
 
@@ -295,7 +295,7 @@ def forget_cleaned(session: Session, now: datetime) -> None:
     Such an allocation stays after its lease is deleted, so that no lease can book the resource
     before it is clean.
     """
-    _delete(session, AllocationRow.reservation_id.is_(None), AllocationRow.busy_until <= now)
+    _delete(session, ALLOCATIONS.c.reservation_id.is_(None), ALLOCATIONS.c.busy_until <= now)
 
 
 def find_all(

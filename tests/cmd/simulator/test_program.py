@@ -1,7 +1,11 @@
 """climate-simulate runs the service with a trace, and prints the figures."""
 
 import json
+import os
 import random
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -12,7 +16,7 @@ from climate.cmd.main import simulate
 from climate.cmd.simulator import lublin, metrics
 from climate.cmd.simulator.metrics import Outcome
 from climate.cmd.simulator.traces import Job
-from tests.support.scheduling import first_come_first_served
+from tests.support.scheduling import easy_backfilling, first_come_first_served
 
 HOSTS = 4
 FIRST_COME = "[wait_list]\npromises = 0\nbackfill = false\n"
@@ -34,28 +38,40 @@ def figures(
 
 
 @pytest.mark.timeout(120)
-def test_first_come_first_served_equals_the_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("policy", "model"), [(FIRST_COME, first_come_first_served), (EASY, easy_backfilling)]
+)
+def test_waits_are_those_of_the_model(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    policy: str,
+    model: Callable[[Sequence[Job], int], list[int]],
 ) -> None:
-    found = figures(tmp_path, capsys, FIRST_COME)
+    """Hosts have names in climate, so a backfilled lease may wait a little longer."""
+    found = figures(tmp_path, capsys, policy)
     jobs = lublin.jobs(40, HOSTS, random.Random(1))  # noqa: S311 - not a secret
-    first = jobs[0].at
-    starts = first_come_first_served(jobs, HOSTS)
+    starts = model(jobs, HOSTS)
     waits = [start - job.at for start, job in zip(starts, jobs, strict=True)]
-    assert found["wait_mean_s"] == pytest.approx(mean(waits), abs=0.01)
+    tolerance = 0.0 if model is first_come_first_served else 0.05
+    assert found["wait_mean_s"] == pytest.approx(mean(waits), rel=tolerance, abs=0.01)
     ends = [start + job.run for start, job in zip(starts, jobs, strict=True)]
-    assert found["makespan_s"] == max(ends) - first
+    assert found["makespan_s"] == pytest.approx(max(ends) - jobs[0].at, rel=tolerance / 5)
 
 
 @pytest.mark.timeout(120)
-def test_backfilling_waits_less_and_has_the_same_outcome_again(
+def test_another_process_has_the_same_outcome(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    strict = figures(tmp_path, capsys, FIRST_COME)
-    easy = figures(tmp_path, capsys, EASY)
-    assert easy["wait_mean_s"] < strict["wait_mean_s"]
-    assert easy["makespan_s"] <= strict["makespan_s"]
-    assert figures(tmp_path, capsys, EASY)["outcome"] == easy["outcome"]
+    here = figures(tmp_path, capsys, EASY, count=15)
+    program = "import sys; from climate.cmd.main import simulate; sys.exit(simulate(sys.argv[1:]))"
+    arguments = ["--trace", "lublin:15", "--hosts", str(HOSTS), "--out", str(tmp_path)]
+    there = subprocess.run(
+        [sys.executable, "-c", program, *arguments, "--policy", str(tmp_path / "policy.conf")],
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+        capture_output=True,
+        check=True,
+    )
+    assert json.loads(there.stdout)["outcome"] == here["outcome"]
 
 
 def test_bad_input_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
