@@ -102,6 +102,7 @@ def _slower(given: argparse.Namespace, *, passes: bool = False) -> dict[str, Any
         for runtime in (full, empty):
             _occupy(runtime, given.hosts)
         _let_wait(full, given.waiting)
+        _analyse(empty)
         place_pool(full, HOST)
         creates: dict[bool, list[float]] = {True: [], False: []}
         deletes: dict[bool, list[float]] = {True: [], False: []}
@@ -206,9 +207,14 @@ def _let_wait(runtime: Runtime, count: int, sizes: tuple[int, ...] = _SIZES) -> 
     _copy(runtime, count - len(wishes))
     if turn is not None:
         turn.leave(even_if_wanted=True)
+    _analyse(runtime)
+
+
+def _analyse(runtime: Runtime) -> None:
+    """Let PostgreSQL collect statistics, as it does from time to time."""
     with runtime.database.engine.execution_options(isolation_level="AUTOCOMMIT").connect() as one:
         if one.dialect.name == "postgresql":
-            one.exec_driver_sql("ANALYZE")  # as the server does from time to time
+            one.exec_driver_sql("ANALYZE")
 
 
 def _copy(runtime: Runtime, count: int) -> None:
