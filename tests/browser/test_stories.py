@@ -111,6 +111,26 @@ def test_how_long_a_lease_waits_is_chosen_and_changed(
     assert browser.axe() == []
 
 
+def test_an_offer_is_held_accepted_and_released(
+    open_browser: OpenBrowser, service: Service
+) -> None:
+    browser = open_browser()
+    browser.sign_in()
+    for name in ("first", "second"):
+        browser.open("/console/new")
+        browser.fill("Name", name)
+        browser.shows("This fits.")
+        browser.click("Hold for some minutes")
+        browser.shows("held until")
+    assert browser.axe() == []
+    browser.click("Release")
+    browser.shows("second")
+    browser.click("Accept")
+    browser.shows("Running")
+    held = Service(service.port, "alice:lab").ok("GET", "/v2/offers")
+    assert held["offers"] == []
+
+
 def _full(service: Service) -> str:
     """Reserve all hosts for two hours, and return the id of the running lease."""
     made = service.ok("POST", "/v2/leases", _asking("in the way", start="now"))

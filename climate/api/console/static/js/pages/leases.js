@@ -1,10 +1,10 @@
 // Lists of leases: of the project, of all projects, and those that count towards the limits.
 
-import { get, keepFocus, keepFresh, query } from "../api.js";
-import { announce, field, h, icon, link, loading, momentField, name, replace } from "../dom.js";
+import { api, get, keepFocus, keepFresh, query } from "../api.js";
+import { announce, button, field, h, icon, link, loading, momentField, name, replace } from "../dom.js";
 import { contents, eventWords, nextEvent, placeWords, typeTitle } from "../lease/words.js";
 import { count, leaseLink, leaseStatus, meter, PagedTable, rememberParams, when } from "../tables/table.js";
-import { duration, iso, serverNow } from "../time.js";
+import { clock, duration, iso, range, serverNow } from "../time.js";
 
 
 const STATES = {
@@ -27,7 +27,41 @@ export function mount(element, context) {
   const page = h("div", { class: "page" },
     h("div", { class: "title inline" }, h("h1", {}, "Leases"), h("div", { class: "actions" }, reserve)));
   replace(element, page);
-  return showLeases(page, context, "/console/leases");
+  const ends = [showOffers(page, context), showLeases(page, context, "/console/leases")];
+  return () => ends.forEach((end) => end());
+}
+
+/** Append the open offers of the project, hidden if there are none; returns the function that ends them. */
+function showOffers(element, { me, navigate }) {
+  const list = h("ul", { class: "stack" });
+  const card = h("section", { class: "card", "aria-label": "Offers", hidden: true },
+    h("h2", {}, "Offers"), h("p", { class: "hint" }, "Held for you. Accept an offer, or others can book it later."), list);
+  element.append(card);
+  let print = "";
+  const act = async (method, path) => {
+    try {
+      const { body } = await api(method, path);
+      if (body) return navigate(`/console/leases/${body.id}`);
+    } catch (error) {
+      announce(error.detail, { visible: true });
+    }
+    return refresh();
+  };
+  const row = ({ id, name: called, start, end, expires_at: expires, reservations }) => {
+    const path = `/v2/offers/${id}`;
+    return h("li", { class: "actions" }, h("span", {}, h("b", {}, name(called)),
+      `: ${contents(reservations)}, ${range(new Date(start), new Date(end))}, held until ${clock(new Date(expires))}`),
+    me.allowed["leases:post"] && button("Accept", () => act("POST", `${path}/accept`), { kind: "primary" }),
+    me.allowed["leases:delete"] && button("Release", () => act("DELETE", path)));
+  };
+  const refresh = async () => {
+    const { offers } = await get("/v2/offers");
+    if (print === (print = JSON.stringify(offers))) return;
+    card.hidden = !offers.length;
+    replace(list, offers.map(row));
+  };
+  refresh().catch((error) => console.debug(error));
+  return keepFresh(refresh);
 }
 
 /** The leases of all projects, as a tab of the operations. */

@@ -98,7 +98,8 @@ class RequestForm {
         this.list, this.adder(), this.when.element, this.reminders.element),
       h("div", { class: "beside" }, this.checks.result, this.checks.windows, this.checks.limits),
       h("div", { class: "send" }, this.problem,
-        h("div", { class: "actions" }, this.send, button("Clear the form", () => this.clear(), { kind: "quiet" }))));
+        h("div", { class: "actions" }, this.send, button("Hold for some minutes", () => this.hold(), { id: "hold" }),
+          button("Clear the form", () => this.clear(), { kind: "quiet" }))));
     return this.form;
   }
 
@@ -190,6 +191,20 @@ class RequestForm {
     if (!filledIn(this.form)) return;
     const body = this.body();
     if (body) await this.post(body, requestKey());
+  }
+
+  /** Create an offer: it has the resources, but is no lease until the user accepts it. */
+  async hold() {
+    replace(this.problem);
+    const { wait, ...body } = (filledIn(this.form) && this.body()) || {};
+    if (!body.name) return;
+    try {
+      const offer = await post("/v2/offers", body);
+      announce(`Held: ${offer.name}.`);
+      this.context.navigate("/console/leases");
+    } catch (error) {
+      this.refused(error, body);
+    }
   }
 
   async post(body, key) {
