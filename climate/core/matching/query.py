@@ -1,8 +1,8 @@
 """Queries: which resources a reservation accepts, as a tree of conditions on properties.
 
 Users write queries as expressions (``climate.core.matching.expression``). ``matches`` evaluates a
-query in Python, and ``climate.db.resources.properties`` evaluates it in SQL. Both give the same
-result, on every database.
+query in Python, and ``climate.db.resources.properties.conditions`` evaluates it in SQL. Both give
+the same result, on every database.
 """
 
 import difflib

@@ -6,7 +6,8 @@ Clients suggest these values to users who write filters.
 from dataclasses import dataclass
 
 from climate.core.matching.query import as_number
-from climate.db.resources import property_values, resources
+from climate.db.resources import resources
+from climate.db.resources.properties import values as property_values
 from climate.manager.process.runtime import Runtime
 
 # Limits of the answer.

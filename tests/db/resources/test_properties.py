@@ -26,7 +26,7 @@ from climate.core.matching.query import (
     matches,
 )
 from climate.db.engine.database import Database
-from climate.db.resources.properties import clause
+from climate.db.resources.properties.conditions import clause
 from climate.db.tables.leases import ResourceProperty, ResourceRow
 from tests.support.backends import on_sqlite
 
