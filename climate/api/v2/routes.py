@@ -31,6 +31,7 @@ from climate.api.v2.provisioning import readiness, tasks
 from climate.api.v2.provisioning import schemas as provisioning_schemas
 from climate.api.v2.resources import resource_types
 from climate.api.v2.resources import schemas as resource_schemas
+from climate.api.v2.resources import stats as resource_stats
 from climate.api.v2.resources import views as resource_views
 from climate.core.errors import (
     Conflict,
@@ -135,6 +136,8 @@ ROUTES = [
     Route("POST", "/v2/resources", resource_views.create, "resources:post",
           body=resource_schemas.ResourceRequest, answers={201: resource_schemas.Resource},
           response_headers=("ETag", "Location"), own_errors=(NotFound, Conflict)),
+    Route("POST", "/v2/resources/stats", resource_stats.push, "resources:put_stats",
+          body=resource_stats.StatsRequest, answers={200: resource_stats.StatsResults}),
     Route("GET", "/v2/resources/<resource_id>", resource_views.show, "resources:get",
           answers={200: resource_schemas.Resource}, response_headers=("ETag",)),
     Route("PATCH", "/v2/resources/<resource_id>", resource_views.update, "resources:put",
