@@ -76,6 +76,7 @@ _TABLE = [
     ("resources:get_bookings", _ADMIN, "Read who holds a resource, and when."),
     ("resources:post", _ADMIN, "Make a resource reservable."),
     ("resources:put", _ADMIN, "Change the properties of a resource."),
+    ("resources:put_stats", _ADMIN, "Push the stats of resources."),
     ("resources:delete", _ADMIN, "Remove a resource."),
     ("availability:get", _READER, "Read and search the free capacity."),
     ("managers:get", _ADMIN, "Read which managers run, and how late they are."),

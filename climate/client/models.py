@@ -291,7 +291,10 @@ class Booking(Holder, frozen=True, kw_only=True):
 
 
 class Resource(Model, frozen=True, kw_only=True):
-    """A reservable resource. ``now`` and ``next`` are set only if the caller asks for bookings."""
+    """A reservable resource. ``now`` and ``next`` are set only if the caller asks for bookings.
+
+    ``etag`` changes with the resource, except for pushed stats; it is empty in a list.
+    """
 
     id: str
     resource_type: str
@@ -304,6 +307,7 @@ class Resource(Model, frozen=True, kw_only=True):
     updated_at: datetime | None = None
     now: Holder | None = None
     next: Holder | None = None
+    etag: str = ""
 
 
 class ResourceType(Model, frozen=True, kw_only=True):

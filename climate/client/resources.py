@@ -1,9 +1,11 @@
 """Resources, their types, and how free they are over time."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypedDict, Unpack
+from typing import Any, NotRequired, TypedDict, Unpack
+
+import msgspec
 
 from climate.client.errors import ClientError, NotFound
 from climate.client.models import (
@@ -20,10 +22,12 @@ from climate.client.models import (
     ResourceType,
 )
 from climate.client.reservations import ReservationRequest
-from climate.client.transport import Transport, convert, moment, segment
+from climate.client.transport import Answer, Transport, convert, moment, segment
 
 _PATH = "/resources"
 Time = datetime | str
+# The service accepts 1,000 updates of stats and 1 MiB in a request.
+_BATCH, _BATCH_BYTES = 1_000, 900_000
 
 
 class ResourceFilter(TypedDict, total=False):
@@ -55,6 +59,31 @@ class CalendarQuery(TypedDict, total=False):
     whose: str
 
 
+class StatsUpdate(TypedDict):
+    """New stats of a resource, which ``resource`` names by its name in the cloud or its id.
+
+    ``generation`` must grow with each update of the resource. None removes a property.
+    ``resource_type`` is needed only if resources of several types have the name.
+    """
+
+    resource: str
+    generation: int
+    stats: Mapping[str, Any]
+    resource_type: NotRequired[str]
+
+
+class StatsResult(Model, frozen=True, kw_only=True):
+    """What became of an update: ``applied``, ``unchanged``, ``stale`` or ``unknown``.
+
+    ``generation`` is the one that climate has now. ``id`` is None if the resource is unknown.
+    """
+
+    resource: str
+    id: str | None
+    result: str
+    generation: int | None
+
+
 class Resources:
     """The reservable resources. All methods raise the errors of ``Transport.send``."""
 
@@ -66,8 +95,8 @@ class Resources:
         return self._transport.pages(_PATH, "resources", Resource, _with_json(wanted))
 
     def get(self, resource_id: str) -> Resource:
-        """Return a resource. Raises NotFound."""
-        return self._transport.get(_path(resource_id), Resource)
+        """Return a resource, with its ETag. Raises NotFound."""
+        return _with_etag(self._transport.send("GET", _path(resource_id)))
 
     def find(self, name_or_id: str) -> Resource:
         """Return the resource with this id or name. Raises NotFound, or Ambiguous."""
@@ -87,7 +116,32 @@ class Resources:
     ) -> Resource:
         """Make a resource of the cloud reservable (administrators)."""
         body = {"resource_type": resource_type, "name": name, "properties": dict(properties or {})}
-        return convert(self._transport.send("POST", _PATH, body=body).body, Resource)
+        return _with_etag(self._transport.send("POST", _PATH, body=body))
+
+    def update(
+        self, resource_id: str, properties: Mapping[str, Any], *, if_match: str | None = None
+    ) -> Resource:
+        """Add, change or remove (None) properties of a resource (administrators).
+
+        With ``if_match``, an ETag, raise Changed if the resource has changed since.
+        """
+        headers = {"If-Match": if_match} if if_match else {}
+        body = {"properties": dict(properties)}
+        path = _path(resource_id)
+        return _with_etag(self._transport.send("PATCH", path, body=body, headers=headers))
+
+    def update_stats(self, updates: Iterable[StatsUpdate]) -> Iterator[StatsResult]:
+        """Push stats of resources; yield a result for each update (administrators).
+
+        The updates are sent in batches, as the caller iterates. If an update of a batch is invalid,
+        climate stores nothing of this batch. A batch is sent again while the service is
+        unavailable; the generations make that safe.
+        """
+        for items in _batches(updates):
+            answer = self._transport.send(
+                "POST", f"{_PATH}/stats", body={"items": items}, safe=True
+            )
+            yield from answer.member("results", list[StatsResult])
 
     def remove(self, resource_id: str) -> None:
         """Remove a resource that no lease has or will have (administrators)."""
@@ -235,6 +289,25 @@ class Capacity:
 
 class Ambiguous(ClientError):
     """Several resources have the name."""
+
+
+def _batches(updates: Iterable[StatsUpdate]) -> Iterator[list[StatsUpdate]]:
+    """Yield the updates in lists that the service accepts."""
+    batch, size = list[StatsUpdate](), 0
+    for update in updates:
+        length = len(json.dumps(update))
+        if batch and (len(batch) == _BATCH or size + length > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(update)
+        size += length
+    if batch:
+        yield batch
+
+
+def _with_etag(answer: Answer) -> Resource:
+    resource = convert(answer.body, Resource)
+    return msgspec.structs.replace(resource, etag=answer.headers.get("ETag", ""))
 
 
 def _path(resource_id: str) -> str:

@@ -122,13 +122,15 @@ class Transport:
         query: Query | None = None,
         body: object = None,
         headers: Mapping[str, str] | None = None,
+        safe: bool = False,
     ) -> Answer:
         """Send a request to ``path``, relative to the URL of API v2, and return the answer.
 
         If the connection breaks or the service is temporarily unavailable, requests that are safe
-        to repeat are repeated. Raises Refused, ServiceUnreachable, SignInFailed, UnexpectedAnswer.
+        to repeat are repeated: GET, those with an idempotency key, and those with ``safe``. Raises
+        Refused, ServiceUnreachable, SignInFailed, UnexpectedAnswer.
         """
-        if method != "GET" and "Idempotency-Key" not in (headers or {}):
+        if not safe and method != "GET" and "Idempotency-Key" not in (headers or {}):
             return self._send(method, path, query or {}, body, headers or {})
         return patiently(
             lambda: self._send(method, path, query or {}, body, headers or {}),

@@ -1,7 +1,17 @@
-"""The options of clouds: hosts, networks, volumes and stacks, Nova, trusts, and the simulation."""
+"""The options of resources and clouds: hosts, networks, volumes, stacks, Nova, the simulation."""
 
 from oslo_config import cfg
 
+RESOURCES: list[cfg.Opt] = [
+    cfg.ListOpt(
+        "property_types",
+        default=[],
+        help="Types of properties, such as 'ram_gib = number GiB, firmware = version, healthy ="
+        " boolean, serial = text, cpu_flags = set'. Values that do not fit are rejected, and"
+        " expressions compare by the type. Other properties compare as numbers if both values are"
+        " numbers, else as text. All processes need the same value.",
+    ),
+]
 HOST: list[cfg.Opt] = [
     cfg.StrOpt(
         "cloud",

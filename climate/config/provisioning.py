@@ -6,6 +6,7 @@ from oslo_config import cfg
 
 from climate.core.errors import InvalidQuery
 from climate.core.matching import expression
+from climate.core.matching.property_type import Types, typed
 from climate.core.provisioning import energy, lead_time
 from climate.core.settings import Provisioning
 
@@ -150,8 +151,10 @@ PROVISIONER: list[cfg.Opt] = [
 ]
 
 
-def provisioning(conf: cfg.ConfigOpts) -> Provisioning | None:
+def provisioning(conf: cfg.ConfigOpts, types: Types) -> Provisioning | None:
     """Return the settings of provisioning for managers; None if it is disabled.
+
+    ``types`` are the declared types of properties, by which ``hosts`` compares values.
 
     Raises ValueError, with a message for the operator, if an option is invalid.
     """
@@ -161,7 +164,7 @@ def provisioning(conf: cfg.ConfigOpts) -> Provisioning | None:
     if options.shortest > options.longest:
         raise ValueError("[provisioning] shortest is more than longest")
     try:
-        hosts = expression.parse(options.hosts or None)
+        hosts = typed(expression.parse(options.hosts or None), types)
     except InvalidQuery as error:
         raise ValueError(f"[provisioning] hosts: {error.message}") from None
     policy = energy.Policy(idle_time=options.idle_time, spare=options.spare)

@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from keystoneauth1 import loading
 from keystonemiddleware import auth_token
@@ -11,7 +12,17 @@ from oslo_config import cfg
 from oslo_log import log
 
 from climate.config import checks, log_lines
-from climate.config.clouds import FLOATINGIP, HOST, NETWORK, NOVA, SIMULATED, STACK, TRUSTS, VOLUME
+from climate.config.clouds import (
+    FLOATINGIP,
+    HOST,
+    NETWORK,
+    NOVA,
+    RESOURCES,
+    SIMULATED,
+    STACK,
+    TRUSTS,
+    VOLUME,
+)
 from climate.config.console import CONSOLE
 from climate.config.limits import ENFORCEMENT, LIMITS, OFFERS, offer_rules, rules
 from climate.config.mail import EMAIL, email_rules
@@ -21,9 +32,8 @@ from climate.config.provisioning import PROVISIONER, PROVISIONING, provisioning
 from climate.config.services import service_options
 from climate.config.wait_list import WAIT_LIST, wait_list_rules
 from climate.core.errors import OperatorError
-from climate.core.notifications.mail import EmailRules
-from climate.core.notifications.subscription import WebhookRules
-from climate.core.settings import Provisioning, Settings
+from climate.core.matching.property_type import declared
+from climate.core.settings import Settings
 
 LOG = logging.getLogger(__name__)
 
@@ -148,6 +158,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "offers": OFFERS,
     "wait_list": WAIT_LIST,
     "enforcement": ENFORCEMENT,
+    "resources": RESOURCES,
     "provisioning": PROVISIONING,
     "provisioner": PROVISIONER,
     "physical:host": HOST,
@@ -266,7 +277,6 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
 
     Raises Misconfigured if an option is invalid.
     """
-    webhooks, email, provisioned = _checked(conf)
     manager = conf.manager
     return Settings(
         cleaning_time=timedelta(minutes=conf.cleaning_time),
@@ -294,12 +304,10 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         notifications_kept=retention(conf),
         ended_leases_kept=timedelta(days=manager.ended_leases_days) or None,
         history_kept=timedelta(days=manager.history_days) or None,
-        webhooks=webhooks,
-        email=email,
         feeds_per_project=conf.notifications.feeds_per_project,
-        provisioning=provisioned,
         packs_hosts=manager.packs_hosts,
         wait_list=wait_list_rules(conf),
+        **_checked(conf),
     )
 
 
@@ -307,11 +315,15 @@ def _minutes(count: int) -> timedelta | None:
     return timedelta(minutes=count) if count else None
 
 
-def _checked(
-    conf: cfg.ConfigOpts,
-) -> tuple[WebhookRules, EmailRules | None, Provisioning | None]:
+def _checked(conf: cfg.ConfigOpts) -> dict[str, Any]:
     """Return the settings whose options must fit together; raises Misconfigured."""
     try:
-        return webhook_rules(conf), email_rules(conf), provisioning(conf)
+        types = declared(conf.resources.property_types)
+        return {
+            "property_types": types,
+            "webhooks": webhook_rules(conf),
+            "email": email_rules(conf),
+            "provisioning": provisioning(conf, types),
+        }
     except ValueError as error:
         raise Misconfigured(str(error)) from None

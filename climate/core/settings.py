@@ -6,6 +6,7 @@ from typing import Literal
 
 from climate.core.lease.wait_list import WaitListRules
 from climate.core.limits import NO_RULES, Rules
+from climate.core.matching.property_type import Types
 from climate.core.matching.query import Everything, Query
 from climate.core.notifications.mail import EmailRules
 from climate.core.notifications.subscription import NO_WEBHOOK_RULES, WebhookRules
@@ -62,6 +63,7 @@ class Settings:
     - ``email``: the rules for e-mail; None if climate sends no e-mail.
     - ``feeds_per_project``: the maximum number of calendar feeds of a project.
     - ``provisioning``: None if climate prepares no hosts.
+    - ``property_types``: the declared types of properties, by the name of the property.
     - ``packs_hosts``: requests try the hosts with the lowest ids first, instead of random ones.
     """
 
@@ -94,5 +96,6 @@ class Settings:
     email: EmailRules | None = None
     feeds_per_project: int = 50
     provisioning: Provisioning | None = None
+    property_types: Types = field(default_factory=dict)
     packs_hosts: bool = False
     wait_list: WaitListRules = field(default_factory=WaitListRules)

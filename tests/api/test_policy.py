@@ -42,6 +42,7 @@ ALLOWED = {
     "resources:get": ALL_ROLES,
     "resources:post": {ADMIN},
     "resources:put": {ADMIN},
+    "resources:put_stats": {ADMIN},
     "resources:delete": {ADMIN},
     "limits:get": ALL_ROLES,
     "limits:get_all": {ADMIN},

@@ -11,9 +11,10 @@ from keystoneauth1.session import Session
 from requests.adapters import HTTPAdapter
 
 from climate import client as climate
-from climate.client import Client
+from climate.client import Changed, Client, resources
 from climate.client.leases import Ambiguous, Leases
 from climate.client.reservations import NoSuchAlternative
+from climate.client.resources import StatsUpdate
 from tests.client.conftest import run
 from tests.conftest import NOON
 from tests.support.service import Story
@@ -205,6 +206,29 @@ def test_a_page_that_is_not_climates_is_no_answer(url: str) -> None:
         climate.UnexpectedAnswer, match="is not climate's API v2: it answers 200 with a web"
     ):
         stranger.me()
+
+
+def test_changes_properties_of_the_version_that_was_read(client: Client) -> None:
+    host = client.resources.get("1")
+    changed = client.resources.update("1", {"rack": "r1"}, if_match=host.etag)
+    assert (changed.properties["rack"], changed.etag) == ("r1", client.resources.get("1").etag)
+    with pytest.raises(Changed):
+        client.resources.update("1", {"rack": None}, if_match=host.etag)
+    assert "rack" not in client.resources.update("1", {"rack": None}).properties
+
+
+def test_pushes_stats_in_batches(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "_BATCH", 2)
+    updates: list[StatsUpdate] = [
+        {"resource": f"sim-{number}", "generation": 1, "stats": {"load": number}}
+        for number in range(1, 6)
+    ]
+    found = list(client.resources.update_stats(updates))
+    assert [each.result for each in found] == [*["applied"] * 4, "unknown"]
+    assert [each.resource for each in found] == [update["resource"] for update in updates]
+    assert client.resources.find("sim-4").properties["load"] == "4"
+    assert next(client.resources.update_stats(updates)).result == "unchanged"
+    assert list(client.resources.update_stats([])) == []
 
 
 def test_capacity_resources_feeds_and_subscriptions_have_types(client: Client) -> None:

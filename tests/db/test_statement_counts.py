@@ -194,6 +194,24 @@ def test_counts_do_not_depend_on_hosts_bookings_or_the_size_of_a_lease(small: St
     _assert_same(before, _count(small))
 
 
+def test_a_push_of_stats_takes_the_same_statements_for_one_host_and_for_many(small: Story) -> None:
+    def sent(numbers: range, generation: int) -> list[str]:
+        items = [
+            {"resource": f"host-{n}", "generation": generation, "stats": {"load": generation}}
+            for n in numbers
+        ]
+        with _statements(small.runtime.database) as statements:
+            small.ok("POST", "/v2/resources/stats", {"items": items})
+        return [statement.split()[0] for statement in statements]
+
+    few, many = range(4, 5), range(4, 10)
+    # Resources, generations, values; new values and generations; the definition of the property.
+    assert sent(few, 1) == ["SELECT"] * 3 + ["INSERT"] * 2 + ["SELECT", "INSERT"]
+    assert sent(range(5, 10), 1) == ["SELECT"] * 3 + ["INSERT"] * 2 + ["SELECT"]
+    assert sent(few, 2) == sent(many, 3) == ["SELECT"] * 3 + ["UPDATE"] * 2
+    assert sent(many, 3) == ["SELECT"] * 3
+
+
 def _sent_for_a_lease(story: Story) -> list[str]:
     """Create, change, start, end and delete leases; return the statements."""
     with _statements(story.runtime.database) as statements:

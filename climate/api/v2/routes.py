@@ -31,6 +31,7 @@ from climate.api.v2.provisioning import readiness, tasks
 from climate.api.v2.provisioning import schemas as provisioning_schemas
 from climate.api.v2.resources import resource_types
 from climate.api.v2.resources import schemas as resource_schemas
+from climate.api.v2.resources import stats as resource_stats
 from climate.api.v2.resources import views as resource_views
 from climate.core.errors import (
     Conflict,
@@ -134,12 +135,15 @@ ROUTES = [
           answers={200: (resource_schemas.ResourcePage, resource_schemas.BookedResourcePage)}),
     Route("POST", "/v2/resources", resource_views.create, "resources:post",
           body=resource_schemas.ResourceRequest, answers={201: resource_schemas.Resource},
-          response_headers=("Location",), own_errors=(NotFound, Conflict)),
+          response_headers=("ETag", "Location"), own_errors=(NotFound, Conflict)),
+    Route("POST", "/v2/resources/stats", resource_stats.push, "resources:put_stats",
+          body=resource_stats.StatsRequest, answers={200: resource_stats.StatsResults}),
     Route("GET", "/v2/resources/<resource_id>", resource_views.show, "resources:get",
-          answers={200: resource_schemas.Resource}),
+          answers={200: resource_schemas.Resource}, response_headers=("ETag",)),
     Route("PATCH", "/v2/resources/<resource_id>", resource_views.update, "resources:put",
           body=resource_schemas.ResourceChange, answers={200: resource_schemas.Resource},
-          own_errors=(Conflict,)),
+          request_headers=("If-Match",), response_headers=("ETag",),
+          own_errors=(Conflict, PreconditionFailed)),
     Route("GET", "/v2/resources/<resource_id>/bookings", resource_views.bookings,
           "resources:get_bookings", query=resource_schemas.BookingQuery,
           answers={200: resource_schemas.BookingPage}),

@@ -106,6 +106,21 @@ class ShowResource(ShowOne):
         return _resource(self.client.resources.find(parsed_args.resource), parsed_args)
 
 
+def _add_properties(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--property",
+        action="append",
+        default=[],
+        type=parameters,
+        metavar="KEY=VALUE",
+        help="a property of the resource, such as rack=r1 (repeatable)",
+    )
+
+
+def _properties(parsed_args: argparse.Namespace) -> dict[str, Any]:
+    return {name: value for each in parsed_args.property for name, value in each.items()}
+
+
 class RegisterResource(ShowOne):
     """Make a host, an address, a segment or a volume type reservable (administrators)."""
 
@@ -113,20 +128,36 @@ class RegisterResource(ShowOne):
         """Add the arguments of the command."""
         parser.add_argument("name", metavar="NAME", help="name in the cloud")
         parser.add_argument("--type", metavar="TYPE", default=HOST, help=f"default: {HOST}")
-        parser.add_argument(
-            "--property",
-            action="append",
-            default=[],
-            type=parameters,
-            metavar="KEY=VALUE",
-            help="a property of the resource, such as rack=r1 (repeatable)",
-        )
+        _add_properties(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Fields:
         """Register the resource, and return its fields."""
-        properties = {name: value for each in parsed_args.property for name, value in each.items()}
+        properties = _properties(parsed_args)
         made = self.client.resources.register(parsed_args.type, parsed_args.name, properties)
         return _resource(made, parsed_args)
+
+
+class SetResource(ShowOne):
+    """Add, change or remove properties of a resource (administrators)."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        add_resource(parser)
+        _add_properties(parser)
+        parser.add_argument(
+            "--remove",
+            action="append",
+            default=[],
+            metavar="KEY",
+            help="remove this property (repeatable)",
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Fields:
+        """Change the properties, and return the fields of the resource."""
+        properties = {**dict.fromkeys(parsed_args.remove), **_properties(parsed_args)}
+        resource = self.client.resources.find(parsed_args.resource)
+        changed = self.client.resources.update(resource.id, properties)
+        return _resource(changed, parsed_args)
 
 
 def _resource(resource: Resource, parsed_args: argparse.Namespace) -> Fields:

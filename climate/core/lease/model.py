@@ -94,7 +94,8 @@ class Resource:
 
     ``external_id`` is its name or id in the cloud. ``properties`` are texts such as ``{"vcpus":
     "64"}``, by which users select resources. The properties named in ``native`` come from the
-    cloud; an operator has set the others.
+    cloud; an operator or an agent has set the others. Each change, except pushed stats, increments
+    ``version``.
     """
 
     id: int
@@ -105,6 +106,7 @@ class Resource:
     native: frozenset[str]
     created_at: datetime
     updated_at: datetime | None
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Parser of property expressions, by which users select resources.
 
 An expression is ``[op, "$name", value]``, such as ``[">=", "$vcpus", 16]``, or ``["in", "$name",
-value, ...]``. ``and``, ``or`` and ``not`` combine expressions. If an expression is malformed, the
-error names the position of the mistake, such as ``[2][1]``.
+value, ...]``, or ``["contains", "$name", value]``. ``and``, ``or`` and ``not`` combine expressions.
+If an expression is malformed, the error names the position of the mistake, such as ``[2][1]``.
 """
 
 import json
@@ -14,6 +14,7 @@ from climate.core.matching.query import (
     COMPARE,
     And,
     Compare,
+    Contains,
     Everything,
     In,
     Not,
@@ -33,7 +34,7 @@ MAX_CONDITIONS = 200
 
 _EXAMPLE = '["==", "$vcpus", "4"]'
 _OPS: Mapping[str, Op] = {"=": "==", **{op: op for op in COMPARE}}
-_WORDS = ("and", "or", "not", "in")
+_WORDS = ("and", "or", "not", "in", "contains")
 # A comparison as in most languages, such as ``vcpus >= 16``.
 _INFIX = re.compile(
     r"""\s*\$?(?P<name>[\w.:-]+)\s*(?P<op>[=!<>]=|[=<>])\s*(?P<quote>['"]?)"""
@@ -97,6 +98,8 @@ def _query(value: object, path: _Path) -> Query:
     op = value[0]
     if isinstance(op, str) and op in _OPS:
         return _comparison(_OPS[op], value, path)
+    if op == "contains":
+        return _containment(value, path)
     if op in _WORDS:
         return _membership(value, path) if op == "in" else _combination(op, value, path)
     usable = ", ".join([*_OPS, *_WORDS])
@@ -120,6 +123,14 @@ def _comparison(op: Op, value: list[object], path: _Path) -> Compare:
     if operand.is_null and op not in ("==", "!="):
         raise Malformed(f"null has no order {_at((*path, 2))}; compare it with == or !=")
     return Compare(op, _name(value[1], (*path, 1)), operand, at=_at((*path, 1)))
+
+
+def _containment(value: list[object], path: _Path) -> Contains:
+    if len(value) != 3:  # noqa: PLR2004 - operator, name, value
+        example = '["contains", "$cpu_flags", "avx2"]'
+        raise Malformed(f"expected three items as in {example} {_at(path)}, got {len(value)}")
+    operand = _operand(value[2], (*path, 2))
+    return Contains(_name(value[1], (*path, 1)), operand.text, _at((*path, 1)))
 
 
 def _membership(value: list[object], path: _Path) -> In:

@@ -24,7 +24,7 @@ from climate.core.matching.query import Query
 from climate.core.matching.requirement import Requirement
 from climate.db.engine.types import UtcDateTime
 from climate.db.resources import capacity
-from climate.db.resources.properties import clause, equal, split
+from climate.db.resources.properties.conditions import clause, equal, split
 from climate.db.tables.leases import AllocationRow, ResourceProperty, ResourceRow
 
 _CACHED_STATEMENTS = 512

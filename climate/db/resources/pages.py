@@ -19,7 +19,8 @@ from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Lease, Resource
 from climate.core.page import LeaseFilter, Page, Part, PastLeaseFilter, ResourceFilter
 from climate.db.leases import records as lease_records
-from climate.db.resources import properties, resources
+from climate.db.resources import resources
+from climate.db.resources.properties.conditions import clause
 from climate.db.tables.bulk import record
 from climate.db.tables.leases import LeaseRow, PastLeaseRow, ReservationRow, ResourceRow
 
@@ -87,7 +88,7 @@ def find_resources(
     conditions = [
         *more,
         ResourceRow.type.in_(wanted.resource_types),
-        properties.clause(wanted.query, ResourceRow.id),
+        clause(wanted.query, ResourceRow.id),
     ]
     if wanted.name_part:
         conditions.append(ResourceRow.external_id.icontains(wanted.name_part, autoescape=True))

@@ -15,10 +15,10 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import Conflict, NotFound
 from climate.core.lease.model import Resource
-from climate.core.matching.query import as_number
+from climate.core.matching.query import as_number, version_key
 from climate.db.engine import ids
 from climate.db.engine.types import any_of, chunks
-from climate.db.tables.bulk import certify, record
+from climate.db.tables.bulk import certify, record, update
 from climate.db.tables.leases import (
     PROPERTIES,
     RESOURCES,
@@ -126,19 +126,20 @@ def find_some(session: Session, resource_ids: Collection[int]) -> dict[int, Reso
 
 
 def set_properties(
-    session: Session, resource: Resource, extra: Mapping[str, str], now: datetime
+    session: Session, resource: Resource, extra: Mapping[str, str | None], now: datetime
 ) -> None:
-    """Add extra properties to a resource, or replace the values of those that it has.
+    """Add extra properties to a resource, or replace or remove those that it has.
 
-    ``extra`` contains the values by name. A name without a definition is defined as an extra
-    property of the resource type. ``now`` becomes the time of the last change of the resource.
+    ``extra`` contains the values by name; None removes the property. A name without a definition is
+    defined as an extra property of the resource type. ``now`` becomes the time of the last change
+    of the resource.
     """
+    given = {name: value for name, value in extra.items() if value is not None}
     is_replaced = (ResourceProperty.resource_id == resource.id, ResourceProperty.name.in_(extra))
     session.execute(sa.delete(ResourceProperty).where(*is_replaced))
-    _store(session, resource.id, extra, native=False)
-    define(session, resource.type, extra, now)
-    changed = sa.update(ResourceRow).where(ResourceRow.id == resource.id)
-    session.execute(changed.values(updated_at=now))
+    _store(session, resource.id, given, native=False)
+    define(session, resource.type, given, now)
+    _note_change(session, resource.id, now)
 
 
 def set_reservable(
@@ -150,7 +151,8 @@ def set_reservable(
     which have not changed yet.
     """
     resources = sa.update(ResourceRow).where(ResourceRow.id.in_(resource_ids))
-    session.execute(resources.values(reservable=reservable, updated_at=now))
+    version = ResourceRow.version + (0 if now is None else 1)
+    session.execute(resources.values(reservable=reservable, updated_at=now, version=version))
 
 
 def reservable(session: Session, resource_ids: Collection[int]) -> set[int]:
@@ -171,8 +173,27 @@ def set_native(
     of_resource = ResourceProperty.resource_id == resource.id
     session.execute(sa.delete(ResourceProperty).where(of_resource, is_replaced))
     _store(session, resource.id, native, native=True)
-    changed = sa.update(ResourceRow).where(ResourceRow.id == resource.id)
-    session.execute(changed.values(updated_at=now))
+    _note_change(session, resource.id, now)
+
+
+def _note_change(session: Session, resource_id: int, now: datetime) -> None:
+    changed = sa.update(ResourceRow).where(ResourceRow.id == resource_id)
+    session.execute(changed.values(updated_at=now, version=ResourceRow.version + 1))
+
+
+def fill_version_keys(session: Session, names: Collection[str], limit: int) -> int:
+    """Compute the version keys of up to ``limit`` properties with these names; return how many.
+
+    A release before schema 0029 left them NULL.
+    """
+    is_open = (PROPERTIES.c.name.in_(names), PROPERTIES.c.version_key.is_(None))
+    query = sa.select(*columns(PROPERTIES, "resource_id name value")).where(*is_open).limit(limit)
+    rows = [
+        {"resource_id": id_, "name": name, "version_key": version_key(value) or ""}
+        for id_, name, value in session.execute(query)
+    ]
+    update(session, ResourceProperty, rows, key=("resource_id", "name"))
+    return len(rows)
 
 
 def delete(session: Session, resource_id: int) -> None:
@@ -273,12 +294,14 @@ def _store(
     session: Session, resource_id: int, properties: Mapping[str, str], *, native: bool
 ) -> None:
     fixed = {"resource_id": resource_id, "native": native}
-    rows = [
-        {**fixed, "name": name, "value": value, "number": as_number(value)}
-        for name, value in properties.items()
-    ]
+    rows = [{**fixed, "name": name, **compared(value)} for name, value in properties.items()]
     if rows:
         session.execute(sa.insert(ResourceProperty), rows)
+
+
+def compared(value: str) -> dict[str, Any]:
+    """Return the columns of a property that depend on its value, with which queries compare."""
+    return {"value": value, "number": as_number(value), "version_key": version_key(value) or ""}
 
 
 def complete(session: Session, rows: Sequence[Any]) -> list[Resource]:

@@ -76,8 +76,13 @@ def insert(session: Session, *tables: Rows) -> None:
         connection.execute(_insert(table), list(rows))
 
 
-def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Update rows of a table by id; each mapping has ``id`` and the columns to set.
+def update(
+    session: Session,
+    table: type[Base],
+    rows: Sequence[Mapping[str, Any]],
+    key: tuple[str, ...] = ("id",),
+) -> None:
+    """Update rows of a table; each mapping has the primary ``key`` and the columns to set.
 
     All mappings must have the same columns.
     """
@@ -87,10 +92,10 @@ def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]
     if connection.dialect.name == "postgresql":
         text = encode_json(rows)
         if "\\u0000" not in text:  # plug-ins may return NUL, which PostgreSQL cannot read from JSON
-            connection.execute(_change_all(table, tuple(rows[0])), {"rows": text})
+            connection.execute(_change_all(table, tuple(rows[0]), key), {"rows": text})
             return
     parameters = [{f"new_{name}": value for name, value in row.items()} for row in rows]
-    connection.execute(_change_one(table, tuple(rows[0])), parameters)
+    connection.execute(_change_one(table, tuple(rows[0]), key), parameters)
 
 
 def certify(session: Session, row: type[Base], keys: Collection[Any]) -> None:
@@ -119,24 +124,26 @@ def certify_where(
 
 
 @lru_cache
-def _change_one(row: type[Base], columns: tuple[str, ...]) -> sa.Update:
-    """Build an UPDATE of a row by id; the SQL parameter for a column ``x`` is ``new_x``."""
+def _change_one(row: type[Base], columns: tuple[str, ...], key: tuple[str, ...]) -> sa.Update:
+    """Build an UPDATE of a row by its key; the SQL parameter for a column ``x`` is ``new_x``."""
     table = row.metadata.tables[row.__tablename__]
     parameters: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in columns}
-    return sa.update(table).where(table.c.id == parameters.pop("id")).values(parameters)
+    is_row = [table.c[name] == parameters.pop(name) for name in key]
+    return sa.update(table).where(*is_row).values(parameters)
 
 
 @lru_cache
-def _change_all(table: type[Base], columns: tuple[str, ...]) -> sa.TextClause:
-    """Build an UPDATE of many rows by id, which reads the new values from a JSON array.
+def _change_all(table: type[Base], columns: tuple[str, ...], key: tuple[str, ...]) -> sa.TextClause:
+    """Build an UPDATE of many rows by their keys, which reads the new values from a JSON array.
 
     Its text does not depend on the number of rows.
     """
     name = table.__tablename__
-    values = ", ".join(f'"{column}" = given."{column}"' for column in columns if column != "id")
+    values = ", ".join(f'"{column}" = given."{column}"' for column in columns if column not in key)
+    is_row = " AND ".join(f'{name}."{column}" = given."{column}"' for column in key)
     source = f"json_populate_recordset(NULL\\:\\:{name}, :rows)"
     return sa.text(
-        f"UPDATE {name} SET {values} FROM {source} AS given WHERE {name}.id = given.id"  # noqa: S608 - names of tables and columns
+        f"UPDATE {name} SET {values} FROM {source} AS given WHERE {is_row}"  # noqa: S608 - names of tables and columns
     )
 
 

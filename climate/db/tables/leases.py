@@ -114,7 +114,10 @@ class ReservationRow(Base):
 
 
 class ResourceRow(Certified, Base):
-    """The table of resources that can be reserved, with their ids in the cloud."""
+    """The table of resources that can be reserved, with their ids in the cloud.
+
+    Each change of a resource or its properties increments ``version``, except pushed stats.
+    """
 
     __tablename__ = "resources"
     __table_args__ = (
@@ -128,10 +131,15 @@ class ResourceRow(Certified, Base):
     reservable: Mapped[bool]
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime | None]
+    version: Mapped[int] = mapped_column(sa.BigInteger, server_default="0", sort_order=1001)
 
 
 class ResourceProperty(Base):
-    """The table of properties of resources: the value as text, and as a number if it is numeric."""
+    """The table of properties of resources: the value as text, and as a number if it is numeric.
+
+    ``version_key`` sorts versions in their order (``climate.core.matching.query.version_key``). It
+    is empty if the value is no version, and NULL if a release before schema 0029 wrote the row.
+    """
 
     __tablename__ = "resource_properties"
     __table_args__ = (
@@ -149,6 +157,23 @@ class ResourceProperty(Base):
     head: Mapped[str | None] = mapped_column(Head, HEAD_OF_VALUE)
     number: Mapped[float | None] = mapped_column(sa.Double)
     native: Mapped[bool]
+    version_key: Mapped[str | None] = mapped_column(Code)
+
+
+class ResourceStatsRow(Base):
+    """The table of the generations of stats: the newest one that climate stored for a resource.
+
+    Not a column of ``resources``: admissions lock those rows, and skip rows that others lock.
+    """
+
+    __tablename__ = "resource_stats"
+    __table_args__ = (MARIADB,)
+
+    resource_id: Mapped[int] = mapped_column(
+        ForeignKey("resources.id", ondelete="CASCADE"), primary_key=True
+    )
+    generation: Mapped[int] = mapped_column(sa.BigInteger)
+    updated_at: Mapped[datetime]
 
 
 class PropertyRow(Base):

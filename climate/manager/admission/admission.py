@@ -29,7 +29,7 @@ from climate.core.errors import NotEnoughResources
 from climate.core.lease.model import Lease
 from climate.core.matching.expression import MAX_CONDITIONS
 from climate.core.matching.packing import Units
-from climate.core.matching.query import names, written
+from climate.core.matching.query import has_misfits, names, written
 from climate.core.matching.requirement import Requirement
 from climate.core.matching.selection import Preference
 from climate.core.window import Window, in_words
@@ -156,7 +156,7 @@ def _plan(
     requirement = only_whole(runtime, [demand.requirement for demand in demands])
     if runtime.database.dialect != "postgresql" or requirement is None:
         return None
-    if written(requirement.query) > MAX_CONDITIONS:
+    if written(requirement.query) > MAX_CONDITIONS or has_misfits(requirement.query):
         return None
     native = runtime.catalog.plugins[requirement.resource_type].native_properties
     (demand,) = demands

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import InvalidInput, InvalidQuery, UnknownProperty
 from climate.core.lease.lifecycle import ReservationStatus
 from climate.core.lease.model import PART, STACK, Reservation
+from climate.core.matching import property_type
 from climate.core.matching import query as expressions
 from climate.core.matching.expression import MAX_CONDITIONS
 from climate.core.matching.query import Everything, Query
@@ -121,9 +122,13 @@ def requirements_of(catalog: Catalog, reservation: Requested) -> tuple[Requireme
     """Return what a reservation needs, as its plug-in computes it from the parameters.
 
     Most reservations have one requirement, for example "2 to 4 hosts with 64 vCPUs". If a
-    reservation needs several kinds of resources, it has one requirement for each kind.
+    reservation needs several kinds of resources, it has one requirement for each kind. Their
+    queries compare values by the declared types of properties.
     """
-    return catalog.plugins[reservation.resource_type].requirement(reservation.params).parts
+    parts = catalog.plugins[reservation.resource_type].requirement(reservation.params).parts
+    if not (types := catalog.property_types):
+        return parts
+    return tuple(replace(part, query=property_type.bind(part.query, types)) for part in parts)
 
 
 def needs_of(catalog: Catalog, requests: Iterable[ReservationRequest]) -> list[Requirement]:
@@ -180,7 +185,8 @@ def check_queries(
 ) -> None:
     """Raise InvalidQuery if the property expression of a requirement is not allowed.
 
-    Every property in an expression must exist for the resource type. All expressions together must
+    Every property in an expression must exist for the resource type, and every value must fit the
+    declared type of its property. All expressions together must
     not have more than ``MAX_CONDITIONS`` conditions. If ``private`` is false, private properties
     (hidden from ordinary users) are treated as unknown, so that requesters cannot learn about them
     from errors or numbers. ``present`` are the expressions of the stored lease. A changed lease may
@@ -211,13 +217,15 @@ def check_names(
 ) -> None:
     """Raise UnknownProperty if a query names a property that no resource of the type has.
 
-    If ``private`` is false, private properties (hidden from ordinary users) are treated as unknown.
+    Raises InvalidQuery if a value does not fit the declared type of its property. If ``private`` is
+    false, private properties (hidden from ordinary users) are treated as unknown.
     """
     named = expressions.names(query)
     names = native = catalog.plugins[resource_type].native_properties
     if not named <= native:
         names = _property_names(session, resource_type, named, native, private=private)
     expressions.check_names(query, names)
+    expressions.check_values(query)
 
 
 def _property_names(

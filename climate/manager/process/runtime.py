@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from climate.clock import Clock
 from climate.core.errors import UnsupportedResourceType
+from climate.core.matching.property_type import Types
 from climate.core.matching.selection import Preference, Selection
 from climate.core.settings import Settings
 from climate.db.engine.database import Database
@@ -57,10 +58,14 @@ class Plugins(dict[str, ResourcePlugin]):
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The plug-ins by resource type, and the operator's rules for choosing resources."""
+    """The plug-ins by resource type, and the operator's rules for choosing resources.
+
+    ``property_types`` are the declared types of properties, by which expressions compare values.
+    """
 
     plugins: Plugins
     selection: Selection
+    property_types: Types = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +105,8 @@ class Runtime:
     def __post_init__(self) -> None:
         # In a frozen dataclass, fields can only be set like this.
         object.__setattr__(self, "store", Store(self.database, self.clock))
-        catalog = Catalog(Plugins(self.plugins), self.selection)
+        types = self.settings.property_types
+        catalog = Catalog(Plugins(self.plugins), self.selection, types)
         object.__setattr__(self, "catalog", catalog)
 
     def close(self) -> None:

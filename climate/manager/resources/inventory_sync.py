@@ -19,12 +19,14 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy.orm import Session
 
 from climate.core.errors import ClimateError, NotFound
 from climate.core.lease.model import HOST, Inventory, Resource
 from climate.core.lease.schedule import PATIENCE
+from climate.core.matching.property_type import Kind
 from climate.core.provisioning.readiness import Seen
 from climate.db.engine.database import Database
 from climate.db.events import queue as event_queue
@@ -38,6 +40,8 @@ from climate.manager.provisioning import readiness
 from climate.plugins.base import DiscoveredResource, ResourcePlugin
 
 LOG = logging.getLogger(__name__)
+# Properties whose version keys one transaction computes.
+_FILLED = 1_000
 
 
 def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]:
@@ -77,8 +81,18 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
                 _update_inventories(runtime.database, resource, discovered, shared[id_])
             except ClimateError as error:
                 LOG.warning("cannot update %s, trying again: %s", resource.external_id, error)
+    _fill_version_keys(runtime)
     healing.heal_all(runtime, lost.intersection(lost_before))
     return lost
+
+
+def _fill_version_keys(runtime: Runtime) -> None:
+    """Let queries compare the values of declared versions that an older release has stored."""
+    types = runtime.settings.property_types
+    versions = [name for name, type_ in types.items() if type_.kind is Kind.VERSION]
+    fill = partial(resources.fill_version_keys, names=versions, limit=_FILLED)
+    while versions and runtime.database.write(fill) == _FILLED:
+        pass
 
 
 def reconcile(

@@ -1,6 +1,6 @@
 """Use cases of resources of any type: register, show, list and remove resources."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import Conflict, InvalidInput, NotFound
 from climate.core.lease.model import Resource
 from climate.core.matching import query as expressions
+from climate.core.matching.property_type import canonical
 from climate.core.page import Page, Part, ResourceFilter
 from climate.core.provisioning.host_state import HostState
 from climate.db.engine.database import Database
@@ -30,12 +31,12 @@ def register(
     resource_type: str,
     name: str | None,
     external_number: str | None = None,
-    extra: Mapping[str, str] | None = None,
+    extra: Mapping[str, str | None] | None = None,
 ) -> Resource:
     """Register a resource of the cloud, so that leases can reserve it; return the resource.
 
     The plug-in finds the resource by ``external_number``, its number in the cloud, or by ``name``.
-    ``extra`` are extra properties by name; a property with a name that the cloud also reports is
+    ``extra`` are extra properties by name; one that the cloud also reports, or without a value, is
     ignored. If the cloud reports that the resource is unusable now, leases can book it only after
     the inventory sync finds it usable.
 
@@ -48,7 +49,7 @@ def register(
     plugin = runtime.plugin(resource_type)
     discovered = plugin.find(name=name, external_number=external_number)
     native = plugin.native_properties | discovered.properties.keys()
-    own_extra = {key: value for key, value in (extra or {}).items() if key not in native}
+    own_extra = _values(canonical(runtime.settings.property_types, extra or {}), besides=native)
     discovered = plugin.declared(discovered, own_extra)
     write, now = runtime.database.write, runtime.clock.now()
     created = write(partial(_insert, resource_type, discovered, own_extra, now))
@@ -65,6 +66,11 @@ def register(
         return created
     write(lambda session: resources.set_reservable(session, [created.id], None, reservable=True))
     return replace(created, reservable=True)
+
+
+def _values(extra: Mapping[str, str | None], besides: Collection[str] = ()) -> dict[str, str]:
+    """Return the properties that have a value, without those named ``besides``."""
+    return {n: text for n, text in extra.items() if text is not None and n not in besides}
 
 
 def _insert(
@@ -96,55 +102,81 @@ def _forget(database: Database, created: Resource) -> bool:
 
 
 def set_properties(
-    runtime: Runtime, resource_type: str, resource_id: int, extra: Mapping[str, str]
+    runtime: Runtime,
+    resource_type: str,
+    resource_id: int,
+    changes: Mapping[str, str | None],
+    permit: Callable[[Resource], object] | None = None,
 ) -> Resource:
-    """Add or change extra properties of a resource; return it with its new properties.
+    """Add, change or remove (None) extra properties of a resource; return it with the new ones.
 
-    Raises NotFound. Raises InvalidInput if the cloud defines a property of that name, or if a
-    property that declares a capacity is not an amount. Such a capacity applies after the next
-    inventory sync. Raises Conflict if a changed property occurs in the expression of a present or
-    future reservation of this resource.
+    ``permit`` is called with the locked resource before the change; it raises an error to reject
+    the change. Raises NotFound. Raises InvalidInput if the cloud defines a property of that name,
+    if a value does not fit the declared type of its property, or if a property that declares a
+    capacity is not an amount. Such a capacity applies after the next inventory sync. Raises
+    Conflict if a changed property occurs in the expression of a present or future reservation of
+    this resource.
     """
     plugin, now = runtime.plugin(resource_type), runtime.clock.now()
+    extra = canonical(runtime.settings.property_types, changes)
 
     def work(session: Session) -> Resource:
         resource = resources.get(session, resource_type, resource_id, lock=True)
-        native = (plugin.native_properties | resource.native) & extra.keys()
-        if native:
-            raise InvalidInput(
-                f"{', '.join(sorted(native))}: the cloud reports these properties,"
-                " so climate cannot change them"
-            )
-        changing = {name for name in extra if resource.properties.get(name) != extra[name]}
-        required = {
-            name
-            for type_, params in allocations.params_on(session, resource_id)
-            for part in runtime.plugin(type_).requirement(params).parts
-            for name in expressions.names(part.query)
-        }
-        if changing & required:
-            raise Conflict(
-                f"Extra capability {', '.join(sorted(changing & required))} is required by a"
-                f" reservation of {resources.noun(resource_type)} {resource_id}"
-            )
-        _check_declared(session, plugin, resource, extra)
+        if permit is not None:
+            permit(resource)
+        check_not_native(plugin, resource.native, extra)
+        _check_not_required(runtime, session, resource, extra)
+        check_declared(session, plugin, resource, extra)
         resources.set_properties(session, resource, extra, now)
         return resources.get(session, resource_type, resource_id)
 
     return runtime.database.write(work)
 
 
-def _check_declared(
-    session: Session, plugin: ResourcePlugin, resource: Resource, extra: Mapping[str, str]
+def check_not_native(
+    plugin: ResourcePlugin, native: Collection[str], names: Collection[str]
 ) -> None:
-    """Raise InvalidInput if a property of the operator declares an invalid capacity."""
+    """Raise InvalidInput if the cloud reports one of the properties ``names``.
+
+    ``native`` are the properties that the cloud reports for the resource.
+    """
+    reported = sorted(plugin.native_properties.union(native).intersection(names))
+    if reported:
+        raise InvalidInput(
+            f"{', '.join(reported)}: the cloud reports these properties, so climate cannot change"
+            " them"
+        )
+
+
+def _check_not_required(
+    runtime: Runtime, session: Session, resource: Resource, extra: Mapping[str, str | None]
+) -> None:
+    """Raise Conflict if a changed property occurs in the expression of a reservation."""
+    changing = {name for name in extra if resource.properties.get(name) != extra[name]}
+    required = {
+        name
+        for type_, params in allocations.params_on(session, resource.id)
+        for part in runtime.plugin(type_).requirement(params).parts
+        for name in expressions.names(part.query)
+    }
+    if changing & required:
+        raise Conflict(
+            f"Extra capability {', '.join(sorted(changing & required))} is required by a"
+            f" reservation of {resources.noun(resource.type)} {resource.id}"
+        )
+
+
+def check_declared(
+    session: Session, plugin: ResourcePlugin, resource: Resource, extra: Mapping[str, str | None]
+) -> None:
+    """Raise InvalidInput if the changed properties ``extra`` declare an invalid capacity."""
     known = DiscoveredResource(
         external_id=resource.external_id,
         properties=resource.properties,
         inventories=capacity.find_some(session, [resource.id])[resource.id],
     )
     own = {name: resource.properties[name] for name in resource.properties.keys() - resource.native}
-    plugin.declared(known, {**own, **extra})
+    plugin.declared(known, _values({**own, **extra}))
 
 
 def delete(runtime: Runtime, resource_type: str, resource_id: int) -> None:
@@ -241,6 +273,8 @@ def _check_names(
 ) -> None:
     """Raise InvalidQuery if the expression of a filter names an unknown or hidden property.
 
+    Also raise InvalidQuery if a value does not fit the declared type of its property.
+
     ``extra`` are the extra properties of the resource types. ``hidden`` contains the names of the
     properties that the requester may not see.
     """
@@ -250,6 +284,7 @@ def _check_names(
         existing |= catalog.plugins[type_].native_properties
         existing |= resources.names_in_use(session, type_, queried - existing)
     expressions.check_names(wanted.query, existing.difference(hidden))
+    expressions.check_values(wanted.query)
 
 
 def _hidden(extra: list[Property], private: bool) -> list[Property]:  # noqa: FBT001 - passed on

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from climate.core.matching import calendar
 from climate.core.matching.booked_hours.booked_hours import BookedHours
-from climate.core.matching.booking_change import (
+from climate.core.matching.booked_hours.booking_change import (
     UNKNOWN_OWNER,
     BookingChange,
     ResourceBookings,

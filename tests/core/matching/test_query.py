@@ -140,6 +140,11 @@ class TestMatching:
         assert accepts(["not", ["==", "$fpga", "True"]])
         assert not accepts(["not", []])
 
+    def test_contains_finds_a_part_of_a_text(self) -> None:
+        assert accepts(["contains", "$rack", "rack 9"])
+        assert not accepts(["contains", "$rack", "Rack"])
+        assert not accepts(["contains", "$fpga", "a"])
+
     def test_in_is_equality_with_any_value(self) -> None:
         assert accepts(["in", "$vcpus", "8", "16"])
         assert accepts(["in", "$vcpus", [8, 16.0]])
@@ -191,6 +196,8 @@ class TestMalformed:
             (["in", "$a", []], '"in" needs a name and at least one value'),
             (["in", "$a", ["1", []]], "at [2][1], not []"),
             (["in", "$a", "1", ["2"]], 'at [3], not ["2"]'),
+            (["contains", "$a"], 'expected three items as in ["contains", "$cpu_flags", "avx2"]'),
+            (["contains", "$a", ["b"]], 'at [2], not ["b"]'),
             (["and"], '"and" needs at least one expression at the top level, got 0'),
             (["not", ["or"]], '"or" needs at least one expression at [1], got 0'),
             (["not"], '"not" needs exactly one expression at the top level, got 0'),

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lease.model import HOST
-from climate.core.matching.booking_change import (
+from climate.core.matching.booked_hours.booking_change import (
     UNKNOWN_OWNER,
     BookingChange,
     ResourceBookings,

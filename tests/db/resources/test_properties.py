@@ -17,16 +17,18 @@ from climate.core.matching.query import (
     Contains,
     Everything,
     In,
+    Misfit,
     Not,
     Op,
     Operand,
     Or,
     Query,
-    as_number,
     matches,
+    version_key,
 )
 from climate.db.engine.database import Database
-from climate.db.resources.properties import clause
+from climate.db.resources.properties.conditions import clause
+from climate.db.resources.resources import compared
 from climate.db.tables.leases import ResourceProperty, ResourceRow
 from tests.support.backends import on_sqlite
 
@@ -40,6 +42,7 @@ _TEXTS = st.sampled_from(
         *("16", "9", "016", "+16", "16.0", "1.6e1", "1e3", "1000", "-0", "0", "-1", "1e400"),
         *("5e-324", "1.7976931348623157e308", "9007199254740993", " 16", "16 ", "16\n", "1_6"),
         *("0x10", "\N{ARABIC-INDIC DIGIT ONE}", "a", "A", "á", "a ", "a\t", "aa", "Z", "z", "ß"),
+        *("1.10", "1.9", "v1.9-rc2", "1.09", "a,aa", "aa,16,a ", ","),
         *("ss", "\uffff", "\U00010000", "True", "null", "NULL", "'", "\\", "%", "_", "%(x)s", ":x"),
     ]
 )
@@ -52,6 +55,8 @@ _VALUES = st.one_of(
 _HOSTS = st.lists(st.dictionaries(_NAMES, _VALUES), min_size=1, max_size=6)
 _OPERANDS = _VALUES.filter(bool).map(Operand)
 _NUMBERS = _OPERANDS.filter(lambda operand: operand.number is not None)
+_VERSIONS = _OPERANDS.filter(lambda operand: version_key(operand.text) is not None)
+_ITEMS = _VALUES.filter(lambda text: text and "," not in text)
 _NULL = st.just(Operand("null"))
 _LEAVES = st.one_of(
     st.builds(Compare, st.sampled_from(get_args(Op)), _NAMES, _OPERANDS).filter(
@@ -61,7 +66,10 @@ _LEAVES = st.one_of(
     st.builds(In, _NAMES, st.lists(_OPERANDS | _NULL, min_size=1, max_size=4).map(tuple)),
     st.builds(Compare, st.sampled_from(get_args(Op)), _NAMES, _OPERANDS, st.just("text")),
     st.builds(Compare, st.sampled_from(get_args(Op)), _NAMES, _NUMBERS, st.just("number")),
+    st.builds(Compare, st.sampled_from(get_args(Op)), _NAMES, _VERSIONS, st.just("version")),
     st.builds(Contains, _NAMES, _VALUES.filter(bool)),
+    st.builds(Contains, _NAMES, _ITEMS, is_item=st.just(True)),
+    st.builds(Misfit, _NAMES, st.just("does not fit")),
     st.just(Everything()),
 )
 _QUERIES: st.SearchStrategy[Query] = st.recursive(
@@ -92,7 +100,7 @@ def _store(session: Session, hosts: Hosts) -> dict[int, Mapping[str, str]]:
         ],
     )
     rows = [
-        {"resource_id": id_, "name": n, "value": v, "number": as_number(v), "native": False}
+        {"resource_id": id_, "name": n, **compared(v), "native": False}
         for id_, properties in stored.items()
         for n, v in properties.items()
     ]

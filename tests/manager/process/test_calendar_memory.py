@@ -67,6 +67,18 @@ def refusal(story: Story, count: int, start: int = 60, end: int = 120) -> dict[s
     return story.problem(409, "POST", "/v2/leases", asking(story, count, start, end), token=MINE)
 
 
+def test_knows_pushed_stats_at_once(story: Story) -> None:
+    is_fast = replace(ANY, query=Compare(">", "speed", Operand("9")))
+    window = Window(story.clock.now(), story.clock.now() + timedelta(hours=1))
+    assert view(story).count_free(is_fast, window) == 0
+    items = [{"resource": f"sim-{n}", "generation": 1, "stats": {"speed": n * 5}} for n in (1, 2)]
+    story.ok("POST", "/v2/resources/stats", {"items": items})
+    assert view(story).count_free(is_fast, window) == 1
+    changed = {"resource": "sim-1", "generation": 2, "stats": {"speed": 10}}
+    story.ok("POST", "/v2/resources/stats", {"items": [changed]})
+    assert view(story).count_free(is_fast, window) == 2
+
+
 @contextmanager
 def questions_of(story: Story, source: str) -> Iterator[None]:
     """Check that the block asks exactly one question that ``source`` answers."""

@@ -209,6 +209,14 @@ def _resource(s: Source) -> Json:
     return {"resource_type": resource_type, "name": name, "properties": properties}
 
 
+def _stats(s: Source) -> Json:
+    hosts = s.rng.sample(range(1, 33), s.rng.randint(1, 5))
+    stats = {"load": s.rng.randint(0, 9), "note": s.rng.choice(["a", None, True])}
+    generation = s.rng.randint(1, 20)
+    items = [{"resource": f"sim-{n}", "generation": generation, "stats": stats} for n in hosts]
+    return {"items": items}
+
+
 def _subscription(s: Source) -> Json:
     more = [{}, {"event_types": ["lease.*"]}, {"after": 0}, {"all_projects": True}]
     more += [{"lease_id": s.any("lease")}, {"resource_type": "physical:host"}]
@@ -259,6 +267,10 @@ BODIES: dict[str, Callable[[Source], Json]] = {
     "POST /v2/leases": _lease,
     "PATCH /v2/leases/<lease_id>": _lease_change,
     "POST /v2/resources": _resource,
+    "PATCH /v2/resources/<resource_id>": lambda s: {
+        "properties": {"rack": s.rng.choice(["r1", None]), "load": s.rng.randint(0, 9)}
+    },
+    "POST /v2/resources/stats": _stats,
     "POST /v2/availability/search": _search,
     "POST /v2/subscriptions": _subscription,
     "PATCH /v2/subscriptions/<subscription_id>": _subscription_change,

@@ -19,6 +19,7 @@ from climate.core.errors import InvalidInput, InvalidQuery, UnsupportedResourceT
 from climate.core.matching import expression
 from climate.core.matching.calendar_rows import RowFilter, VisibleLease
 from climate.core.matching.occupancy import Interval, Kind
+from climate.core.matching.property_type import bind
 from climate.manager.resources import calendar, calendar_changes
 from climate.manager.resources.calendar import CalendarPage, CalendarRow, CalendarView
 from climate.manager.resources.calendar_changes import Version
@@ -89,7 +90,8 @@ def _filter(call: Call, query: Mapping[str, Any]) -> RowFilter:
     except UnsupportedResourceType as error:
         raise validation.of_parameter(error, "resource_type") from None
     try:
-        expression_ = expression.parse(query.get("properties"))
+        types = call.runtime.settings.property_types
+        expression_ = bind(expression.parse(query.get("properties")), types)
     except InvalidQuery as error:
         raise validation.of_parameter(error, "properties") from None
     return RowFilter(

@@ -107,6 +107,21 @@ _EXAMPLES: Examples = {
             "properties": {"rack": "r2"},
         }
     },
+    "PATCH /v2/resources/<resource_id>": {
+        "Another rack": {"properties": {"rack": "r3"}},
+        "Without a rack": {"properties": {"rack": None}},
+    },
+    "POST /v2/resources/stats": {
+        "Two stats of a host": {
+            "items": [
+                {
+                    "resource": "sim-1",
+                    "generation": 1,
+                    "stats": {"firmware": "1.10", "load_percent": 12.5},
+                }
+            ]
+        },
+    },
     "PATCH /v2/resources/<resource_id>/readiness": {
         "Set a host aside": {"set_aside": "disk failure"},
         "Return the host": {"set_aside": None},

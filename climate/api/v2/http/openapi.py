@@ -21,13 +21,13 @@ _DESCRIPTION = (
 _REQUEST_HEADERS = {
     "Idempotency-Key": "A unique key for this request. Repeating the request with the same key"
     " returns the first response and creates no second lease.",
-    "If-Match": "The ETag of the lease version that you read. If the lease has changed since, the"
+    "If-Match": "The ETag of the version that you read. If the object has changed since, the"
     " request fails with 412.",
     "Last-Event-ID": "The id of the last event that you received; same as the parameter after.",
-    "If-None-Match": "The ETag that you have. If the lease has not changed, the response is 304.",
+    "If-None-Match": "The ETag that you have. If the object has not changed, the response is 304.",
 }
 _RESPONSE_HEADERS = {
-    "ETag": "The version of the lease, for If-Match.",
+    "ETag": "The version of the object, for If-Match.",
     "Location": "The URL of the new resource.",
 }
 _TEXT = {"type": "string"}

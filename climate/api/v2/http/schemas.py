@@ -111,7 +111,7 @@ class Problem(Schema):
     detail = fields.String(required=True)
     code = fields.String(required=True)
     errors = fields.List(fields.Nested(BadValue))
-    etag = fields.String(metadata=described("The current ETag of the lease (precondition_failed)."))
+    etag = fields.String(metadata=described("The current ETag (precondition_failed)."))
     reservation = fields.Integer(
         allow_none=True,
         metadata=described(

@@ -8,6 +8,7 @@ from climate.api.call import Answer, Call
 from climate.api.v2.http import json_schema, validation
 from climate.api.v2.http.schemas import described
 from climate.core.errors import NotFound
+from climate.core.matching.property_type import Kind
 from climate.manager.resources import property_values
 from climate.plugins.base import ResourcePlugin
 
@@ -51,6 +52,16 @@ class PropertyValues(Schema):
     values = fields.List(fields.String(), metadata=described("Up to 20 values, sorted."))
     numeric = fields.Boolean(metadata=described("Whether all these values are numbers."))
     private = fields.Boolean(metadata=described("Whether only operators see the property."))
+    type = fields.Enum(
+        Kind,
+        by_value=True,
+        allow_none=True,
+        metadata=described("The declared type; null: none, so values compare as text or numbers."),
+    )
+    unit = fields.String(
+        allow_none=True,
+        metadata=described('The unit of a number, such as "GiB"; null: none.'),
+    )
 
 
 class Properties(Schema):

@@ -34,7 +34,8 @@ class ResourceChange(Strict):
         keys=fields.String(),
         required=True,
         metadata=described(
-            "Properties to add or change. A capacity applies after the next look at the cloud."
+            "Properties to add, change or remove (null). A capacity applies after the next look at"
+            " the cloud."
         ),
     )
 
@@ -101,7 +102,10 @@ class Resource(Schema):
         ),
     )
     properties = fields.Dict(
-        keys=fields.String(), values=fields.String(), attribute="resource.properties"
+        keys=fields.String(),
+        values=fields.String(),
+        attribute="resource.properties",
+        metadata=described("As texts; the items of a set have commas between them."),
     )
     created_at = Moment(attribute="resource.created_at")
     updated_at = Moment(allow_none=True, attribute="resource.updated_at")

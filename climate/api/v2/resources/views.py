@@ -9,12 +9,14 @@ from typing import Any
 from flask import request
 
 from climate.api.call import Answer, Call
-from climate.api.v1.schemas import capabilities
+from climate.api.server import compression
 from climate.api.v2.http import paging, validation
 from climate.api.v2.resources import schemas
-from climate.core.errors import InvalidDate, InvalidInput, InvalidQuery, NotFound
+from climate.api.v2.resources.properties import texts
+from climate.core.errors import InvalidDate, InvalidQuery, NotFound, PreconditionFailed
 from climate.core.lease.model import HOST, Resource
 from climate.core.matching import expression
+from climate.core.matching.property_type import bind
 from climate.core.page import BOOKING_SORTS, RESOURCE_SORTS, Page, Part, ResourceFilter
 from climate.manager.resources import holders, registry, states
 
@@ -48,7 +50,7 @@ def show(call: Call, resource_id: str) -> Answer:
     """Show a reservable resource."""
     private = call.may("resources:get_private")
     resource = registry.get_resource(call.runtime, number(resource_id), private=private)
-    return _described(call, resource), 200
+    return _described(call, resource), 200, {"ETag": _etag(resource)}
 
 
 def bookings(call: Call, resource_id: str) -> Answer:
@@ -68,30 +70,40 @@ def create(call: Call) -> Answer:
     """Register a resource of the cloud as reservable."""
     data = validation.load(schemas.RESOURCE_REQUEST, validation.body(call))
     _require(call, data["resource_type"], "post")
-    extra = _properties(data)
+    extra = texts(call.runtime.settings.property_types, data["properties"], ("properties",))
     created = registry.register(call.runtime, data["resource_type"], data["name"], extra=extra)
     location = f"{request.root_path}/v2/resources/{created.id}"
-    return _described(call, created), 201, {"Location": location}
+    return _described(call, created), 201, {"ETag": _etag(created), "Location": location}
 
 
 def update(call: Call, resource_id: str) -> Answer:
-    """Add or change properties of a resource that the cloud does not report."""
+    """Add, change or remove properties of a resource that the cloud does not report."""
     data = validation.load(schemas.RESOURCE_CHANGE, validation.body(call))
     resource = registry.get_resource(call.runtime, number(resource_id), private=True)
     if resource.type == HOST:  # the only type whose properties v1 changes
         call.require("oshosts:put")
-    extra = _properties(data)
-    registry.set_properties(call.runtime, resource.type, resource.id, extra)
+    changes = texts(call.runtime.settings.property_types, data["properties"], ("properties",))
+    registry.set_properties(call.runtime, resource.type, resource.id, changes, _check_if_match)
     private = call.may("resources:get_private")
     changed = registry.get_resource(call.runtime, resource.id, private=private)
-    return _described(call, changed), 200
+    return _described(call, changed), 200, {"ETag": _etag(changed)}
 
 
-def _properties(data: Mapping[str, Any]) -> dict[str, str]:
-    try:
-        return capabilities(data["properties"])
-    except InvalidInput as error:
-        raise validation.placed(error, ("properties",)) from None
+def _etag(resource: Resource) -> str:
+    """Return the entity tag of a resource. It covers neither pushed stats nor the state."""
+    return f'"{resource.id}-{resource.version}"'
+
+
+def _check_if_match(resource: Resource) -> None:
+    """Raise PreconditionFailed if the header ``If-Match`` has not the ETag of the resource."""
+    current = _etag(resource)
+    if "If-Match" not in request.headers or request.if_match.star_tag:
+        return
+    if not compression.contains(request.if_match, current.strip('"')):
+        raise PreconditionFailed(
+            f"Resource {resource.id} has changed since you read it: read it again, then decide",
+            {"etag": current},
+        )
 
 
 def delete(call: Call, resource_id: str) -> Answer:
@@ -107,11 +119,11 @@ def _find(call: Call, query: Mapping[str, Any], page: Page) -> Part[Resource]:
     types = tuple(sorted(call.runtime.plugins))
     if "resource_type" in query:
         types = (call.runtime.plugin(query["resource_type"]).resource_type,)
-    private = call.may("resources:get_private")
+    private, declared = call.may("resources:get_private"), call.runtime.settings.property_types
     try:
         wanted = ResourceFilter(
             resource_types=types,
-            query=expression.parse(query.get("properties")),
+            query=bind(expression.parse(query.get("properties")), declared),
             name_part=query["q"],
         )
         return registry.find_resources(

@@ -15,6 +15,11 @@ from itertools import chain, islice
 
 from climate.core.matching.booked_hours import free_counts
 from climate.core.matching.booked_hours import openings as search
+from climate.core.matching.booked_hours.booking_change import (
+    BookingChange,
+    ResourceBookings,
+    ResourceState,
+)
 from climate.core.matching.booked_hours.bookings import ResourceCalendar, differs
 from climate.core.matching.booked_hours.properties import PropertyIndex
 from climate.core.matching.booked_hours.touched_hours import (
@@ -28,7 +33,6 @@ from climate.core.matching.booked_hours.touched_hours import (
     places,
     without,
 )
-from climate.core.matching.booking_change import BookingChange, ResourceBookings, ResourceState
 from climate.core.matching.query import Query
 
 _NEVER = -(2**63)

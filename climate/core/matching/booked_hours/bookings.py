@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from operator import le, lt
 
+from climate.core.matching.booked_hours.booking_change import UNKNOWN_OWNER, ResourceBookings
 from climate.core.matching.booked_hours.touched_hours import Span
-from climate.core.matching.booking_change import UNKNOWN_OWNER, ResourceBookings
 
 # A booking: start, end, owner.
 Row = tuple[int, int, int]

@@ -15,6 +15,7 @@ from climate.core.matching.query import (
     Contains,
     Everything,
     In,
+    Misfit,
     Not,
     Operand,
     Or,
@@ -70,8 +71,8 @@ class PropertyIndex:
 
     def _computed(self, query: Query) -> Mask:
         match query:
-            case Everything():
-                return self.present
+            case Everything() | Misfit():
+                return self.present if isinstance(query, Everything) else 0
             case And():
                 return reduce(and_, map(self.matching, query.parts), self.present)
             case Or():
@@ -142,7 +143,7 @@ class _Column:
         match condition:
             case In():
                 return {value for item in condition.values for value in self._equal(item)}
-            case Compare(op="=="):
+            case Compare(op="==", kind=kind) if kind != "version":
                 return self._equal(condition.value)
             case _:
                 return self._places

@@ -19,7 +19,11 @@ from typing import Protocol
 
 from sqlalchemy.orm import Session
 
-from climate.core.matching.booking_change import BookingChange, ResourceBookings, ResourceState
+from climate.core.matching.booked_hours.booking_change import (
+    BookingChange,
+    ResourceBookings,
+    ResourceState,
+)
 
 #: How long ``prune`` keeps changes, and how many it deletes in a call.
 KEPT = timedelta(hours=1)

@@ -28,7 +28,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.matching.booking_change import ResourceBookings, ResourceState
+from climate.core.matching.booked_hours.booking_change import ResourceBookings, ResourceState
 from climate.db.engine.servers import PG_TIMELINE
 from climate.db.resources.feed import rows
 from climate.db.resources.feed.port import KEPT, PRUNED, Changes, Position, Snapshot

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.matching.booking_change import (
+from climate.core.matching.booked_hours.booking_change import (
     UNKNOWN_OWNER,
     BookingChange,
     ResourceBookings,

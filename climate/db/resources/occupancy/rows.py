@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, aliased
 
 from climate.core.matching.calendar_rows import Group, ListedRow, RowFilter
 from climate.db.engine.types import UtcDateTime, code_points
-from climate.db.resources import properties
+from climate.db.resources.properties.conditions import clause, contains
 from climate.db.tables.leases import AllocationRow, ResourceProperty, ResourceRow
 
 _NOW = sa.bindparam("now", type_=UtcDateTime())
@@ -80,8 +80,8 @@ def _by_name() -> sa.ColumnElement[str]:
 def _conditions(wanted: RowFilter) -> list[sa.ColumnElement[bool]]:
     conditions = [ResourceRow.type == wanted.resource_type]
     if wanted.part is not None:
-        conditions.append(properties.contains(ResourceRow.external_id, wanted.part))
-    return [*conditions, properties.clause(wanted.query, ResourceRow.id)]
+        conditions.append(contains(ResourceRow.external_id, wanted.part))
+    return [*conditions, clause(wanted.query, ResourceRow.id)]
 
 
 def _joined(wanted: RowFilter, query: Any) -> Any:  # noqa: ANN401 - a SELECT

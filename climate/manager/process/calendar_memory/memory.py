@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.lease.model import HOST
 from climate.core.matching.booked_hours.booked_hours import BookedHours
-from climate.core.matching.booking_change import ResourceBookings, ResourceState
+from climate.core.matching.booked_hours.booking_change import ResourceBookings, ResourceState
 from climate.db.engine.database import Database
 from climate.db.resources import resources
 from climate.db.resources.feed.dialects import for_dialect

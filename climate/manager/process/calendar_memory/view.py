@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import islice
 
 from climate.core.matching.booked_hours.booked_hours import BookedHours
-from climate.core.matching.booking_change import owner_hash
+from climate.core.matching.booked_hours.booking_change import owner_hash
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
 

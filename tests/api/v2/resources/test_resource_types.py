@@ -138,13 +138,14 @@ def test_lists_properties_with_values_for_suggestions(story_everywhere: Story) -
         return {each["name"]: each for each in found}
 
     shown = properties(ALICE)
-    rack = {"name": "rack", "values": ["r1", "r2"], "numeric": False, "private": False}
-    gpus = {"name": "gpus", "values": ["9", "10"], "numeric": True, "private": False}
-    note = {"name": "note", "values": [], "numeric": False, "private": False}
+    public = {"private": False, "type": None, "unit": None}
+    rack = {"name": "rack", "values": ["r1", "r2"], "numeric": False, **public}
+    gpus = {"name": "gpus", "values": ["9", "10"], "numeric": True, **public}
+    note = {"name": "note", "values": [], "numeric": False, **public}
     assert (shown["rack"], shown["gpus"], shown["note"]) == (rack, gpus, note)
     assert shown["vcpus"]["values"] == ["16", "64"]
     assert "secret" not in shown
-    secret = {"name": "secret", "values": ["yes"], "numeric": False, "private": True}
+    secret = {"name": "secret", "values": ["yes"], "numeric": False, **public, "private": True}
     assert properties(ADMIN)["secret"] == secret
 
 

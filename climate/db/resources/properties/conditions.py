@@ -17,15 +17,18 @@ from sqlalchemy.sql.functions import GenericFunction
 
 from climate.core.matching.query import (
     COMPARE,
+    ITEM_SEPARATOR,
     And,
     Compare,
     Contains,
     Everything,
     In,
+    Misfit,
     Not,
     Operand,
     Or,
     Query,
+    version_key,
 )
 from climate.db.engine.types import HEAD
 from climate.db.tables.leases import ResourceProperty
@@ -57,15 +60,15 @@ def clause(query: Query, resource_id: ResourceId) -> Condition:
     ``resource_id`` is the column with the id of the resource in the enclosing SQL statement.
     """
     match query:
-        case Everything():
-            return sa.true()
+        case Everything() | Misfit():
+            return sa.true() if isinstance(query, Everything) else sa.false()
         case Compare():
             return _compare(query, resource_id)
         case In():
             return _is_in(query, resource_id)
         case Contains():
             prop = aliased(ResourceProperty)
-            return _exists(prop, query.name, resource_id, _position(prop.value, query.text) > 0)
+            return _exists(prop, query.name, resource_id, _contains(prop, query))
         case And() | Or():
             combine = sa.and_ if isinstance(query, And) else sa.or_
             return combine(*(clause(part, resource_id) for part in query.parts))
@@ -82,7 +85,7 @@ def split(query: Query) -> tuple[Compare | None, Query]:
     """
     demands = list(_demands(query))
     for demand in demands:
-        if isinstance(demand, Compare) and demand.op == "==" and not _is_absence(demand):
+        if isinstance(demand, Compare) and demand.op == "==" and _has_index(demand):
             demands.remove(demand)
             return demand, And(tuple(demands)) if demands else Everything()
     return None, query
@@ -111,6 +114,10 @@ def _demands(query: Query) -> Iterator[Query]:
         yield from _demands(part)
 
 
+def _has_index(query: Compare) -> bool:
+    return query.kind != "version" and not _is_absence(query)
+
+
 def _is_absence(query: Compare) -> bool:
     return query.value.is_null and query.kind == "either"
 
@@ -136,8 +143,22 @@ def _is_in(query: In, resource_id: ResourceId) -> Condition:
     return sa.or_(has_value, absent)
 
 
+def _contains(prop: Property, query: Contains) -> Condition:
+    if not query.is_item:
+        return _position(prop.value, query.text) > 0
+    comma = sa.literal_column(f"'{ITEM_SEPARATOR}'", sa.String)
+    items = comma.concat(prop.value).concat(comma)
+    return _position(items, f"{ITEM_SEPARATOR}{query.text}{ITEM_SEPARATOR}") > 0
+
+
 def _holds(prop: Property, query: Compare) -> Condition:
     compare, operand = COMPARE[query.op], query.value
+    if query.kind == "version":
+        key = version_key(operand.text)
+        if key is None:
+            return sa.false()
+        by_version: Condition = compare(prop.version_key, key)
+        return sa.and_(prop.version_key != "", by_version)
     as_text: Condition = compare(prop.value, operand.text)
     if query.kind == "number":
         by_number: Condition = compare(prop.number, operand.number)
