@@ -293,7 +293,7 @@ class Booking(Holder, frozen=True, kw_only=True):
 class Resource(Model, frozen=True, kw_only=True):
     """A reservable resource. ``now`` and ``next`` are set only if the caller asks for bookings.
 
-    ``etag`` changes with the resource, except for pushed stats; it is empty in a list.
+    ``etag`` changes with the resource; it is empty in a list.
     """
 
     id: str

@@ -11,6 +11,12 @@ RESOURCES: list[cfg.Opt] = [
         " expressions compare by the type. Other properties compare as numbers if both values are"
         " numbers, else as text. All processes need the same value.",
     ),
+    cfg.BoolOpt(
+        "project_restrictions",
+        default=False,
+        help="Let operators restrict resources to projects, with the property allowed_projects. All"
+        " processes need the same value.",
+    ),
 ]
 HOST: list[cfg.Opt] = [
     cfg.StrOpt(

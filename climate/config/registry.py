@@ -32,7 +32,7 @@ from climate.config.provisioning import PROVISIONER, PROVISIONING, provisioning
 from climate.config.services import service_options
 from climate.config.wait_list import WAIT_LIST, wait_list_rules
 from climate.core.errors import OperatorError
-from climate.core.matching.property_type import declared
+from climate.core.matching.property_type import ALLOWED_PROJECTS, Kind, PropertyType, declared
 from climate.core.settings import Settings
 
 LOG = logging.getLogger(__name__)
@@ -319,6 +319,8 @@ def _checked(conf: cfg.ConfigOpts) -> dict[str, Any]:
     """Return the settings whose options must fit together; raises Misconfigured."""
     try:
         types = declared(conf.resources.property_types)
+        if conf.resources.project_restrictions:
+            types[ALLOWED_PROJECTS] = PropertyType(Kind.SET)
         return {
             "property_types": types,
             "webhooks": webhook_rules(conf),

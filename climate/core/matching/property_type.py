@@ -15,6 +15,7 @@ from climate.core.matching.query import (
     And,
     Compare,
     Contains,
+    Everything,
     In,
     Misfit,
     Not,
@@ -27,6 +28,8 @@ from climate.core.matching.query import (
 )
 from climate.core.matching.quoting import cut
 
+#: The property with the projects that may book a resource. Without it, all projects may.
+ALLOWED_PROJECTS = "allowed_projects"
 _DECLARATION = re.compile(r"\s*(?P<name>[^=\s][^=]*?)\s*=\s*(?P<kind>\w+)(?:\s+(?P<unit>\S+))?\s*")
 _LONGEST_NAME = 64
 _LONGEST_ITEM = 64
@@ -86,8 +89,21 @@ def declared(declarations: Iterable[str]) -> dict[str, PropertyType]:
             raise ValueError(f"'{text}': only numbers have a unit")
         if name in types:
             raise ValueError(f"the property {name} is declared twice")
+        if name == ALLOWED_PROJECTS:
+            raise ValueError(f"the property {name} has its type from project_restrictions")
         types[name] = PropertyType(kind, unit)
     return types
+
+
+def permitted(types: Types, project_id: str) -> Query:
+    """Return the condition that a project may book a resource.
+
+    Only if the operator restricts resources to projects, ``types`` has the property.
+    """
+    if ALLOWED_PROJECTS not in types:
+        return Everything()
+    is_free = Compare("==", ALLOWED_PROJECTS, Operand("null"))
+    return Or((is_free, Contains(ALLOWED_PROJECTS, project_id, is_item=True)))
 
 
 def canonical(types: Types, properties: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -98,6 +114,11 @@ def canonical(types: Types, properties: Mapping[str, str | None]) -> dict[str, s
     """
     stored: dict[str, str | None] = {}
     for name, value in properties.items():
+        if name == ALLOWED_PROJECTS and name not in types:
+            raise InvalidInput(
+                f"{name}: this service does not restrict resources to projects; the option is"
+                " [resources] project_restrictions"
+            )
         if value is None or name not in types:
             stored[name] = value
             continue

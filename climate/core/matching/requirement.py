@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from climate.core.matching.query import Query
+from climate.core.matching.query import Everything, Query, both
 
 
 class Layout(StrEnum):
@@ -23,7 +23,7 @@ class Requirement:
     size of a unit, which is a part of one resource: for example ``{"VCPU": 4, "MEMORY_MB": 8192}``.
     If ``amounts`` is empty, a unit is a whole resource. ``besides`` is a further requirement of the
     same reservation (None: there is none). ``noun`` is the word for the resources in error
-    messages.
+    messages. ``permitted`` is the operator's condition on resources, which the user does not see.
     """
 
     resource_type: str
@@ -36,6 +36,13 @@ class Requirement:
     besides: "Requirement | None" = None
     #: The word for the resources in messages about a shortage.
     noun: str = "hosts"
+    #: Which resources the operator permits; like ``query``, every resource must match it.
+    permitted: Query = field(default_factory=Everything)
+
+    @property
+    def condition(self) -> Query:
+        """The query that a resource must match: that of the user, and that of the operator."""
+        return both(self.query, self.permitted)
 
     @property
     def parts(self) -> "tuple[Requirement, ...]":

@@ -354,6 +354,20 @@ def params_on(session: Session, resource_id: int) -> list[tuple[str, dict[str, A
     return [(type_, params) for type_, params in session.execute(query)]
 
 
+def projects_on(session: Session, resource_id: int) -> set[str]:
+    """Return the projects whose leases have booked the resource, as in ``params_on``."""
+    query = (
+        sa.select(LeaseRow.project_id)
+        .join(ReservationRow, ReservationRow.lease_id == LeaseRow.id)
+        .join(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
+        .where(
+            AllocationRow.resource_id == resource_id,
+            ReservationRow.status != ReservationStatus.DELETED.value,
+        )
+    )
+    return set(session.scalars(query))
+
+
 def count(session: Session, requirement: Requirement) -> int:
     """Return how many resources match a requirement, free or booked; see ``matching``."""
     return session.connection().scalar(fitting.count(shape(requirement))) or 0

@@ -54,7 +54,7 @@ def shape(requirement: Requirement, *, failing_too: bool = False) -> Shape:
     If ``failing_too`` is set, the SQL statement will also select resources that are out of order.
     """
     amounts = tuple(requirement.amounts.items())
-    return Shape(requirement.resource_type, requirement.query, amounts, failing_too)
+    return Shape(requirement.resource_type, requirement.condition, amounts, failing_too)
 
 
 @lru_cache(_CACHED_STATEMENTS)

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import Conflict, NotFound
 from climate.core.lease.model import Resource
+from climate.core.matching.property_type import ALLOWED_PROJECTS
 from climate.core.matching.query import as_number, version_key
 from climate.db.engine import ids
 from climate.db.engine.types import any_of, chunks
@@ -206,11 +207,15 @@ def delete(session: Session, resource_id: int) -> None:
 def define(session: Session, resource_type: str, names: Collection[str], now: datetime) -> None:
     """Define the extra properties ``names`` for a resource type, as not private.
 
-    Names that are defined already keep their definitions.
+    The allowed projects are private. Names that are defined already keep their definitions.
     """
     known = privacy(session, resource_type) if names else {}
-    row = {"resource_type": resource_type, "private": False, "created_at": now}
-    rows = [{**row, "id": ids.new_id(), "name": name} for name in names if name not in known]
+    row = {"resource_type": resource_type, "created_at": now}
+    rows = [
+        {**row, "id": ids.new_id(), "name": name, "private": name == ALLOWED_PROJECTS}
+        for name in names
+        if name not in known
+    ]
     if rows:
         session.execute(sa.insert(PropertyRow), rows)
 

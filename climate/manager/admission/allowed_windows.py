@@ -67,7 +67,7 @@ def search_allowed(
     Windows that limits forbid are listed apart, also up to ``limit``. Raises the errors of
     ``availability.search``.
     """
-    requirements = needs_of(runtime.catalog, requests)
+    requirements = needs_of(runtime.catalog, requests, seeker.project_id)
     query = window_search(runtime, requirements, length, within)
     windows: list[Offer] = []
     forbidden: list[ForbiddenWindow] = []

@@ -78,20 +78,21 @@ class WindowSearch:
 
 
 def free_over(
-    runtime: Runtime, request: ReservationRequest, span: Window, *, private: bool
+    runtime: Runtime, request: ReservationRequest, span: Window, *, project_id: str, private: bool
 ) -> list[Step]:
     """Return how many units of the requested kind are free at each time in ``span``.
 
-    A unit is a host, an instance, and so on, depending on the resource type. The result is a list
-    of consecutive steps. A step is a window and the number of units that are free throughout it. If
-    ``private`` is true, the query may name private properties (hidden from ordinary users).
+    A unit is a host, an instance, and so on, depending on the resource type. Only resources that
+    the project may book are counted. The result is a list of consecutive steps. A step is a window
+    and the number of units that are free throughout it. If ``private`` is true, the query may name
+    private properties (hidden from ordinary users).
 
     A lease over two steps may not fit even if each step has a free unit, because these units can be
     on different resources. Call ``search`` to find windows that fit.
 
     Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
-    parts = _counted_parts(runtime, request, span)
+    parts = _counted_parts(runtime, request, span, project_id)
     with runtime.database.read() as session:
         check_queries(session, runtime.catalog, parts, private=private)
         preference = Preference(selection=runtime.selection)
@@ -119,7 +120,13 @@ class LeastFree:
 
 
 def least_free(
-    runtime: Runtime, request: ReservationRequest, span: Window, resolution: int, *, private: bool
+    runtime: Runtime,
+    request: ReservationRequest,
+    span: Window,
+    resolution: int,
+    *,
+    project_id: str,
+    private: bool,
 ) -> LeastFree:
     """Return the lowest number of free units in each bucket of ``resolution`` seconds of ``span``.
 
@@ -130,7 +137,7 @@ def least_free(
     Raises the errors of ``free_over``. Raises InvalidInput if there are too many buckets, or if the
     request demands that all its units are on one resource.
     """
-    parts = _counted_parts(runtime, request, span)
+    parts = _counted_parts(runtime, request, span, project_id)
     _check_buckets(parts[0], span, resolution)
     with runtime.database.snapshot() as session:
         check_queries(session, runtime.catalog, parts, private=private)
@@ -150,7 +157,7 @@ def least_free(
 
 
 def _counted_parts(
-    runtime: Runtime, request: ReservationRequest, span: Window
+    runtime: Runtime, request: ReservationRequest, span: Window, project_id: str
 ) -> tuple[Requirement, ...]:
     """Return the requirements of a request, after a check that its units can be counted.
 
@@ -158,7 +165,7 @@ def _counted_parts(
     units, for example a stack.
     """
     check_span(span)
-    parts = requirements_of(runtime.catalog, request)
+    parts = requirements_of(runtime.catalog, request, project_id)
     if not parts[0].maximum:
         raise InvalidInput(
             f"A {request.resource_type} is no unit of anything: search for windows in which it fits"
@@ -184,25 +191,25 @@ def search(
     requests: Sequence[ReservationRequest],
     length: timedelta,
     within: Window,
-    limit: int,
     *,
+    project_id: str,
     private: bool,
-) -> list[Offer]:
-    """Return up to ``limit`` windows of the duration ``length`` in which all requests fit at once.
+) -> Offer | None:
+    """Return the earliest window of the duration ``length`` in which all requests fit at once.
 
-    The windows lie in the span ``within``; the earliest is first. If ``private`` is true, the
+    The window lies in the span ``within``; None if there is none. If ``private`` is true, the
     queries may name private properties (hidden from ordinary users).
 
     Raises InvalidDate, InvalidInput, InvalidQuery, SearchTooLong, UnsupportedResourceType.
     """
-    requirements = needs_of(runtime.catalog, requests)
+    requirements = needs_of(runtime.catalog, requests, project_id)
     query = window_search(runtime, requirements, length, within)
     with runtime.database.read() as session:
         check_queries(session, runtime.catalog, requirements, private=private)
         view = calendar_view(runtime, requirements)
         if view is not None:
-            return _remembered(runtime, view, query, limit)
-        return list(islice(offers(runtime, session, query), limit))
+            return next(iter(_remembered(runtime, view, query, 1)), None)
+        return next(offers(runtime, session, query), None)
 
 
 def earliest(

@@ -25,7 +25,7 @@ from climate.manager.admission.candidates import (
     with_room,
 )
 from climate.manager.admission.limits import Account
-from climate.manager.admission.requirements import occupied_window, requirements_of
+from climate.manager.admission.requirements import by_reservation, occupied_window
 from climate.manager.process.runtime import Runtime
 
 # The number of free resources in a preview of a reservation.
@@ -88,7 +88,7 @@ def free_capacity(
         return []
     occupied = occupied_window(lease.window, now, runtime.settings)
     live = [reservation for reservation in lease.reservations if reservation.stays]
-    parts = {r.id: requirements_of(runtime.catalog, r) for r in live}
+    parts = by_reservation(runtime.catalog, live, lease.project_id)
     demands = [
         Demand(reservation_id=id_, requirement=part)
         for id_, requirements in parts.items()

@@ -31,7 +31,7 @@ from climate.manager.admission.admission import (
     rows,
 )
 from climate.manager.admission.candidates import Demand, find_candidates
-from climate.manager.admission.requirements import occupied_window, requirements_of
+from climate.manager.admission.requirements import by_reservation, occupied_window
 from climate.manager.process.runtime import Runtime
 
 
@@ -52,7 +52,7 @@ def reallocate(
     live = [reservation for reservation in reservations if reservation.stays]
     if not live:
         return False
-    requirements = {r.id: requirements_of(runtime.catalog, r) for r in live}
+    requirements = by_reservation(runtime.catalog, live, lease.project_id)
     held = allocations.held(session, list(requirements))
     preference = runtime.preference()
     occupied = occupied_window(window, now, runtime.settings) if window.end > now else None
@@ -62,9 +62,9 @@ def reallocate(
         allocations.shorten(session, list(requirements), occupied_until)
         return False
     allocations.release(session, list(requirements))
-    before = {r.id: requirements_of(runtime.catalog, r)[0] for r in lease.reservations}
+    before = by_reservation(runtime.catalog, lease.reservations, lease.project_id)
     units = {
-        id_: {resource: before[id_].units(held_.amounts) for resource, held_ in held[id_].items()}
+        id_: {resource: before[id_][0].units(part.amounts) for resource, part in held[id_].items()}
         for id_ in requirements
     }
     started = has_started(lease, now)
@@ -73,8 +73,8 @@ def reallocate(
     demands, gained = _admit(session, demands, occupied, preference, locked, started=started)
     allocations.take(session, rows(demands, gained, occupied))
     allocations.take(session, _kept_rows(demands, held, occupied, started=started))
-    resized = any(before[id_].amounts != requirements[id_][0].amounts for id_ in held if held[id_])
-    return resized or any(gained)
+    sizes = ((before[id_][0], requirements[id_][0]) for id_ in held if held[id_])
+    return any(a.amounts != b.amounts for a, b in sizes) or any(gained)
 
 
 def _admit(

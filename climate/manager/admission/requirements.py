@@ -118,27 +118,43 @@ def new_reservation(
     )
 
 
-def requirements_of(catalog: Catalog, reservation: Requested) -> tuple[Requirement, ...]:
+def requirements_of(
+    catalog: Catalog, reservation: Requested, project_id: str
+) -> tuple[Requirement, ...]:
     """Return what a reservation needs, as its plug-in computes it from the parameters.
 
     Most reservations have one requirement, for example "2 to 4 hosts with 64 vCPUs". If a
     reservation needs several kinds of resources, it has one requirement for each kind. Their
-    queries compare values by the declared types of properties.
+    queries compare values by the declared types of properties. If the operator restricts resources
+    to projects, only those that the project may book match.
     """
     parts = catalog.plugins[reservation.resource_type].requirement(reservation.params).parts
     if not (types := catalog.property_types):
         return parts
-    return tuple(replace(part, query=property_type.bind(part.query, types)) for part in parts)
+    permitted = property_type.permitted(types, project_id)
+    return tuple(
+        replace(part, query=property_type.bind(part.query, types), permitted=permitted)
+        for part in parts
+    )
 
 
-def needs_of(catalog: Catalog, requests: Iterable[ReservationRequest]) -> list[Requirement]:
+def by_reservation(
+    catalog: Catalog, reservations: Iterable[Reservation], project_id: str
+) -> dict[str, tuple[Requirement, ...]]:
+    """Return ``requirements_of`` each reservation of a project, by the id of the reservation."""
+    return {each.id: requirements_of(catalog, each, project_id) for each in reservations}
+
+
+def needs_of(
+    catalog: Catalog, requests: Iterable[ReservationRequest], project_id: str
+) -> list[Requirement]:
     """Return the requirements of all requests in one list, including those of the parts of stacks.
 
     Requirements for 0 units are left out.
     """
     all_requests = chain.from_iterable((request, *request.children) for request in requests)
-    parts = chain.from_iterable(requirements_of(catalog, request) for request in all_requests)
-    return [part for part in parts if part.maximum]
+    parts = (requirements_of(catalog, request, project_id) for request in all_requests)
+    return [part for part in chain.from_iterable(parts) if part.maximum]
 
 
 def any_prepares(catalog: Catalog, reservations: Iterable[Requested]) -> bool:

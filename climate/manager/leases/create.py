@@ -350,7 +350,7 @@ def _demands(runtime: Runtime, lease: Lease) -> list[Demand]:
     return [
         Demand(reservation_id=reservation.id, requirement=requirement)
         for reservation in lease.reservations
-        for requirement in requirements_of(runtime.catalog, reservation)
+        for requirement in requirements_of(runtime.catalog, reservation, lease.project_id)
     ]
 
 
@@ -434,15 +434,16 @@ def in_earliest_window(
     and the errors of ``create``.
     """
     within = Window(request.start, request.end)
+    project, private = owner.project_id, owner.sees_private
     for _ in range(availability.ATTEMPTS):
-        offers = availability.search(
-            runtime, request.reservations, length, within, 1, private=owner.sees_private
+        offer = availability.search(
+            runtime, request.reservations, length, within, project_id=project, private=private
         )
-        window = offers[0].window if offers else Window(request.start, request.start + length)
+        window = offer.window if offer else Window(request.start, request.start + length)
         try:
             return create(replace(request, start=window.start, end=window.end))
         except Refusal as error:
-            if not offers:
+            if offer is None:
                 # The first request with the key may hold the resources.
                 replay(runtime.database, idempotent)
                 raise error.in_no_window(within, length) from None

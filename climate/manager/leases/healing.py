@@ -48,7 +48,7 @@ from climate.db.resources import allocations, resources
 from climate.db.resources.allocations import Held
 from climate.manager.admission.admission import admit, rows
 from climate.manager.admission.candidates import Demand
-from climate.manager.admission.requirements import occupied_window, requirements_of
+from climate.manager.admission.requirements import by_reservation, occupied_window
 from climate.manager.leases.event_plan import add_update_event
 from climate.manager.process.runtime import Runtime
 from climate.observability import log_context
@@ -109,10 +109,11 @@ def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Sessio
         for r in live
     }
     occupied = occupied_window(lease.window, now, runtime.settings)
+    parts = by_reservation(runtime.catalog, live, lease.project_id)
+    broken = {id_: _by_requirement(session, parts[id_], ids) for id_, ids in failing.items() if ids}
     gained = {
-        r.id: _replace(runtime, session, r, held[r.id], failing[r.id], occupied)
-        for r in live
-        if failing[r.id]
+        id_: _replace(runtime, session, id_, groups, held[id_], occupied)
+        for id_, groups in broken.items()
     }
     missing = {id_ for id_, ids in failing.items() if len(ids) > gained.get(id_, 0)}
     _flag(session, lease, missing, gained, now)
@@ -121,25 +122,24 @@ def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Sessio
 def _replace(
     runtime: Runtime,
     session: Session,
-    reservation: Reservation,
+    reservation_id: str,
+    failing: Sequence[tuple[Requirement, list[int]]],
     held: Mapping[int, Held],
-    failing: Sequence[int],
     occupied: Window,
 ) -> int:
     """Replace the ``failing`` resources of a reservation by free ones; return how many it replaced.
 
-    ``held`` contains the present bookings of the reservation by resource id. The replacements must
-    be free during ``occupied``: until the end of the cleaning time after the lease. A resource may
-    hold several units of the reservation, such as virtual instances. A resource is replaced only if
-    free resources can take all its units.
+    ``failing`` contains these resources by the requirement that they match. ``held`` contains the
+    present bookings of the reservation by resource id. The replacements must be free during
+    ``occupied``: until the end of the cleaning time after the lease. A resource may hold several
+    units of the reservation, such as virtual instances. A resource is replaced only if free
+    resources can take all its units.
     """
     replaced: list[int] = []
-    for requirement, ids in _by_requirement(
-        session, requirements_of(runtime.catalog, reservation), failing
-    ):
+    for requirement, ids in failing:
         lost_units = {id_: requirement.units(held[id_].amounts) for id_ in ids}
         demand = Demand(
-            reservation_id=reservation.id,
+            reservation_id=reservation_id,
             requirement=replace(requirement, minimum=0, maximum=sum(lost_units.values())),
             beside=held.keys() - lost_units.keys(),
         )
@@ -150,7 +150,7 @@ def _replace(
                 given_up.append(id_)
         if given_up:
             replacements = first(free, sum(lost_units[id_] for id_ in given_up))
-            allocations.give_up(session, reservation.id, given_up)
+            allocations.give_up(session, reservation_id, given_up)
             allocations.take(session, rows([demand], [replacements], occupied))
         replaced += given_up
     return len(replaced)
@@ -168,7 +168,9 @@ def _by_requirement(
     records = resources.find_some(session, ids)
     shares: dict[int, list[int]] = {}
     for id_ in ids:
-        fits = (n for n, part in enumerate(parts) if matches(part.query, records[id_].properties))
+        fits = (
+            n for n, part in enumerate(parts) if matches(part.condition, records[id_].properties)
+        )
         shares.setdefault(next(fits, len(parts) - 1), []).append(id_)
     return [(parts[number], share) for number, share in sorted(shares.items())]
 

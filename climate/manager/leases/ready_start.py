@@ -76,7 +76,7 @@ class ReadyStartGate(Gate):
         required_types = {
             requirement.resource_type
             for reservation in lease.reservations
-            for requirement in requirements_of(self._catalog, reservation)
+            for requirement in requirements_of(self._catalog, reservation, lease.project_id)
         }
         if HOST not in required_types:
             raise NotProvisioned(

@@ -14,6 +14,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
@@ -240,7 +241,8 @@ def _find_earliest(
         reservations, _ = change_reservations(runtime, session, lease, change, now)
         _check_queries(runtime.catalog, session, lease, reservations, request.owner)
     live = [reservation for reservation in reservations if reservation.stays]
-    requirements = [part for each in live for part in requirements_of(runtime.catalog, each)]
+    parts = (requirements_of(runtime.catalog, each, lease.project_id) for each in live)
+    requirements = list(chain.from_iterable(parts))
     query = availability.window_search(runtime, requirements, length, within, deadline)
     allocations.release(session, [reservation.id for reservation in lease.reservations])
     offer = next(availability.offers(runtime, session, query), None)
@@ -394,7 +396,7 @@ def _check_queries(
     has stay allowed in any case.
     """
     before, after = (
-        [part for r in each if r.stays for part in requirements_of(catalog, r)]
+        [part for r in each if r.stays for part in requirements_of(catalog, r, lease.project_id)]
         for each in (lease.reservations, reservations)
     )
     private, present = owner is not None and owner.sees_private, [part.query for part in before]

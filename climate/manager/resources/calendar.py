@@ -6,13 +6,14 @@ buckets: parts of the window that have equal length.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from climate.core.errors import InvalidInput
+from climate.core.matching import property_type
 from climate.core.matching.calendar_rows import (
     BookedSpan,
     Group,
@@ -30,7 +31,7 @@ from climate.core.matching.occupancy import (
     filled,
     intervals,
 )
-from climate.core.matching.query import Compare, Operand, Query
+from climate.core.matching.query import Compare, Operand, Query, both
 from climate.core.provisioning.host_state import HostState
 from climate.core.window import Window
 from climate.db.provisioning import host_facts
@@ -134,6 +135,7 @@ def show(runtime: Runtime, view: CalendarView) -> CalendarPage:
         # Read first: changes that the page may lack have higher numbers.
         version = calendar_changes.current(session)
         _check_names(runtime, session, view)
+        view = _permitted(runtime, view)
         total, reservable = rows.count(session, view.filter)
         groups = _groups(session, view.filter, runtime.clock.now())
         listed = rows.page(session, view.filter, view.offset, view.limit)
@@ -153,6 +155,18 @@ def show(runtime: Runtime, view: CalendarView) -> CalendarPage:
         rows=shown,
         leases=leases,
     )
+
+
+def _permitted(runtime: Runtime, view: CalendarView) -> CalendarView:
+    """Return the view without resources that the viewer's project may not book.
+
+    Operators, who may see private properties, see all resources.
+    """
+    if view.private:
+        return view
+    permitted = property_type.permitted(runtime.settings.property_types, view.viewer)
+    query = both(view.filter.query, permitted)
+    return replace(view, filter=replace(view.filter, query=query))
 
 
 def _states(

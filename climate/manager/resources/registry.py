@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 from climate.core.errors import Conflict, InvalidInput, NotFound
 from climate.core.lease.model import Resource
 from climate.core.matching import query as expressions
-from climate.core.matching.property_type import canonical
+from climate.core.matching.property_type import ALLOWED_PROJECTS, canonical
+from climate.core.matching.query import ITEM_SEPARATOR
 from climate.core.page import Page, Part, ResourceFilter
 from climate.core.provisioning.host_state import HostState
 from climate.db.engine.database import Database
@@ -115,7 +116,7 @@ def set_properties(
     if a value does not fit the declared type of its property, or if a property that declares a
     capacity is not an amount. Such a capacity applies after the next inventory sync. Raises
     Conflict if a changed property occurs in the expression of a present or future reservation of
-    this resource.
+    this resource, or if the resource is restricted to other projects than those of its leases.
     """
     plugin, now = runtime.plugin(resource_type), runtime.clock.now()
     extra = canonical(runtime.settings.property_types, changes)
@@ -126,6 +127,7 @@ def set_properties(
             permit(resource)
         check_not_native(plugin, resource.native, extra)
         _check_not_required(runtime, session, resource, extra)
+        _check_allowed(session, resource, extra.get(ALLOWED_PROJECTS))
         check_declared(session, plugin, resource, extra)
         resources.set_properties(session, resource, extra, now)
         return resources.get(session, resource_type, resource_id)
@@ -163,6 +165,21 @@ def _check_not_required(
         raise Conflict(
             f"Extra capability {', '.join(sorted(changing & required))} is required by a"
             f" reservation of {resources.noun(resource.type)} {resource.id}"
+        )
+
+
+def _check_allowed(session: Session, resource: Resource, allowed: str | None) -> None:
+    """Raise Conflict if a lease of a project that is not ``allowed`` has or will have the resource.
+
+    ``allowed`` is the changed value of the property (None: it is not restricted).
+    """
+    if allowed is None:
+        return
+    others = allocations.projects_on(session, resource.id).difference(allowed.split(ITEM_SEPARATOR))
+    if others:
+        raise Conflict(
+            f"Leases of other projects have or will have {resources.noun(resource.type)}"
+            f" {resource.id}: {', '.join(sorted(others))}"
         )
 
 

@@ -15,6 +15,7 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from climate.core.errors import ClimateError, InvalidInput
+from climate.core.matching.property_type import ALLOWED_PROJECTS
 from climate.db.resources import resources
 from climate.db.resources.properties import stats
 from climate.db.resources.properties.stats import Changes, Key, StoredValue, Target
@@ -185,6 +186,9 @@ def _check(
         plugin = runtime.plugin(target.type)
         keys = ((target.id, name) for name in each.stats)
         native = [key[1] for key in keys if key in present and present[key].native]
+        if ALLOWED_PROJECTS in each.stats:
+            text = f"{ALLOWED_PROJECTS}: only PATCH of the resource changes it"
+            raise _at(index, text, "stats")
         try:
             check_not_native(plugin, native, each.stats)
             if type(plugin).declared is not ResourcePlugin.declared:

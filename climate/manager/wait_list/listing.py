@@ -68,6 +68,6 @@ def _needs(runtime: Runtime, lease: Lease) -> list[tuple[str, Requirement]]:
     return [
         (reservation.resource_type, part)
         for reservation in lease.reservations
-        for part in requirements_of(runtime.catalog, reservation)
+        for part in requirements_of(runtime.catalog, reservation, lease.project_id)
         if part.maximum
     ]

@@ -169,7 +169,7 @@ def _take(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> No
     demands = [
         Demand(reservation_id=reservation.id, requirement=requirement)
         for reservation in lease.reservations
-        for requirement in requirements_of(runtime.catalog, reservation)
+        for requirement in requirements_of(runtime.catalog, reservation, lease.project_id)
     ]
     occupied = occupied_window(lease.window, now, runtime.settings)
     chosen = admit(session, demands, occupied, runtime.preference(packs=True))
@@ -192,7 +192,9 @@ def _earliest(runtime: Runtime, wait: Wait, now: datetime) -> Window | None:
 
 def requirements_of_lease(runtime: Runtime, lease: Lease) -> Sequence[Requirement]:
     """Return what the reservations of a lease need, without requirements for 0 units."""
-    parts = (requirements_of(runtime.catalog, r) for r in lease.reservations if r.stays)
+    parts = (
+        requirements_of(runtime.catalog, r, lease.project_id) for r in lease.reservations if r.stays
+    )
     return [part for each in parts for part in each if part.maximum]
 
 

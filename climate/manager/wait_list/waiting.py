@@ -89,7 +89,7 @@ def wait_for_lease(
     errors of ``create_lease``.
     """
     now = runtime.clock.now()
-    _check_can_wait(runtime, request, length, wait, now)
+    _check_can_wait(runtime, owner.project_id, request, length, wait, now)
     drafted = draft(runtime, owner, replace(request, end=request.start + length), now)
     log_context.about_lease(drafted.id)
     entry = _entry(runtime, owner, drafted, request.end, wait)
@@ -206,7 +206,12 @@ def _entry(
 
 
 def _check_can_wait(
-    runtime: Runtime, request: LeaseRequest, length: timedelta, wait: WaitRequest, now: datetime
+    runtime: Runtime,
+    project_id: str,
+    request: LeaseRequest,
+    length: timedelta,
+    wait: WaitRequest,
+    now: datetime,
 ) -> None:
     """Raise Conflict or InvalidDate if a lease of this kind cannot wait."""
     reservations = [part for each in request.reservations for part in (each, *each.children)]
@@ -216,7 +221,7 @@ def _check_can_wait(
             " because climate needs the user's token when it books them: send the request without"
             " wait"
         )
-    requirements = needs_of(runtime.catalog, request.reservations)
+    requirements = needs_of(runtime.catalog, request.reservations, project_id)
     within = Window(request.start, request.end)
     availability.window_search(runtime, requirements, length, within)
     _check_until(wait.until or request.end - length, length, request.end, now)
@@ -252,7 +257,7 @@ def _check_matching(runtime: Runtime, session: Session, lease: Lease, *, private
     demands = [
         Demand(reservation_id=reservation.id, requirement=requirement)
         for reservation in lease.reservations
-        for requirement in requirements_of(runtime.catalog, reservation)
+        for requirement in requirements_of(runtime.catalog, reservation, lease.project_id)
     ]
     requirements = [demand.requirement for demand in demands]
     check_queries(session, runtime.catalog, requirements, private=private)

@@ -2,7 +2,7 @@
 
 import json
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 from climate.api.call import Answer, Call
 from climate.api.v2.capacity import schemas as capacity_schemas
@@ -19,20 +19,24 @@ from climate.manager.admission.requirements import ReservationRequest, look_up
 _MAX_STEPS = 10_000
 
 
+class _Viewer(TypedDict):
+    project_id: str
+    private: bool
+
+
 def show(call: Call) -> Answer:
     """Show how many units, such as hosts, are free at each moment of a window of time."""
     query = validation.query(capacity_schemas.AVAILABILITY_QUERY)
     request = _request(call, query["resource_type"], query.get("params"))
     span = spans.in_query(reservations.moment(call, query.get("start", NOW)), query["end"])
-    resolution = query.get("resolution")
+    resolution, owner = query.get("resolution"), call.owner
+    viewer = _Viewer(project_id=owner.project_id, private=owner.sees_private)
     try:
         if resolution is not None:
-            least = availability.least_free(
-                call.runtime, request, span, resolution, private=call.owner.sees_private
-            )
+            least = availability.least_free(call.runtime, request, span, resolution, **viewer)
             body = {"units": least.units, "resolution": resolution, "steps": least.steps}
             return capacity_schemas.AVAILABILITY.dump(body), 200
-        steps = availability.free_over(call.runtime, request, span, private=call.owner.sees_private)
+        steps = availability.free_over(call.runtime, request, span, **viewer)
     except InvalidQuery as error:
         raise validation.of_parameter(error, "params") from None
     if len(steps) > _MAX_STEPS:

@@ -7,7 +7,7 @@ from climate.api.v1.schemas import capabilities
 from climate.api.v2.http import validation
 from climate.api.v2.http.validation import Place
 from climate.core.errors import InvalidInput
-from climate.core.matching.property_type import Kind, Types, canonical
+from climate.core.matching.property_type import ALLOWED_PROJECTS, Kind, Types, canonical
 from climate.core.matching.query import ITEM_SEPARATOR
 
 
@@ -29,7 +29,8 @@ def texts(types: Types, given: Mapping[str, Any], at: Place) -> dict[str, str | 
 
 def _joined(types: Types, name: str, value: object) -> object:
     """Return the text of a set that is given as a list. Return any other value as it is."""
-    if not isinstance(value, list) or name not in types or types[name].kind is not Kind.SET:
+    is_set = name == ALLOWED_PROJECTS or (name in types and types[name].kind is Kind.SET)
+    if not isinstance(value, list) or not is_set:
         return value
     if not all(isinstance(item, str) and item and ITEM_SEPARATOR not in item for item in value):
         raise InvalidInput(f"{name}: the items of a set are texts without commas, and not empty")

@@ -3,6 +3,7 @@
 Only operators see which lease has a resource.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from flask import request
 from climate.api.call import Answer, Call
 from climate.api.server import compression
 from climate.api.v2.http import paging, validation
+from climate.api.v2.leases.requests import fingerprint
 from climate.api.v2.resources import schemas
 from climate.api.v2.resources.properties import texts
 from climate.core.errors import InvalidDate, InvalidQuery, NotFound, PreconditionFailed
@@ -50,7 +52,12 @@ def show(call: Call, resource_id: str) -> Answer:
     """Show a reservable resource."""
     private = call.may("resources:get_private")
     resource = registry.get_resource(call.runtime, number(resource_id), private=private)
-    return _described(call, resource), 200, {"ETag": _etag(resource)}
+    answer = _answer(call, resource, 200)
+    etag = answer[2]["ETag"]
+    has_condition = "If-Match" in request.headers and not request.if_match.star_tag
+    if has_condition and not compression.contains(request.if_match, etag.strip('"')):
+        raise _changed(resource, etag)
+    return answer
 
 
 def bookings(call: Call, resource_id: str) -> Answer:
@@ -72,8 +79,8 @@ def create(call: Call) -> Answer:
     _require(call, data["resource_type"], "post")
     extra = texts(call.runtime.settings.property_types, data["properties"], ("properties",))
     created = registry.register(call.runtime, data["resource_type"], data["name"], extra=extra)
-    location = f"{request.root_path}/v2/resources/{created.id}"
-    return _described(call, created), 201, {"ETag": _etag(created), "Location": location}
+    body, status, headers = _answer(call, created, 201)
+    return body, status, {**headers, "Location": f"{request.root_path}/v2/resources/{created.id}"}
 
 
 def update(call: Call, resource_id: str) -> Answer:
@@ -86,24 +93,35 @@ def update(call: Call, resource_id: str) -> Answer:
     registry.set_properties(call.runtime, resource.type, resource.id, changes, _check_if_match)
     private = call.may("resources:get_private")
     changed = registry.get_resource(call.runtime, resource.id, private=private)
-    return _described(call, changed), 200, {"ETag": _etag(changed)}
+    return _answer(call, changed, 200)
 
 
-def _etag(resource: Resource) -> str:
-    """Return the entity tag of a resource. It covers neither pushed stats nor the state."""
-    return f'"{resource.id}-{resource.version}"'
+def _answer(call: Call, resource: Resource, status: int) -> tuple[Any, int, dict[str, str]]:
+    """Return the answer with a resource and its ETag: the version, and a hash of the body."""
+    body = _described(call, resource)
+    packed = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return body, status, {"ETag": f'"{_version(resource)}.{fingerprint(packed)[:16]}"'}
+
+
+def _version(resource: Resource) -> str:
+    """Return the part of the ETag that a change needs. Stats and the state do not change it."""
+    return f"{resource.id}-{resource.version}"
 
 
 def _check_if_match(resource: Resource) -> None:
-    """Raise PreconditionFailed if the header ``If-Match`` has not the ETag of the resource."""
-    current = _etag(resource)
+    """Raise PreconditionFailed if the header ``If-Match`` names another version of a resource."""
     if "If-Match" not in request.headers or request.if_match.star_tag:
         return
-    if not compression.contains(request.if_match, current.strip('"')):
-        raise PreconditionFailed(
-            f"Resource {resource.id} has changed since you read it: read it again, then decide",
-            {"etag": current},
-        )
+    version = _version(resource)
+    if not any(tag == version or tag.startswith(f"{version}.") for tag in request.if_match):
+        raise _changed(resource, f'"{version}"')
+
+
+def _changed(resource: Resource, etag: str) -> PreconditionFailed:
+    return PreconditionFailed(
+        f"Resource {resource.id} has changed since you read it: read it again, then decide",
+        {"etag": etag},
+    )
 
 
 def delete(call: Call, resource_id: str) -> Answer:

@@ -43,7 +43,7 @@ class CalendarView:
     def count_matching(self, requirement: Requirement) -> int:
         """Return how many resources match, free or booked."""
         with self.lock:
-            return self.hours.matching(requirement.query).bit_count()
+            return self.hours.matching(requirement.condition).bit_count()
 
     def count_free(self, requirement: Requirement, window: Window) -> int:
         """Return how many resources match and are free in the window."""
@@ -54,7 +54,7 @@ class CalendarView:
         """Return whether the minimum number of matching resources is free in the window."""
         least = requirement.minimum
         with self.lock:
-            mask = self.hours.matching(requirement.query)
+            mask = self.hours.matching(requirement.condition)
             return self.hours.free(mask, *_span(window), enough=least).bit_count() >= least
 
     def choose(self, requirement: Requirement, window: Window, rotation: float) -> list[int] | None:
@@ -69,7 +69,7 @@ class CalendarView:
     def sample(self, requirement: Requirement, limit: int, rotation: float) -> list[int]:
         """Return the ids of up to ``limit`` matching resources, free or booked."""
         with self.lock:
-            return self.hours.ids(self.hours.matching(requirement.query), limit, rotation)
+            return self.hours.ids(self.hours.matching(requirement.condition), limit, rotation)
 
     def earliest(
         self, requirement: Requirement, length: timedelta, within: Window
@@ -80,7 +80,7 @@ class CalendarView:
         None if there is none.
         """
         with self.lock:
-            mask = self.hours.matching(requirement.query)
+            mask = self.hours.matching(requirement.condition)
             needed, duration = requirement.minimum, length // _TICK
             start, last = _whole_second(ticks(within.start)), ticks(within.end)
             while start <= last:
@@ -98,7 +98,7 @@ class CalendarView:
         """
         with self.lock:
             found = self.hours.openings(
-                self.hours.matching(requirement.query),
+                self.hours.matching(requirement.condition),
                 requirement.minimum,
                 length // _TICK,
                 *_span(within),
@@ -113,7 +113,7 @@ class CalendarView:
         The result is at most the end of the window. None if too few are free at its start.
         """
         with self.lock:
-            mask = self.hours.matching(requirement.query)
+            mask = self.hours.matching(requirement.condition)
             found = self.hours.lasting(mask, requirement.minimum, *_span(window))
         return None if found is None else moment_of(found)
 
@@ -140,7 +140,7 @@ class CalendarView:
         return list(perhaps_own), of_others
 
     def _free(self, requirement: Requirement, window: Window) -> int:
-        return self.hours.free(self.hours.matching(requirement.query), *_span(window))
+        return self.hours.free(self.hours.matching(requirement.condition), *_span(window))
 
 
 def _whole_second(count: int) -> int:

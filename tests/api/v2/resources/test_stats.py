@@ -78,15 +78,22 @@ def test_only_a_newer_generation_changes_a_resource(site: Story) -> None:
         assert own(site)["load"] == load
 
 
-def test_a_push_changes_neither_the_etag_nor_the_notifications(site: Story) -> None:
+def test_a_push_neither_prevents_a_change_nor_notifies(site: Story) -> None:
     path = f"{RESOURCES}/{shown(site)['id']}"
     before, published = site.call("GET", path), site.published()
     push(site, item("sim-1", 1, load=5))
-    after = site.call("GET", path)
-    assert after.headers["ETag"] == before.headers["ETag"]
+    known = {"If-None-Match": before.headers["ETag"]}
+    after = site.call("GET", path, headers=known)
     assert after.get_json()["properties"]["load"] == "5"
     assert after.get_json()["updated_at"] == before.get_json()["updated_at"]
     assert site.published() == published
+    known = {"If-None-Match": after.headers["ETag"]}
+    assert site.call("GET", path, headers=known).status_code == 304
+    read = {"If-Match": before.headers["ETag"]}
+    site.problem(412, "GET", path, headers=read)
+    body = {"properties": {"rack": "r1"}}
+    assert site.call("PATCH", path, body, headers=read).status_code == 200
+    assert site.problem(412, "PATCH", path, body, headers=read)["code"] == "precondition_failed"
 
 
 @each_case(
