@@ -14,6 +14,7 @@ from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Event, Lease
 from climate.core.lease.schedule import EXPIRE, Planned
 from climate.core.lease.wait_list import Wait, rank
+from climate.core.matching.property_type import ALLOWED_PROJECTS
 from climate.core.notifications import event_type
 from climate.core.window import Window, second_from
 from climate.db.engine import ids
@@ -186,7 +187,10 @@ def _entry(
     rules = runtime.settings.limits
     length = lease.window.end - lease.window.start
     reservations = [[r.resource_type, dict(r.params)] for r in lease.reservations]
-    packed = json.dumps(reservations, sort_keys=True, default=str)
+    restricted = ALLOWED_PROJECTS in runtime.settings.property_types
+    packed = json.dumps(
+        [reservations, *([lease.project_id] if restricted else [])], sort_keys=True, default=str
+    )
     asked_at = lease.created_at
     return Wait(
         lease_id=lease.id,

@@ -9,6 +9,7 @@ import pytest
 from climate.manager.resources.inventory_sync import synchronise
 from tests.conftest import MakeStory
 from tests.support.service import Story, hosts
+from tests.support.waiting import rules, settle, wait_for
 
 RESOURCES, LEASES = "/v2/resources", "/v2/leases"
 LAB, OTHER = "jane:lab:member", "omar:other:member"
@@ -62,6 +63,21 @@ def refuses_others(story: Story) -> None:
 
 def test_admission_books_only_permitted_resources(site: Story) -> None:
     refuses_others(site)
+
+
+def test_a_waiting_lease_takes_a_host_that_an_earlier_one_may_not_take(
+    make_story: MakeStory,
+) -> None:
+    story = restricted(make_story)
+    rules(story, promises=0)
+    running = [wait_for(story, 1, 120, token=LAB) for _ in range(3)]
+    others, own = (wait_for(story, 1, 60, token=token) for token in (OTHER, LAB))
+    (first,) = (id_ for id_ in running if names(story, id_) == {"sim-1"})
+    story.call("DELETE", f"{LEASES}/{first}", token=LAB)
+    settle(story)
+    states = [story.ok("GET", f"{LEASES}/{id_}")["status"] for id_ in (others, own)]
+    assert states == ["WAITING", "ACTIVE"]
+    assert names(story, own) == {"sim-1"}
 
 
 def test_the_calendar_in_memory_refuses_by_the_same_rule(make_story: MakeStory) -> None:
