@@ -13,6 +13,7 @@ GUARD rejects any that the locks miss. On all databases, the self-audit looks fo
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
 
 #: The name of the constraint on every database.
 GUARD = "allocations_no_overlap"
@@ -74,3 +75,25 @@ def _alter(connection: sa.Connection, *changes: str) -> None:
 
 def _has(connection: sa.Connection, index: str) -> bool:
     return bool(connection.scalar(_HAS, {"name": index}))
+
+
+@compiles(sa.schema.CreateIndex, "mysql", "mariadb")
+def _add_index(element: sa.schema.CreateIndex, compiler: Any, **kw: Any) -> str:  # noqa: ANN401
+    """Add an index with ALTER TABLE, because CREATE INDEX can stop a Galera cluster.
+
+    A node may apply other transactions in parallel with a schema change, unless both name the same
+    table. Here both also lock the tables that foreign keys lead to, and then they can wait for
+    each other forever. ALTER TABLE names these tables to the other nodes; CREATE INDEX and DROP
+    INDEX do not (see the tests ``galera_ddl_fk_conflict`` of MariaDB).
+    """
+    created = compiler.visit_create_index(element, **kw).split()
+    name = created.index("ON")
+    index, table, columns = created[1:name], created[name + 1], created[name + 2 :]
+    return " ".join(["ALTER TABLE", table, "ADD", *index, *columns])
+
+
+@compiles(sa.schema.DropIndex, "mysql", "mariadb")
+def _drop_index(element: sa.schema.DropIndex, compiler: Any, **kw: Any) -> str:  # noqa: ANN401
+    """Drop an index with ALTER TABLE, for the reason that ``_add_index`` gives."""
+    index, table = compiler.visit_drop_index(element, **kw).split("DROP INDEX")[1].split(" ON ")
+    return f"ALTER TABLE {table.strip()} DROP INDEX {index.strip()}"
