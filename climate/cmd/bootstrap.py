@@ -1,7 +1,7 @@
 """Creates the objects of a process from its configuration and connects them (composition root)."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,8 @@ from climate.api.server import http_server
 from climate.clock import Clock, SampledClock
 from climate.cmd.database import check_exists, make_database
 from climate.config import registry as config_registry
-from climate.config.registry import SERVICE_USER
+from climate.config.registry import SERVICE_USER, Misconfigured
+from climate.core.settings import Settings
 from climate.db import wakeup
 from climate.db.engine import schema
 from climate.db.engine.advisory_lock import AdvisoryLocks
@@ -97,10 +98,12 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
     followers = conf.notifications.followers
     metrics = Metrics()
     report = partial(report_memory, Store(database, clock), metrics)
+    plugins = load_plugins(conf, conf.manager.plugins, AdvisoryLocks(database).hold, clock)
+    _check_reminder_rules(settings, plugins)
     runtime = Runtime(
         database=database,
         clock=clock,
-        plugins=load_plugins(conf, conf.manager.plugins, AdvisoryLocks(database).hold, clock),
+        plugins=plugins,
         settings=settings,
         wakeup=wakeup.for_database(database),
         news=news,
@@ -117,6 +120,16 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
     show_pool(runtime.metrics, database)
     show_backlog(runtime)
     return runtime
+
+
+def _check_reminder_rules(settings: Settings, plugins: Collection[str]) -> None:
+    """Raise Misconfigured if a rule is for a resource type that no plug-in manages."""
+    for rule in settings.reminder_rules:
+        if rule.resource_type not in plugins:
+            raise Misconfigured(
+                f"[manager] reminder_rules: no plug-in manages {rule.resource_type}"
+                f" (enabled: {', '.join(sorted(plugins))})"
+            )
 
 
 @contextmanager

@@ -2,6 +2,9 @@
 
 from oslo_config import cfg, types
 
+from climate.core.matching.property_type import Types
+from climate.core.notifications import reminder
+
 MANAGER = [
     cfg.ListOpt(
         "plugins",
@@ -41,6 +44,21 @@ MANAGER = [
         default=[3600, 600, 60],
         help="Seconds before the start of a lease for its heads-ups (before_start_lease). A lease"
         " with before_start_lease events of its own has those instead.",
+    ),
+    cfg.MultiStrOpt(
+        "reminder_rules",
+        default=[],
+        help="Other heads-ups for certain leases, 'TYPE: SECONDS, SECONDS' or 'TYPE EXPRESSION:"
+        " SECONDS'. One rule per line; the first that matches a lease replaces before_start_leads."
+        " TYPE is the type of a reservation of the lease. EXPRESSION selects by the properties of"
+        " the resources that the lease books.",
+    ),
+    cfg.ListOpt(
+        "before_end_leads",
+        item_type=types.Integer(min=1),
+        default=[],
+        help="Seconds before the end of a lease for further reminders (before_end_reminder). Those"
+        " that would be due before its start are left out.",
     ),
     cfg.IntOpt(
         "event_max_retries",
@@ -137,3 +155,15 @@ MANAGER = [
         help="Port on which a manager serves metrics to Prometheus; unset: none.",
     ),
 ]
+
+
+def reminder_rules(conf: cfg.ConfigOpts, properties: Types) -> tuple[reminder.Rule, ...]:
+    """Return the rules by which certain leases have other reminders.
+
+    ``properties`` are the declared types of properties. Raises ValueError if a rule is invalid.
+    """
+    lines = conf.manager.reminder_rules
+    try:
+        return tuple(reminder.parse(line, properties) for line in lines)
+    except ValueError as error:
+        raise ValueError(f"[manager] reminder_rules: {error}") from None

@@ -26,7 +26,7 @@ from climate.config.clouds import (
 from climate.config.console import CONSOLE
 from climate.config.limits import ENFORCEMENT, LIMITS, OFFERS, offer_rules, rules
 from climate.config.mail import EMAIL, email_rules
-from climate.config.manager import MANAGER
+from climate.config.manager import MANAGER, reminder_rules
 from climate.config.notifications import NOTIFICATIONS, retention, webhook_rules
 from climate.config.provisioning import PROVISIONER, PROVISIONING, provisioning
 from climate.config.services import service_options
@@ -305,6 +305,7 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         ended_leases_kept=timedelta(days=manager.ended_leases_days) or None,
         history_kept=timedelta(days=manager.history_days) or None,
         feeds_per_project=conf.notifications.feeds_per_project,
+        before_end_leads=tuple(manager.before_end_leads),
         packs_hosts=manager.packs_hosts,
         wait_list=wait_list_rules(conf),
         **_checked(conf),
@@ -323,6 +324,7 @@ def _checked(conf: cfg.ConfigOpts) -> dict[str, Any]:
             types[ALLOWED_PROJECTS] = PropertyType(Kind.SET)
         return {
             "property_types": types,
+            "reminder_rules": reminder_rules(conf, types),
             "webhooks": webhook_rules(conf),
             "email": email_rules(conf),
             "provisioning": provisioning(conf, types),

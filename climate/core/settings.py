@@ -9,6 +9,7 @@ from climate.core.limits import NO_RULES, Rules
 from climate.core.matching.property_type import Types
 from climate.core.matching.query import Everything, Query
 from climate.core.notifications.mail import EmailRules
+from climate.core.notifications.reminder import Rule
 from climate.core.notifications.subscription import NO_WEBHOOK_RULES, WebhookRules
 from climate.core.provisioning import lead_time
 from climate.core.provisioning.energy import Policy
@@ -45,9 +46,9 @@ class OfferRules:
 class Settings:
     """The operator's settings for the API and the managers.
 
-    - ``before_start_leads``, ``poll_interval``, ``call_timeout``, ``shutdown_timeout``,
-      ``search_timeout``, ``sync_interval`` and ``self_audit_interval`` are in seconds. If
-      ``self_audit_interval`` is 0, there is no self-audit.
+    - ``before_start_leads``, ``before_end_leads``, ``poll_interval``, ``call_timeout``,
+      ``shutdown_timeout``, ``search_timeout``, ``sync_interval`` and ``self_audit_interval`` are in
+      seconds. If ``self_audit_interval`` is 0, there is no self-audit.
     - ``calendar_memory``: whether a process keeps the bookings of hosts in memory; "auto" if there
       are many hosts.
     - ``healing_interval``: climate replaces failed resources of running leases, and of leases that
@@ -64,6 +65,7 @@ class Settings:
     - ``feeds_per_project``: the maximum number of calendar feeds of a project.
     - ``provisioning``: None if climate prepares no hosts.
     - ``property_types``: the declared types of properties, by the name of the property.
+    - ``reminder_rules``: the reminders of certain leases, instead of ``before_start_leads``.
     - ``packs_hosts``: requests try the hosts with the lowest ids first, instead of random ones.
     """
 
@@ -98,4 +100,6 @@ class Settings:
     provisioning: Provisioning | None = None
     property_types: Types = field(default_factory=dict)
     packs_hosts: bool = False
+    reminder_rules: tuple[Rule, ...] = ()
+    before_end_leads: tuple[int, ...] = ()
     wait_list: WaitListRules = field(default_factory=WaitListRules)

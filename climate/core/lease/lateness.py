@@ -5,6 +5,7 @@
 - ``before_end_lease`` (may take snapshots): only if the lease is active, or before its end date.
 - ``before_start_lease``: only before the start of the lease. If several of these reminders are
   late, managers send only the last one.
+- ``before_end_reminder``: only before the end date of the lease.
 - custom event of a user (a notification): always.
 
 Managers run late events in the order of their due times, and never two events of a lease at once.
@@ -19,6 +20,7 @@ from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus
 from climate.core.lease.model import Event, Lease
 from climate.core.lease.schedule import (
     BEFORE_END,
+    BEFORE_END_REMINDER,
     BEFORE_START,
     EXPIRE,
     RELEASE,
@@ -86,7 +88,7 @@ def _still_runs(lease: Lease, event: Event, now: datetime) -> bool:
     if event.kind == BEFORE_START:
         ahead = lease.status is LeaseStatus.PENDING and now < lease.window.start
         return ahead and not is_overtaken(lease, event, now)
-    if event.kind in {START, UPDATE}:
+    if event.kind in {START, UPDATE, BEFORE_END_REMINDER}:
         return not over
     if event.kind == BEFORE_END:
         return lease.status is LeaseStatus.ACTIVE or not over

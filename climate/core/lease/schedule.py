@@ -17,6 +17,7 @@ BEFORE_START = "before_start_lease"
 START = "start_lease"
 UPDATE = "update_lease"
 BEFORE_END = "before_end_lease"
+BEFORE_END_REMINDER = "before_end_reminder"
 END = "end_lease"
 
 # Internal events: discard a lease that is still held, report an end to the enforcement service,
@@ -28,7 +29,9 @@ REVOKE = "revoke_trust"
 EXPIRE = "expire_wait"
 
 # All kinds that users cannot define.
-OWN_KINDS = frozenset({BEFORE_START, START, UPDATE, BEFORE_END, END, RELEASE, TELL_END, EXPIRE})
+OWN_KINDS = frozenset(
+    {BEFORE_START, START, UPDATE, BEFORE_END, BEFORE_END_REMINDER, END, RELEASE, TELL_END, EXPIRE}
+)
 # Events that act on the cloud; all others only send a notification.
 ACTIONS = (START, UPDATE, BEFORE_END, END)
 # Retried until they succeed: a failed start is still wanted, and resources must be reclaimed.
@@ -68,14 +71,15 @@ class Planned:
     due_at: datetime
 
 
-def before_end_notice(window: Window, before_end: datetime) -> Notice:
-    """Return the notice for a reminder at the time ``before_end``.
+def before_end_notice(window: Window, before_end: datetime, kind: str = BEFORE_END) -> Notice:
+    """Return the notice for an event before the end, at the time ``before_end``.
 
     Raises InvalidDate if this time is not inside ``window``, the window of the lease.
     """
     if not window.start < before_end < window.end:
-        raise InvalidDate("before_end_date must be after the start and before the end of the lease")
-    return Notice(BEFORE_END, Anchor.END, (before_end - window.end).total_seconds())
+        name = "before_end_date" if kind == BEFORE_END else kind
+        raise InvalidDate(f"{name} must be after the start and before the end of the lease")
+    return Notice(kind, Anchor.END, (before_end - window.end).total_seconds())
 
 
 def rank(kind: str) -> int:
@@ -88,7 +92,8 @@ def plan(window: Window, notices: Iterable[Notice], now: datetime) -> tuple[Plan
 
     If ``now`` is before the start of the lease, one reminder that is due at ``now`` replaces all
     overdue reminders of the start. If the start has passed, the plan contains no reminders of the
-    start. No event is due after the end.
+    start. Reminders of the end that would be due before the start are left out. No event is due
+    after the end.
     """
     planned = {Planned(START, window.start), Planned(END, window.end)}
     for notice in notices:
@@ -98,7 +103,7 @@ def plan(window: Window, notices: Iterable[Notice], now: datetime) -> tuple[Plan
                 planned.add(Planned(BEFORE_START, max(due_at, now)))
         elif notice.kind == BEFORE_END:
             planned.add(Planned(BEFORE_END, max(due_at, window.start)))
-        else:
+        elif notice.kind != BEFORE_END_REMINDER or due_at > window.start:
             planned.add(Planned(notice.kind, due_at))
     return tuple(sorted(planned, key=lambda event: (event.due_at, rank(event.kind), event.kind)))
 

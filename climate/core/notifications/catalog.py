@@ -81,6 +81,11 @@ TYPES = (
         event_type.BEFORE_END_STOPPED,
         "The end of a lease moved after its before_end_lease event: the event is due again.",
     ),
+    NotificationType(
+        event_type.of_event(schedule.BEFORE_END_REMINDER),
+        "A further reminder before the end is due.",
+        (*_RESOURCES, "ends_in"),
+    ),
     NotificationType(event_type.of_event(schedule.END), "A lease ended.", _RESOURCES),
     NotificationType(
         event_type.of_event("KIND"), "A user's own event of a lease is due.", _RESOURCES
@@ -172,6 +177,7 @@ MEMBERS: Mapping[str, str] = MappingProxyType(
         "error": "Present if the event failed after all retries: the reason for each reservation.",
         "starts_in": "Seconds until the start. The broker and webhooks measure it when the message"
         " is sent, the log of notifications when the event took place.",
+        "ends_in": "Seconds until the end, measured in the same way.",
         "late": "Late events in order: a list of objects with event_type, due, late_seconds and"
         " outcome (done or skipped).",
         "waiting_for": "Names of the hosts that are not ready.",

@@ -7,7 +7,14 @@ import difflib
 import re
 from typing import NewType
 
-from climate.core.lease.schedule import BEFORE_END, BEFORE_START, END, START, UPDATE
+from climate.core.lease.schedule import (
+    BEFORE_END,
+    BEFORE_END_REMINDER,
+    BEFORE_START,
+    END,
+    START,
+    UPDATE,
+)
 
 #: The type of a notification. Only this module creates values, so the list below is complete.
 EventType = NewType("EventType", str)
@@ -61,7 +68,7 @@ KNOWN = (
     LEASE_MOVED_FORWARD,
     LEASE_PROMISE_WITHDRAWN,
     LEASE_NOT_ADMITTED,
-    *map(of_event, (BEFORE_START, START, UPDATE, BEFORE_END, END)),
+    *map(of_event, (BEFORE_START, START, UPDATE, BEFORE_END, BEFORE_END_REMINDER, END)),
     BEFORE_END_STOPPED,
     LEASE_START_DELAYED,
     LEASE_NOT_STARTED,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from climate.core.lease.schedule import BEFORE_START
+from climate.core.lease.schedule import BEFORE_END_REMINDER, BEFORE_START
 from climate.core.notifications import event_type
 
 
@@ -54,6 +54,7 @@ def payload_when_sent(notification: Notification, now: datetime) -> dict[str, An
 
     The result is the stored payload plus the keys ``seq`` and ``message_id``. If the notification
     is a reminder of the start, there is also ``starts_in``, the number of seconds until the start.
+    A ``before_end_reminder`` has ``ends_in``, the number of seconds until the end.
     """
     payload = {
         **notification.payload,
@@ -61,6 +62,11 @@ def payload_when_sent(notification: Notification, now: datetime) -> dict[str, An
         "message_id": notification.message_id,
     }
     if notification.event_type == event_type.of_event(BEFORE_START):
-        start = datetime.fromisoformat(payload["start_date"]).replace(tzinfo=now.tzinfo)
-        payload["starts_in"] = (start - now).total_seconds()
+        payload["starts_in"] = _seconds_until(payload["start_date"], now)
+    if notification.event_type == event_type.of_event(BEFORE_END_REMINDER):
+        payload["ends_in"] = _seconds_until(payload["end_date"], now)
     return payload
+
+
+def _seconds_until(date: str, now: datetime) -> float:
+    return (datetime.fromisoformat(date).replace(tzinfo=now.tzinfo) - now).total_seconds()

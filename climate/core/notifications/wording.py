@@ -12,16 +12,23 @@ from typing import Any
 
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.lease.schedule import BEFORE_END, BEFORE_START, END, START
+from climate.core.lease.schedule import BEFORE_END, BEFORE_END_REMINDER, BEFORE_START, END, START
 from climate.core.notifications import event_type
 from climate.core.notifications.message import Notification
 
-_STARTS_SOON, _STARTED, _ENDS_SOON, _ENDED = map(
-    event_type.of_event, (BEFORE_START, START, BEFORE_END, END)
+_STARTS_SOON, _STARTED, _ENDS_SOON, _ENDS_VERY_SOON, _ENDED = map(
+    event_type.of_event, (BEFORE_START, START, BEFORE_END, BEFORE_END_REMINDER, END)
 )
 #: The types of notifications about which a mail has the calendar file of the lease.
 WITH_CALENDAR = frozenset(
-    {event_type.LEASE_CREATE, event_type.LEASE_UPDATE, _STARTS_SOON, _STARTED, _ENDS_SOON}
+    {
+        event_type.LEASE_CREATE,
+        event_type.LEASE_UPDATE,
+        _STARTS_SOON,
+        _STARTED,
+        _ENDS_SOON,
+        _ENDS_VERY_SOON,
+    }
 )
 # Controls, separators of lines and paragraphs, and marks that change the direction of text.
 _UNPRINTABLE = {"Cc", "Zl", "Zp", "Cs"}
@@ -39,6 +46,7 @@ _TITLES: Mapping[str, str] = {
     _STARTS_SOON: "Lease {name} {starts}",
     _STARTED: "Lease {name} has started",
     _ENDS_SOON: "Lease {name} {ends}",
+    _ENDS_VERY_SOON: "Lease {name} {ends}",
     event_type.BEFORE_END_STOPPED: "Lease {name} does not end soon any more",
     _ENDED: "Lease {name} has ended",
     event_type.LEASE_TRUST_LOST: "climate cannot act for the owner of lease {name} any more",
@@ -57,6 +65,11 @@ _FAILURES: Mapping[str, str] = {
     _STARTED: "Lease {name} could not be started yet",
     _ENDED: "Lease {name} could not be ended yet",
 }
+_BEFORE_THE_END = (
+    "Save your work: when the lease ends, the data on its resources may be lost.",
+    "Extend it: on its page, or with 'openstack reservation lease set --prolong-for 1h {id}'.",
+    "End it: if you have finished, end it now on its page. Others can use the resources.",
+)
 _ADVICE: Mapping[str, Sequence[str]] = {
     _STARTS_SOON: (
         "Keep it: you need not do anything. climate hands over the resources at the start.",
@@ -68,11 +81,7 @@ _ADVICE: Mapping[str, Sequence[str]] = {
         "Connect: the page of the lease shows how to use each resource.",
         "End it as soon as you have finished. Others can use the resources.",
     ),
-    _ENDS_SOON: (
-        "Save your work: when the lease ends, the data on its resources may be lost.",
-        "Extend it: on its page, or with 'openstack reservation lease set --prolong-for 1h {id}'.",
-        "End it: if you have finished, end it now on its page. Others can use the resources.",
-    ),
+    **dict.fromkeys((_ENDS_SOON, _ENDS_VERY_SOON), _BEFORE_THE_END),
     event_type.OFFER_MADE: (
         "Accept it before it expires: with 'openstack climate offer accept {id}'.",
         "Delete it if you do not need it. Others can use the resources.",

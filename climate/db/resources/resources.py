@@ -25,6 +25,7 @@ from climate.db.tables.leases import (
     RESOURCES,
     AllocationRow,
     PropertyRow,
+    ReservationRow,
     ResourceProperty,
     ResourceRow,
     columns,
@@ -124,6 +125,18 @@ def find_some(session: Session, resource_ids: Collection[int]) -> dict[int, Reso
         return {}
     rows = session.execute(_SOME, {"ids": list(resource_ids)}).all()
     return {resource.id: resource for resource in complete(session, rows)}
+
+
+def booked_by(session: Session, lease_id: str) -> list[Resource]:
+    """Return the resources that a lease has booked, ordered by id."""
+    query = (
+        sa.select(ResourceRow)
+        .join(AllocationRow, AllocationRow.resource_id == ResourceRow.id)
+        .join(ReservationRow, ReservationRow.id == AllocationRow.reservation_id)
+        .where(ReservationRow.lease_id == lease_id)
+        .order_by(ResourceRow.id)
+    )
+    return complete(session, session.scalars(query).unique().all())
 
 
 def set_properties(

@@ -21,6 +21,7 @@ from climate.core.lease.model import Event, Lease
 from climate.core.lease.schedule import (
     ACTIONS,
     BEFORE_END,
+    BEFORE_END_REMINDER,
     BEFORE_START,
     END,
     EXPIRE,
@@ -219,10 +220,14 @@ def _news(lease: Lease, event: Event, now: datetime) -> Iterable[News]:
     """Yield the notification that an event sends, or nothing.
 
     A reminder of the start sends nothing in three cases: the lease is no longer PENDING, its start
-    date has passed, or a later reminder is also due.
+    date has passed, or a later reminder is also due. A reminder of the end sends nothing unless the
+    lease is ACTIVE and its end is still ahead.
     """
     after = replace(lease, events=events_with_done(lease.events, event, now))
-    if event.kind != BEFORE_START:
+    if event.kind == BEFORE_END_REMINDER:
+        if lease.status is LeaseStatus.ACTIVE and now < lease.window.end:
+            yield News(event.kind, after, {"ends_in": (lease.window.end - now).total_seconds()})
+    elif event.kind != BEFORE_START:
         yield News(event.kind, after)
     elif (
         lease.status is LeaseStatus.PENDING

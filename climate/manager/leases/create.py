@@ -57,7 +57,7 @@ from climate.manager.admission.requirements import (
     requirements_of,
 )
 from climate.manager.leases import trusts
-from climate.manager.leases.event_plan import planned_notices
+from climate.manager.leases.event_plan import planned_notices, reminder_gates
 from climate.manager.leases.holds import HoldGate, needs_hold
 from climate.manager.leases.idempotency import IdempotencyGate, IdempotentRequest, replay
 from climate.manager.leases.ready_start import ReadyStartGate
@@ -303,7 +303,7 @@ def gates_of(
     A gate can check or reject the lease. Limits and idempotency keys are examples of optional
     features. The gates ``more`` are called before those of limits.
     """
-    gates: list[Gate] = []
+    gates = reminder_gates(runtime.settings, lease)
     if lease.start.when is StartWhen.READY:
         gates.append(ReadyStartGate(runtime.settings, runtime.catalog))
     if idempotent is not None:
@@ -366,7 +366,7 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
     if window.end <= now:
         raise ends_too_early(window.end, now)
     lease_id = ids.new_id()
-    notices = planned_notices(request.user_events, request.before_end, window, runtime.settings)
+    notices = planned_notices(request, window, runtime.settings)
     return Lease(
         id=lease_id,
         name=request.name,

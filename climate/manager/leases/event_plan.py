@@ -4,17 +4,21 @@ This module also adds ``update_lease`` events. Such an event gives the users of 
 access to its new resources, and reclaims the resources of removed reservations.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
+from typing import Protocol
 
 from sqlalchemy.orm import Session
 
 from climate.core.errors import InvalidDate
 from climate.core.lease import blazar_wire
-from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus
-from climate.core.lease.model import Event, Lease
+from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus
+from climate.core.lease.model import Event, Lease, Resource
 from climate.core.lease.schedule import (
     BEFORE_END,
+    BEFORE_END_REMINDER,
     BEFORE_START,
     END,
     START,
@@ -25,44 +29,119 @@ from climate.core.lease.schedule import (
     before_end_notice,
     plan,
 )
-from climate.core.notifications import event_type
+from climate.core.notifications import event_type, reminder
 from climate.core.settings import Settings
 from climate.core.window import Window
 from climate.db.engine import ids
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
 from climate.db.notifications import outbox
+from climate.db.resources import resources
+from climate.manager.admission.gates import Gate
+from climate.manager.admission.requirements import Requested
 
 
-def planned_notices(
-    user_events: Iterable[tuple[str, datetime]],
-    before_end: datetime | None,
-    window: Window,
-    settings: Settings,
-) -> tuple[Notice, ...]:
+class Asked(Protocol):
+    """What a request for a lease says about its reservations and events."""
+
+    @property
+    def reservations(self) -> Iterable[Requested]:
+        """The requested reservations."""
+
+    @property
+    def user_events(self) -> Iterable[tuple[str, datetime]]:
+        """The events that the user defines, as pairs (kind, due time)."""
+
+    @property
+    def before_end(self) -> datetime | None:
+        """When to remind the user of the end; None: at the configured time."""
+
+
+def planned_notices(request: Asked, window: Window, settings: Settings) -> tuple[Notice, ...]:
     """Return the notices of a new lease: its reminders, and the events that the user defined.
 
-    ``user_events`` are pairs (kind, due time), and ``before_end`` is when to remind the user of the
-    end (None: the configured default). For each kind of reminder that is not in the request, the
-    configured reminders are added. Raises InvalidDate if an event may not be at its time.
+    For each kind of reminder that is not in the request, the configured reminders are added. Raises
+    InvalidDate if an event may not be at its time.
     """
-    notices = [_user_notice(kind, moment, window) for kind, moment in user_events]
-    if before_end is not None:
-        notices.append(before_end_notice(window, before_end))
+    notices = [_user_notice(kind, moment, window) for kind, moment in request.user_events]
+    if request.before_end is not None:
+        notices.append(before_end_notice(window, request.before_end))
     if len({notice.offset for notice in notices if notice.kind == BEFORE_END}) > 1:
         raise InvalidDate("a lease has one before_end_lease event, more than one date was given")
     kinds = {notice.kind for notice in notices}
     if BEFORE_START not in kinds:
-        leads: Sequence[float] = settings.before_start_leads
-        notices += [Notice(BEFORE_START, Anchor.START, -lead) for lead in leads]
+        notices += _before_start(settings, _types(request.reservations), ())
     if BEFORE_END not in kinds and settings.before_end_lead:
         notices.append(Notice(BEFORE_END, Anchor.END, -settings.before_end_lead.total_seconds()))
+    if BEFORE_END_REMINDER not in kinds:
+        leads = settings.before_end_leads
+        notices += [Notice(BEFORE_END_REMINDER, Anchor.END, -lead) for lead in leads]
     return tuple(notices)
 
 
+def _before_start(
+    settings: Settings, resource_types: Collection[str], booked: Collection[Resource]
+) -> list[Notice]:
+    """Return the reminders of the start that the operator configured for such a lease."""
+    rules, default = settings.reminder_rules, settings.before_start_leads
+    leads = reminder.leads(rules, default, resource_types, booked)
+    return [Notice(BEFORE_START, Anchor.START, -lead) for lead in leads]
+
+
+class ReminderGate(Gate):
+    """Plans the reminders of the start of a new lease by the properties of its booked resources.
+
+    The gate rejects no lease. It must come before the gates that call other services.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._notices: tuple[Notice, ...] = ()
+        self._reminders: tuple[Event, ...] = ()
+
+    def after(self, session: Session, lease: Lease, now: datetime) -> None:
+        """Store the reminders of the rule that matches the stored lease, instead of the others."""
+        booked = resources.booked_by(session, lease.id)
+        starts = _before_start(self._settings, _types(lease.reservations), booked)
+        self._notices = (*(each for each in lease.notices if each.kind != BEFORE_START), *starts)
+        leases.update(session, replace(lease, notices=self._notices))
+        self._reminders = tuple(
+            Event.planned(planned, lease.id, ids.new_id(), now)
+            for planned in plan(lease.window, starts, now)
+            if planned.kind == BEFORE_START
+        )
+        if lease.status is LeaseStatus.PENDING:  # else its events are stored later
+            present = [event.id for event in lease.events if event.kind == BEFORE_START]
+            event_queue.remove(session, present)
+            leases.insert_events(session, self._reminders)
+
+    def settle(self, lease: Lease) -> Lease:
+        """Return the lease with its reminders."""
+        others = tuple(event for event in lease.events if event.kind != BEFORE_START)
+        events = sorted((*self._reminders, *others), key=attrgetter("due_at"))
+        return replace(lease, notices=self._notices, events=tuple(events))
+
+
+def reminder_gates(settings: Settings, lease: Lease) -> list[Gate]:
+    """Return the gate that plans reminders, if they depend on the resources that a lease books.
+
+    A lease with reminders of its own does not need the gate.
+    """
+    types = _types(lease.reservations)
+    if not reminder.need_resources(settings.reminder_rules, types):
+        return []
+    configured = _before_start(settings, types, ())
+    is_default = configured == [each for each in lease.notices if each.kind == BEFORE_START]
+    return [ReminderGate(settings)] if is_default else []
+
+
+def _types(reservations: Iterable[Requested]) -> set[str]:
+    return {reservation.resource_type for reservation in reservations}
+
+
 def _user_notice(kind: str, moment: datetime, window: Window) -> Notice:
-    if kind == BEFORE_END:
-        return before_end_notice(window, moment)
+    if kind in {BEFORE_END, BEFORE_END_REMINDER}:
+        return before_end_notice(window, moment, kind)
     if kind == BEFORE_START and moment >= window.start:
         raise InvalidDate("a before_start_lease event must be before the start of the lease")
     if moment > window.end:

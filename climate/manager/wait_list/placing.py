@@ -33,7 +33,7 @@ from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.limits import LimitGate
 from climate.manager.admission.requirements import occupied_window, requirements_of
-from climate.manager.leases.event_plan import reschedule
+from climate.manager.leases.event_plan import reminder_gates, reschedule
 from climate.manager.process.runtime import Runtime
 
 # Searches for a window, if other requests book the windows that were found.
@@ -121,7 +121,7 @@ def _book(runtime: Runtime, session: Session, wait: Wait, window: Window, now: d
             for planned in plan(window, lease.notices, now)
         ),
     )
-    gates = _gates(runtime, wait)
+    gates = [*reminder_gates(runtime.settings, booked), *_gates(runtime, wait)]
     for gate in gates:
         gate.before(session, booked, now)
     _take(runtime, session, booked, now)

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from climate.config.registry import Misconfigured
+from climate.core.notifications import reminder
 from tests.conftest import MakeStory
 from tests.support.service import Story, host_reservation
 
@@ -110,6 +112,70 @@ def test_leads_are_configurable(make_story: MakeStory) -> None:
         for _ in range(12):
             story.at(1 / 6)
         assert leads(story, lease) == configured
+
+
+RULES = [
+    'physical:host ["==", "$$gpu", "True"]: 7200, 600',  # a configuration file doubles each $
+    "physical:host: 300",
+]
+
+
+def test_rules_give_leases_of_certain_hosts_other_reminders(make_story: MakeStory) -> None:
+    story = make_story(manager__reminder_rules=RULES)
+    story.register(2)
+    story.ok("PUT", "/v1/os-hosts/1", {"gpu": "True"})
+    query = '["==", "$gpu", "{}"]'
+    fast, slow = (
+        story.reserve(
+            180, 240, reservations=[host_reservation(1, 1, resource_properties=query.format(gpu))]
+        )
+        for gpu in ("null", "True")
+    )
+    assert times(fast) == ["14:55"]
+    assert times(slow) == ["13:00", "14:50"]
+    assert times(story.lease(slow["id"])) == ["13:00", "14:50"]
+    moved = put(story, slow, start_date=story.date(200))
+    assert times(moved) == ["13:20", "15:10"]
+    mine = story.reserve(300, 360, **own(story.date(30)))
+    assert times(mine) == ["12:30"], "the owner's reminders replace those of all rules"
+
+
+def test_a_rule_for_a_type_that_no_plug_in_manages_prevents_the_start(
+    make_story: MakeStory,
+) -> None:
+    with pytest.raises(Misconfigured, match="no plug-in manages physical:hots"):
+        make_story(manager__reminder_rules=["physical:hots: 60"])
+
+
+def test_further_reminders_of_the_end_are_sent_while_the_lease_is_active(
+    make_story: MakeStory,
+) -> None:
+    story = make_story(manager__before_end_leads=[7200, 600, 60])
+    story.register(1)
+    lease = story.reserve(10, 70)
+    kind = "before_end_reminder"
+    assert times(lease, kind) == ["13:00", "13:09"]
+    story.at(10)
+    put(story, lease, end_date=story.date(190))
+    assert times(story.lease(lease["id"]), kind) == ["13:20", "15:10", "15:19"]
+    story.at(70)
+    payloads = [
+        item["payload"]
+        for item in story.published(lease["id"])
+        if item["event_type"] == f"lease.event.{kind}"
+    ]
+    assert [payload["ends_in"] for payload in payloads] == [7200]
+    story.clock.advance(121 * 60)
+    story.run()
+    assert sent(story, lease).count(kind) == 1, "no late reminder of a lease that is over"
+
+
+@pytest.mark.parametrize(
+    "rule", ["physical:host", "host: 60", "physical:host: 0", 'physical:host ["~"]: 60', "a:b: x"]
+)
+def test_a_rule_that_is_not_understood_is_refused(rule: str) -> None:
+    with pytest.raises(ValueError, match=rule.split(":", maxsplit=1)[0]):
+        reminder.parse(rule, {})
 
 
 def test_own_reminders_replace_the_configured_ones_and_move_with_the_start(story: Story) -> None:

@@ -119,6 +119,7 @@ const EVENTS = {
   start_lease: ["Start", "Started"],
   end_lease: ["End", "Ended"],
   before_end_lease: ["Reminder before the end", "Reminded before the end"],
+  before_end_reminder: ["Reminder before the end", "Reminded before the end"],
   expire_wait: ["Leaves the wait list", "Left the wait list"],
   before_start_lease: ["Reminder before the start", "Reminded before the start"],
 };

@@ -48,6 +48,7 @@ export async function mount(element, context) {
 const LATE = 60; // seconds after which overdue work is an alarm
 const TYPES = {
   start_lease: "Start", end_lease: "End", before_end_lease: "Reminder of the end",
+  before_end_reminder: "Reminder of the end",
   before_start_lease: "Reminder of the start", update_lease: "Update",
 };
 
