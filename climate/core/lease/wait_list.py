@@ -8,13 +8,19 @@ Source: Mu'alem and Feitelson, "Utilization, Predictability, Workloads, and User
 in Scheduling the IBM SP2 with Backfilling", IEEE TPDS 12(6), 2001.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import pairwise
 
 from climate.core.record import record
+from climate.core.window import Window
 
 MAX_PRIORITY = 9
+
+# Start, end (exclusive), and number of free resources.
+FreeStep = tuple[datetime, datetime, int]
 
 
 class HeldBack(StrEnum):
@@ -82,3 +88,35 @@ def rank(asked_at: datetime, priority: int, rules: WaitListRules) -> datetime:
     one value that the database can index.
     """
     return asked_at - priority * rules.priority_worth
+
+
+def may_start_earlier(
+    steps: Sequence[FreeStep], own: Window, begin: datetime, needed: int, booked: int
+) -> bool:
+    """Return whether enough resources are free for a booked lease to start earlier.
+
+    ``steps`` are the free resources over time, without gaps, at least until the end of ``own``.
+    ``own`` is the booking of the lease, with cleaning time, and ``booked`` the number of its
+    resources, which are not free in ``steps``. The lease needs ``needed`` resources, and may start
+    at ``begin``. Which resources are free is not considered, so the lease may still not fit.
+    """
+    since, length = None, own.end - own.start
+    for start, end, free in _split(steps, own, begin):
+        if free + booked * (own.start <= start < own.end) < needed:
+            since = None
+        elif since is None:
+            since = start
+        if (since or start) >= own.start:
+            return False
+        if since is not None and end - since >= length:
+            return True
+    return False
+
+
+def _split(steps: Sequence[FreeStep], own: Window, begin: datetime) -> Iterator[FreeStep]:
+    """Yield the parts of the steps after ``begin``; each is inside ``own`` or outside it."""
+    for start, end, free in steps:
+        cuts = sorted({start, end, *(at for at in (own.start, own.end) if start < at < end)})
+        for first, last in pairwise(cuts):
+            if last > begin:
+                yield max(first, begin), last, free

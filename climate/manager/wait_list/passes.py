@@ -29,6 +29,7 @@ from climate.db.leases.waits import Shape
 from climate.manager.admission import availability
 from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
+from climate.manager.wait_list.earlier_room import EarlierRoom
 from climate.manager.wait_list.placing import (
     book_earliest,
     book_now,
@@ -107,9 +108,7 @@ def run_pass(
         promised = waits.promised(session, pool, now)
     if has_started:
         runtime.database.write(lambda session: waits.forget_started(session, pool))
-    moved = [
-        _tried(runtime, wait, move_forward) if moves and goes_on() else None for wait in promised
-    ]
+    moved = _move(runtime, promised, goes_on) if moves else [None] * len(promised)
     starts = [start or wait.promised_start for start, wait in zip(moved, promised, strict=True)]
     count = sum(start is not None for start in moved)
     future = sum(start is not None and start > now for start in starts)
@@ -119,6 +118,21 @@ def run_pass(
     else:
         count += step.book_in_order()
     return count + (step.backfill() if rules.backfills else 0)
+
+
+def _move(
+    runtime: Runtime, promised: Sequence[Wait], goes_on: Callable[[], bool]
+) -> list[datetime | None]:
+    """Move promised leases to earlier times, where possible; return the new start of each."""
+    room = EarlierRoom.of(runtime, promised)
+    moved = []
+    for wait in promised:
+        is_worth_it = goes_on() and room.may_help(wait)
+        start = _tried(runtime, wait, move_forward) if is_worth_it else None
+        if start is not None:
+            room.read()
+        moved.append(start)
+    return moved
 
 
 def _tried(runtime: Runtime, wait: Wait, place: Callable[[Runtime, Wait], T]) -> T | None:

@@ -117,6 +117,19 @@ class CalendarView:
             found = self.hours.lasting(mask, requirement.minimum, *_span(window))
         return None if found is None else moment_of(found)
 
+    def free_steps(
+        self, requirement: Requirement, window: Window
+    ) -> list[tuple[datetime, datetime, int]]:
+        """Return (start, end, free): how many matching resources are free in parts of the window.
+
+        Neighbouring parts have different numbers. The result is empty if the window is.
+        """
+        start, end = _span(window)
+        with self.lock:
+            mask = self.hours.matching(requirement.condition)
+            found = self.hours.free_steps(mask, start, end) if start < end else []
+        return [(moment_of(first), moment_of(last), free) for first, last, free in found]
+
     def blockers(
         self, resource_ids: list[int], window: Window, project_id: str, limit: int
     ) -> tuple[list[int], dict[int, list[Window]]]:
