@@ -14,8 +14,8 @@ RESOURCES: list[cfg.Opt] = [
     cfg.BoolOpt(
         "project_restrictions",
         default=False,
-        help="Let operators restrict resources to projects, with the property allowed_projects. All"
-        " processes need the same value.",
+        help="Let operators restrict resources to projects, with the property allowed_projects or"
+        " the metadata of host aggregates. All processes need the same value.",
     ),
 ]
 HOST: list[cfg.Opt] = [

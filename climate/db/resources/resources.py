@@ -81,7 +81,7 @@ def insert(
     # The id is a property, too, so that expressions can select one host by number.
     _store(session, row.id, {**native, "id": str(row.id)}, native=True)
     _store(session, row.id, extra, native=False)
-    define(session, resource_type, extra, now)
+    define(session, resource_type, {*extra, *{ALLOWED_PROJECTS}.intersection(native)}, now)
     return get(session, resource_type, row.id)
 
 
@@ -187,6 +187,7 @@ def set_native(
     of_resource = ResourceProperty.resource_id == resource.id
     session.execute(sa.delete(ResourceProperty).where(of_resource, is_replaced))
     _store(session, resource.id, native, native=True)
+    define(session, resource.type, {ALLOWED_PROJECTS}.intersection(native), now)
     _note_change(session, resource.id, now)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from oslo_config.cfg import ConfigOpts
 
 from climate.plugins.base import DiscoveredResource, Turn
+from climate.plugins.hosts.aggregate_projects import restricted
 from climate.plugins.hosts.audit import Pool
 from climate.plugins.hosts.isolation import isolation
 from climate.plugins.hosts.nova_nodes import MICROVERSION, NovaNodes
@@ -50,6 +51,7 @@ class NovaHosts:
         self._providers = ProviderInventory(placement, conf.nova.traits, conf.nova.resource_classes)
         self._isolation = isolation(conf)
         self._free: str = conf.nova.aggregate_freepool_name
+        self._restricts: bool = conf.resources.project_restrictions
         self._patience: float = conf.nova.server_delete_wait
         self._capabilities = parse_capabilities(conf.nova.node_capabilities)
         self.properties = frozenset({NODES, *CPU_INFO}.union(*self._capabilities.values()))
@@ -64,20 +66,26 @@ class NovaHosts:
     def load_properties(self, hosts: Sequence[DiscoveredResource]) -> list[DiscoveredResource]:
         """Return the hosts with their traits and inventories from Placement.
 
+        If the operator restricts resources to projects, the hosts also get the property
+        ``allowed_projects`` from the metadata of host aggregates.
+
         If ``hosts`` has several items, the method reads these data only for single nodes
         (``service/node``) and for hosts in climate's pools. The other hosts get ``complete=False``.
         """
         names = {host.external_id for host in hosts}
+        aggregates = self._aggregates() if len(names) > 1 or self._restricts else {}
         if len(names) > 1:
-            aggregates = self._aggregates().items()
             pools = [
                 aggregate
-                for name, aggregate in aggregates
+                for name, aggregate in aggregates.items()
                 if name == self._free or MARK in aggregate.metadata
             ]
             pooled = {host for pool in pools for host in pool.hosts}
             names = {name for name in names if is_node(name) or name in pooled}
-        return self._providers.describe(hosts, names)
+        described = self._providers.describe(hosts, names)
+        if not self._restricts:
+            return described
+        return restricted(described, [a for name, a in aggregates.items() if name != self._free])
 
     def servers(self, host: str) -> Sequence[str]:
         with session.answers():
