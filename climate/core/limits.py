@@ -4,10 +4,11 @@ A change is rejected only if it increases a use, such as the number of hosts, to
 of this use. So a lease can be shortened or deleted even if the operator has set a limit below the
 present use.
 
-The use of hosts and vcpus is the highest use at one instant. The use of host-hours is the highest
-sum in any window of the length ``period``, which the operator sets. If the window moves, the sum
-changes linearly until an edge of the window meets the begin or end of a use. So the highest sum is
-in a window that begins or ends when a use begins or ends, and only those windows are examined.
+The use of hosts, vcpus and so on is the highest use at one instant. The use of host-hours is the
+highest sum in any window of the length ``period``, which the operator sets. If the window moves,
+the sum changes linearly until an edge of the window meets the begin or end of a use. So the highest
+sum is in a window that begins or ends when a use begins or ends, and only those windows are
+examined.
 """
 
 from bisect import bisect_right
@@ -43,6 +44,8 @@ class Limits:
 
     - ``leases``: the number of leases that are not over.
     - ``hosts``, ``vcpus``: the hosts and vcpus that all leases together may use at the same time.
+    - ``gigabytes``, ``floatingips``, ``networks``: the GiB of volumes, the floating IPs and the
+      networks that all leases together may use at the same time.
     - ``host_hours``: the sum of host-hours in any window of the operator's period.
     - ``duration``: the length of a lease, in seconds.
     - ``horizon``: how many seconds from now a lease may end.
@@ -53,6 +56,9 @@ class Limits:
     leases: int | None = None
     hosts: int | None = None
     vcpus: int | None = None
+    gigabytes: int | None = None
+    floatingips: int | None = None
+    networks: int | None = None
     host_hours: int | None = None
     duration: int | None = None
     horizon: int | None = None
@@ -79,12 +85,18 @@ class Limits:
 
     @property
     def counts_use(self) -> bool:
-        """Whether a check must add up the hosts and vcpus of the other leases."""
-        return not (self.hosts is None and self.vcpus is None and self.host_hours is None)
+        """Whether a check must add up what the other leases use."""
+        return any(getattr(self, name) is not None for name in (*AMOUNTS, "host_hours"))
 
 
 NAMES = tuple(field.name for field in fields(Limits))
-_UNITS = {"leases": "leases", "hosts": "hosts", "vcpus": "vcpus", "host_hours": "host-hours"}
+#: The limits on what leases use at one time.
+AMOUNTS = ("hosts", "vcpus", "gigabytes", "floatingips", "networks")
+_UNITS = {name: name for name in ("leases", *AMOUNTS)} | {
+    "gigabytes": "GiB",
+    "floatingips": "floating IPs",
+    "host_hours": "host-hours",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,15 +146,19 @@ NO_RULES = Rules(defaults={scope: Limits() for scope in Scope})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """The hosts and vcpus that a reservation uses from ``start`` to ``end``.
+    """What a reservation uses from ``start`` to ``end``.
 
     ``hosts`` counts only whole hosts. ``vcpus`` counts vcpus of whole hosts and of parts of hosts.
+    ``gigabytes`` are GiB of volumes.
     """
 
     start: datetime
     end: datetime
     hosts: int
     vcpus: float
+    gigabytes: int = 0
+    floatingips: int = 0
+    networks: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,13 +216,13 @@ def excess_of_use(
     before: Sequence[Use],
     after: Sequence[Use],
 ) -> Excess | None:
-    """Return the first limit on hosts, vcpus or host-hours that a change of a lease would exceed.
+    """Return the first limit on what leases use that a change of a lease would exceed.
 
     Returns None if it exceeds none. ``before`` is the use of the lease before the change, ``after``
     the use after it. ``others`` is the use of the other leases of the project or user. ``period``
     is the length of the window in which host-hours are summed.
     """
-    for name in ("hosts", "vcpus", "host_hours"):
+    for name in (*AMOUNTS, "host_hours"):
         if (allowed := getattr(limits, name)) is None:
             continue
         if name == "host_hours":
@@ -224,7 +240,7 @@ def peak(
     """Return the highest total use at one time, and the changed lease's part of this total.
 
     ``before`` and ``after`` are the use of the lease before and after the change; ``others`` is the
-    use of other leases. ``amount`` is "hosts" or "vcpus". The function examines only the times at
+    use of other leases. ``amount`` is one of AMOUNTS. The function examines only the times at
     which the change adds use. If there are none, both results are 0.
     """
     total, own = _course([*others, *after], amount), _course(after, amount)
@@ -272,9 +288,9 @@ def _growth(
 ) -> list[tuple[int, int]]:
     """Return the spans (start, end) in which a change of a lease adds use, in microseconds.
 
-    ``before`` and ``after`` are the use of the lease before and after the change. ``amount`` is
-    "hosts" or "vcpus". The spans are split at each time at which the use of any lease changes,
-    including ``others``.
+    ``before`` and ``after`` are the use of the lease before and after the change. ``amount`` is one
+    of AMOUNTS. The spans are split at each time at which the use of any lease changes, including
+    ``others``.
     """
     old, new = _course(before, amount), _course(after, amount)
     edges = sorted({*old.edges, *new.edges, *_course(others, amount).edges})
@@ -282,7 +298,9 @@ def _growth(
 
 
 class _Course:
-    """The use of hosts or vcpus at each time. It changes only at the times in ``edges``.
+    """The use of hosts, or of another amount, at each time.
+
+    It changes only at the times in ``edges``.
 
     Times are integers in microseconds.
     """

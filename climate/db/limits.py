@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -35,6 +36,9 @@ from climate.db.tables.waiting import WAITS
 
 _VCPUS = "vcpus"
 _VCPU_CLASS = "VCPU"
+_VOLUME, _GIGABYTES_CLASS = "virtual:volume", "DISK_GB"
+# The limits that count whole resources, and the type of these resources.
+_COUNTED = {"hosts": HOST, "floatingips": "virtual:floatingip", "networks": "virtual:network"}
 _OVER = [LeaseStatus.TERMINATED.value, LeaseStatus.DELETING.value]
 
 
@@ -83,15 +87,14 @@ _COUNT_OPEN = {
 _OPEN_OF_PROJECT = _COUNT_OPEN[Scope.PROJECT].add_columns(
     sa.select(LIMITS.c.overrides).where(*_OF_PARTY).scalar_subquery()
 )
-_Uses = tuple[str, str, str, datetime, datetime, int, float]
+_Uses = tuple[str, str, str, datetime, datetime, float, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseOf:
-    """The hosts that a lease uses for some time, with the project and the user of the lease.
+    """What a lease uses for some time, with the project and the user of the lease.
 
-    ``use`` contains the start, the end, and the numbers of hosts and VCPUs. ``lease_id`` is None if
-    the reservation that used the hosts is deleted.
+    ``lease_id`` is None if the reservation that used the hosts is deleted.
     """
 
     lease_id: str | None
@@ -204,7 +207,7 @@ def uses(
     *,
     past_too: bool = False,
 ) -> list[UseOf]:
-    """Return the hosts that leases of these parties (projects or users) use in ``[since, until)``.
+    """Return what leases of these parties (projects or users) use in ``[since, until)``.
 
     If ``until`` is None, all use after ``since`` is included. All bookings of a lease with the same
     start are one item of the result. Items may begin before ``since`` and end after ``until``.
@@ -214,10 +217,16 @@ def uses(
     of_party = sa.or_(*(_belongs_to(party, LeaseRow) for party in parties))
     query = _uses().where(of_party, LeaseRow.end_at > since)
     past, was_of_party = PastUseRow, sa.or_(*(_belongs_to(party, PastUseRow) for party in parties))
-    stored = (past.project_id, past.user_id, past.start_at, past.end_at, past.hosts)
-    deleted = sa.select(sa.null(), *stored, sa.literal(0.0)).where(
-        was_of_party, past.end_at > since
+    stored = (
+        past.project_id,
+        past.user_id,
+        past.start_at,
+        past.end_at,
+        sa.literal(0.0),
+        past.hosts,
     )
+    nothing = (sa.literal(0), sa.literal(0), sa.literal(0))
+    deleted = sa.select(sa.null(), *stored, *nothing).where(was_of_party, past.end_at > since)
     if until is not None:
         query = query.where(AllocationRow.start_at < until)
         deleted = deleted.where(PastUseRow.start_at < until)
@@ -225,7 +234,7 @@ def uses(
 
 
 def uses_of(session: Session, lease_id: str) -> list[Use]:
-    """Return the hosts that a lease uses; all its bookings with the same start are one item.
+    """Return what a lease uses; all its bookings with the same start are one item.
 
     There are several starts if hosts were added to the lease while it was running.
     """
@@ -235,21 +244,38 @@ def uses_of(session: Session, lease_id: str) -> list[Use]:
 def use_of(
     session: Session, taken: Iterable[tuple[Requirement, Units]], start: datetime, end: datetime
 ) -> Use:
-    """Return how many hosts and VCPUs a new lease would use from ``start`` to ``end``.
+    """Return what a new lease would use from ``start`` to ``end``.
 
     ``taken`` contains a pair for each requirement of the lease: the requirement, and a mapping from
     the ids of the chosen resources to the number of units that the lease takes of each resource.
     """
-    host_units = [(needs, units) for needs, units in taken if needs.resource_type == HOST]
-    whole = [id_ for needs, units in host_units if needs.is_whole for id_ in units]
-    shares = sum(
-        needs.amounts.get(_VCPU_CLASS, 0) * sum(units.values()) for needs, units in host_units
-    )
+    parts = list(taken)
+    whole = [
+        id_
+        for needs, units in parts
+        if needs.is_whole and needs.resource_type == HOST
+        for id_ in units
+    ]
     query = sa.select(sa.func.sum(ResourceProperty.number)).where(
         ResourceProperty.resource_id.in_(whole), ResourceProperty.name == _VCPUS
     )
-    vcpus = shares + float(session.scalar(query) or 0)
-    return Use(start=start, end=end, hosts=len(whole), vcpus=vcpus)
+    vcpus = _shares(parts, HOST, _VCPU_CLASS) + float(session.scalar(query) or 0)
+    counted = {
+        name: sum(
+            len(units) for need, units in parts if need.is_whole and need.resource_type == type_
+        )
+        for name, type_ in _COUNTED.items()
+    }
+    gigabytes = _shares(parts, _VOLUME, _GIGABYTES_CLASS)
+    return Use(start=start, end=end, vcpus=vcpus, gigabytes=gigabytes, **counted)
+
+
+def _shares(parts: Iterable[tuple[Requirement, Units]], resource_type: str, amount: str) -> int:
+    return sum(
+        needs.amounts.get(amount, 0) * sum(units.values())
+        for needs, units in parts
+        if needs.resource_type == resource_type
+    )
 
 
 def _belongs_to(
@@ -260,35 +286,47 @@ def _belongs_to(
 
 
 def _uses() -> sa.Select[*_Uses]:
-    """Build the query for the hosts that leases use.
+    """Build the query for what leases use.
 
     The query has one row for all bookings of a lease that start at the same time. The row contains
-    the number of whole hosts, and the number of VCPUs: all VCPUs of whole hosts, and the VCPUs of
-    shares of hosts.
+    the number of VCPUs (all VCPUs of whole hosts, and the VCPUs of shares of hosts), the numbers of
+    whole resources of each type in ``_COUNTED``, and the GiB of volumes.
     """
     deleted_at = sa.func.coalesce(LeaseRow.updated_at, LeaseRow.end_at)
     is_deleting = LeaseRow.status == LeaseStatus.DELETING.value
     end_at = sa.case((is_deleting, deleted_at), else_=LeaseRow.end_at)
-    is_vcpus = AllocationRow.resource_class == _VCPU_CLASS
-    share = sa.cast(AllocationRow.amount, sa.Double)
-    size = sa.case(
-        (AllocationRow.whole_id.is_not(None), ResourceProperty.number), (is_vcpus, share)
-    )
-    hosts = sa.func.count(AllocationRow.whole_id)
-    vcpus = sa.func.coalesce(sa.func.sum(size), 0.0)
     lease_columns = (LeaseRow.id, LeaseRow.project_id, LeaseRow.user_id, AllocationRow.start_at)
     vcpus_property = sa.and_(
-        ResourceProperty.resource_id == AllocationRow.resource_id, ResourceProperty.name == _VCPUS
+        ResourceProperty.resource_id == AllocationRow.resource_id,
+        ResourceProperty.name == _VCPUS,
+        ResourceRow.type == HOST,
     )
     return (
-        sa.select(*lease_columns, sa.type_coerce(end_at, LeaseRow.end_at.type), hosts, vcpus)
+        sa.select(*lease_columns, sa.type_coerce(end_at, LeaseRow.end_at.type), *_sums())
         .join(ReservationRow, ReservationRow.lease_id == LeaseRow.id)
         .join(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
         .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
         .outerjoin(ResourceProperty, vcpus_property)
-        .where(ResourceRow.type == HOST)
         .group_by(*lease_columns, LeaseRow.end_at, LeaseRow.status, LeaseRow.updated_at)
     )
+
+
+def _sums() -> tuple[Any, ...]:
+    """Return the columns with the sums of a query for what leases use."""
+    row, type_ = AllocationRow, ResourceRow.type
+    share = sa.cast(row.amount, sa.Double)
+    is_vcpus = sa.and_(type_ == HOST, row.resource_class == _VCPU_CLASS)
+    vcpus = sa.case((row.whole_id.is_not(None), ResourceProperty.number), (is_vcpus, share))
+    counts = [
+        sa.func.count(sa.case((type_ == counted, row.whole_id))) for counted in _COUNTED.values()
+    ]
+    is_gigabytes = sa.and_(type_ == _VOLUME, row.resource_class == _GIGABYTES_CLASS)
+    gigabytes = sa.func.sum(sa.case((is_gigabytes, row.amount)))
+    return (_or_nothing(sa.func.sum(vcpus)), *counts, _or_nothing(gigabytes))
+
+
+def _or_nothing(total: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    return sa.func.coalesce(total, 0)
 
 
 def _use_of(session: Session, query: sa.Select[*_Uses] | sa.CompoundSelect[*_Uses]) -> list[UseOf]:
@@ -297,9 +335,17 @@ def _use_of(session: Session, query: sa.Select[*_Uses] | sa.CompoundSelect[*_Use
             lease_id=lease_id,
             project_id=project_id,
             user_id=user_id,
-            use=Use(start=start, end=end, hosts=int(hosts), vcpus=float(vcpus)),
+            use=Use(
+                start=start,
+                end=end,
+                vcpus=float(vcpus),
+                gigabytes=int(gigabytes),
+                **dict(zip(_COUNTED, counts, strict=True)),
+            ),
         )
-        for lease_id, project_id, user_id, start, end, hosts, vcpus in session.execute(query)
+        for lease_id, project_id, user_id, start, end, vcpus, *counts, gigabytes in session.execute(
+            query
+        )
     ]
 
 

@@ -71,7 +71,8 @@ def test_usage_is_shown(command: Command, story: Story, capsys: pytest.CaptureFi
     assert (shown["scope"], shown["id"], shown["own"]) == ("project", "lab", [])
     assert (shown["limits"]["leases"], shown["limits"]["hosts"]) == (7, None)
     assert shown["used"].pop("vcpus") in (16.0, 64.0), "hosts of two sizes match"
-    assert shown["used"] == {"leases": 1, "hosts": 1, "host_hours": 1.5}
+    others = dict.fromkeys(("gigabytes", "floatingips", "networks"), 0)
+    assert shown["used"] == {"leases": 1, "hosts": 1, "host_hours": 1.5, **others}
 
 
 def test_a_warning_names_a_project_that_never_had_a_lease(

@@ -46,10 +46,9 @@ def find(
     since = store.clock.now() - settings.period
     with store.database.read() as session:
         by_party = [
-            nlargest(
-                _MOST_LEASES, rows.uses(session, [party], since, past_too=True), key=_host_hours
-            )
+            nlargest(_MOST_LEASES, filter(_has_hosts, found), key=_host_hours)
             for party in parties
+            for found in [rows.uses(session, [party], since, past_too=True)]
         ]
         seen = {
             entry.lease_id
@@ -74,6 +73,10 @@ def _described(entries: Collection[UseOf], names: Mapping[str, str]) -> list[Lea
         )
         for entry in entries
     ]
+
+
+def _has_hosts(entry: UseOf) -> bool:
+    return bool(entry.use.hosts or entry.use.vcpus)
 
 
 def _host_hours(entry: UseOf) -> float:

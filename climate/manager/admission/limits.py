@@ -21,7 +21,7 @@ from climate.core import limits as rules
 from climate.core.errors import InvalidInput, LimitExceeded
 from climate.core.lease.change import has_started
 from climate.core.lease.model import Lease
-from climate.core.limits import NAMES, Excess, Limits, Rules, Scope, Use
+from climate.core.limits import AMOUNTS, NAMES, Excess, Limits, Rules, Scope, Use
 from climate.core.window import Window
 from climate.db import limits as rows
 from climate.db.engine.database import Database
@@ -37,14 +37,17 @@ _MAX_LIMIT = 2**31 - 1  # a 32-bit column
 class Usage:
     """How much of its limits a project or a user uses now.
 
-    ``leases`` is the number of leases that are not over. ``hosts`` and ``vcpus`` are the highest
-    numbers that are booked at the same time, now or later. ``host_hours`` is the highest sum of
-    hosts times hours in any span with the length of the limits' period (for example 30 days).
+    ``leases`` is the number of leases that are not over. ``host_hours`` is the highest sum of hosts
+    times hours in any span with the length of the limits' period (for example 30 days). The other
+    numbers are the highest ones that are booked at the same time, now or later.
     """
 
     leases: int
     hosts: int
     vcpus: float
+    gigabytes: int = 0
+    floatingips: int = 0
+    networks: int = 0
     host_hours: float
 
 
@@ -99,7 +102,7 @@ class Guard:
                 self._check(party, rules.excess_of_leases(limits, others))
 
     def uses_of(self, session: Session, lease: Lease) -> list[Use]:
-        """Return what a lease has booked: numbers of hosts and vCPUs, with start and end.
+        """Return what a lease has booked, with start and end.
 
         The list is empty if no limit concerns booked resources.
         """
@@ -116,11 +119,11 @@ class Guard:
         """Raise LimitExceeded if a lease would book more resources than a limit allows.
 
         ``window`` is the start and end of the lease. ``lease_id`` is None if it is not stored.
-        ``before`` contains the hosts and vCPUs that the lease has booked before the request (empty
-        for a new lease). ``after`` contains the hosts and vCPUs after the request (None: read them
-        from the database). The function adds the use of all other leases of the same project or
-        user. If the limit was already exceeded before the request, the function rejects only a
-        change that increases the excess.
+        ``before`` contains what the lease has booked before the request (empty for a new lease).
+        ``after`` contains the same after the request (None: read it from the database). The
+        function adds the use of all other leases of the same project or user. If the limit was
+        already exceeded before the request, the function rejects only a change that increases the
+        excess.
         """
         if not self._counted:
             return
@@ -333,15 +336,13 @@ def accounts(
 
 def _usage(session: Session, party: Party, now: datetime, period: timedelta) -> Usage:
     uses = [entry.use for entry in rows.uses(session, [party], now - period, past_too=True)]
-    future = [
-        Use(start=max(use.start, now), end=use.end, hosts=use.hosts, vcpus=use.vcpus)
-        for use in uses
-    ]
+    future = [replace(use, start=max(use.start, now)) for use in uses]
+    peaks = {name: rules.peak([], [], future, name)[0] for name in AMOUNTS}
     return Usage(
         leases=rows.count_leases(session, party, now),
-        hosts=int(rules.peak([], [], future, "hosts")[0]),
-        vcpus=rules.peak([], [], future, "vcpus")[0],
+        vcpus=peaks.pop("vcpus"),
         host_hours=rules.most_hours(uses, now, period),
+        **{name: int(peak) for name, peak in peaks.items()},
     )
 
 

@@ -64,6 +64,20 @@ def owners(story: Story, resource_type: str = "virtual:floatingip") -> dict[str,
     return {used.endpoint: used.project_id for used in plugin.cloud.occupants_by_id().values()}
 
 
+def test_limits_count_floating_ips_and_networks(make_story: MakeStory) -> None:
+    options = {"limits__enabled": True, "limits__user_floatingips": 2, "limits__user_networks": 0}
+    story = register(make_story(manager__plugins=PLUGINS, **options), *ALL)
+    reserve(story, 60, 120, v1(2))
+    body = story.lease_body(90, 150, reservations=[v1(1)])
+    assert "2 floating IPs" in story.refused(403, "POST", "/v1/leases", body)
+    reserve(story, 120, 180, v1(2))
+    segment = {"network_type": "vlan", "physical_network": "physnet1", "segment_id": 101}
+    story.ok("POST", "/v1/networks", segment)
+    network = {"resource_type": "virtual:network", "network_name": "mine"}
+    body = story.lease_body(60, 120, reservations=[network])
+    assert "0 networks" in story.refused(403, "POST", "/v1/leases", body)
+
+
 def addresses(story: Story, lease: dict[str, Any], number: int = 0) -> list[str]:
     """Return the addresses that a reservation of an active lease has."""
     return sorted(story.lease(lease["id"])["reservations"][number]["floatingips"])

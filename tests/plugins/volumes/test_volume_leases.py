@@ -67,6 +67,20 @@ def test_admits_volumes_as_far_as_size_and_number_allow(story: Story) -> None:
     story.reserve(120, 180, reservations=[volumes(resource_properties=cold)])
 
 
+def test_a_limit_counts_the_size_of_volumes(make_story: MakeStory) -> None:
+    story = make_story(manager__plugins=PLUGINS, limits__enabled=True, limits__project_gigabytes=60)
+    silver = {"gigabytes": 100, "volumes": 10}
+    body = {"resource_type": "virtual:volume", "name": "silver", "properties": silver}
+    story.ok("POST", "/v2/resources", body)
+    story.reserve(0, 60, reservations=[volumes(amount=3)])
+    story.reserve(60, 120, reservations=[volumes(amount=6)])
+    body = story.lease_body(0, 60, reservations=[volumes(amount=4)])
+    message = story.refused(403, "POST", "/v1/leases", body)
+    assert "60 GiB at any one time are allowed, 30 are taken, this lease needs 40" in message
+    limits = story.ok("GET", "/v2/limits")["parties"][0]
+    assert (limits["limits"]["gigabytes"], limits["used"]["gigabytes"]) == (60, 60)
+
+
 def test_hosts_and_volumes_are_admitted_together(story: Story) -> None:
     story.register(1)
     rejected(story, host_reservation(), volumes(amount=11, size=1))

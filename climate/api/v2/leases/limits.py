@@ -20,6 +20,9 @@ class LimitValues(Schema):
     leases = fields.Integer(allow_none=True)
     hosts = fields.Integer(allow_none=True)
     vcpus = fields.Integer(allow_none=True)
+    gigabytes = fields.Integer(allow_none=True)
+    floatingips = fields.Integer(allow_none=True)
+    networks = fields.Integer(allow_none=True)
     host_hours = fields.Integer(allow_none=True)
     duration = fields.Integer(allow_none=True)
     horizon = fields.Integer(allow_none=True)
@@ -30,14 +33,17 @@ class LimitValues(Schema):
 class Used(Schema):
     """How much of its limits a project or a user uses.
 
-    ``leases`` is the number of leases that are not over. ``hosts`` and ``vcpus`` are the largest
-    numbers that are booked at the same time, now or later. ``host_hours`` is the largest sum of
-    host-hours in any span with the length ``Limits.period``.
+    ``leases`` is the number of leases that are not over. ``host_hours`` is the largest sum of
+    host-hours in any span with the length ``Limits.period``. The other numbers are the largest ones
+    that are booked at the same time, now or later. ``gigabytes`` are GiB of volumes.
     """
 
     leases = fields.Integer()
     hosts = fields.Integer()
     vcpus = fields.Integer()
+    gigabytes = fields.Integer()
+    floatingips = fields.Integer()
+    networks = fields.Integer()
     host_hours = fields.Float()
 
 

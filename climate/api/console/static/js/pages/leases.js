@@ -236,6 +236,9 @@ function draw({ apply, period, parties }, me) {
     parties.map((party) => partyCard(party, period, me))));
 }
 
+// Shown only if they are used or limited: many clouds reserve only hosts.
+const OTHERS = [["gigabytes", "GiB of volumes"], ["floatingips", "Floating IPs"], ["networks", "Networks"]];
+
 function partyCard({ scope, id, limits, used }, period, me) {
   const own = scope === "project" ? me.project : me.user;
   const heading = `limits-${scope}`;
@@ -246,6 +249,8 @@ function partyCard({ scope, id, limits, used }, period, me) {
       meter("Leases that are not over", used.leases, limits.leases),
       meter("Hosts at once, at the peak", used.hosts, limits.hosts),
       meter("Virtual CPUs at once, at the peak", used.vcpus, limits.vcpus),
+      OTHERS.filter(([key]) => used[key] || limits[key] !== null)
+        .map(([key, text]) => meter(`${text} at once, at the peak`, used[key], limits[key])),
       meter(`Host-hours in any ${duration(period)}, at most`, used.host_hours, limits.host_hours, { unit: " h" })),
     h("h3", {}, "Rules"), rules(limits));
 }

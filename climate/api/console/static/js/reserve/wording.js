@@ -110,7 +110,8 @@ function fraction({ free, matching }) {
   return `${grouped(free)}${matching === null ? "" : " of "}${matching === null ? "" : grouped(matching)} free`;
 }
 
-const COUNTED = [["hosts", "hosts"], ["host_hours", "host hours"], ["vcpus", "vCPUs"], ["leases", "leases"]];
+const COUNTED = [["hosts", "hosts"], ["host_hours", "host hours"], ["vcpus", "vCPUs"], ["gigabytes", "GiB"],
+  ["floatingips", "floating IPs"], ["networks", "networks"], ["leases", "leases"]];
 
 /** "9 of 20 hosts, 3,470 of 5,000 host hours": use with this lease, of the tightest limits; "" if there are none. */
 export function limitsLine(limits) {

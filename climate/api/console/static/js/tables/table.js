@@ -348,6 +348,7 @@ export function limitMeters(limits, { title = true } = {}) {
 function bars({ limits, used }, period) {
   const rows = [
     ["Leases", "leases"], ["Hosts at once", "hosts"], ["vCPUs at once", "vcpus"],
+    ["GiB at once", "gigabytes"], ["Floating IPs at once", "floatingips"], ["Networks at once", "networks"],
     [`Host hours in ${duration(period)}`, "host_hours"],
   ];
   return rows.filter(([, key]) => limits[key] !== null && limits[key] !== undefined)
