@@ -79,7 +79,8 @@ function otherLine(selection, type) {
 const LIMIT_TITLES = {
   hosts: "Above the limit of hosts", vcpus: "Above the limit of vCPUs", host_hours: "Above the limit of host hours",
   gigabytes: "Above the limit of GiB", floatingips: "Above the limit of floating IPs",
-  networks: "Above the limit of networks", leases: "Above the limit of leases", duration: "The lease is too long", horizon: "The lease ends too late",
+  networks: "Above the limit of networks", leases: "Above the limit of leases",
+  duration: "The lease is too long", horizon: "The lease ends too late",
   extension_window: "It is too early to prolong", extension: "Prolonged by too much at once",
 };
 
