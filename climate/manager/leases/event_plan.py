@@ -99,6 +99,10 @@ class ReminderGate(Gate):
         self._notices: tuple[Notice, ...] = ()
         self._reminders: tuple[Event, ...] = ()
 
+    def before_refusal(self, _session: Session, _lease: Lease, _now: datetime) -> bool:
+        """Allow the refusal: a lease without resources gets no reminders."""
+        return True
+
     def after(self, session: Session, lease: Lease, now: datetime) -> None:
         """Store the reminders of the rule that matches the stored lease, instead of the others."""
         booked = resources.booked_by(session, lease.id)
