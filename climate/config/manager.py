@@ -42,14 +42,15 @@ MANAGER = [
         "before_start_leads",
         item_type=types.Integer(min=1),
         default=[3600, 600, 60],
-        help="Seconds before the start of a lease for its heads-ups (before_start_lease). A lease"
+        help="Seconds before the start of a lease for its reminders (before_start_lease). A lease"
         " with before_start_lease events of its own has those instead.",
     ),
     cfg.MultiStrOpt(
         "reminder_rules",
         default=[],
-        help="Other heads-ups for certain leases, 'TYPE: SECONDS, SECONDS' or 'TYPE EXPRESSION:"
-        " SECONDS'. One rule per line; the first that matches a lease replaces before_start_leads."
+        help="Other reminders of the start for certain leases, 'TYPE: SECONDS, SECONDS' or 'TYPE"
+        " EXPRESSION: SECONDS'. One rule per line; the first that matches a lease replaces"
+        " before_start_leads."
         " TYPE is the type of a reservation of the lease. EXPRESSION selects by the properties of"
         " the resources that the lease books.",
     ),

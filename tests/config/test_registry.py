@@ -45,7 +45,7 @@ COUNTS = {
     *(
         f"limits.{scope}_{name}"
         for scope in ("project", "user")
-        for name in ("leases", "hosts", "vcpus")
+        for name in ("leases", "hosts", "vcpus", "gigabytes", "floatingips", "networks")
     ),
     "api.connection_limit",
     "provisioning.ready_share",
