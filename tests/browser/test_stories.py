@@ -33,7 +33,7 @@ def test_a_lease_is_dragged_starts_is_prolonged_ended_and_deleted_without_a_relo
     browser.click("Open night run")
     browser.click("End now")
     browser.find("dialog button.danger").click()
-    browser.shows("Ended")
+    browser.shows("Ended\nDelete")  # the state of the lease, which follows the history
     assert browser.path == f"/console/leases/{lease_id}"
     browser.click("Delete")
     browser.find("dialog button.danger").click()
