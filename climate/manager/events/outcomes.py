@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from sqlalchemy.orm import Session
 
 from climate.core.backoff import pause_before
+from climate.core.lease import on_start
 from climate.core.lease.lifecycle import (
     LEASE,
     RESERVATION,
@@ -32,6 +33,7 @@ from climate.core.lease.lifecycle import (
 from climate.core.lease.model import (
     HANDED_OVER,
     LEAVING,
+    RUN_STATE,
     SHARES,
     UNAPPLIED,
     Event,
@@ -228,6 +230,8 @@ def _handed_over(
     marks: dict[str, Any] = {LEAVING: True} if LEAVING in reservation.details else {}
     if UNAPPLIED in reservation.details and begun.params != reservation.params:
         marks[UNAPPLIED] = True  # the parameters changed while the action ran
+    if state := on_start.state_after(begun, reservation):
+        marks[RUN_STATE] = state.value
     before = set(reservation.details.get(HANDED_OVER, ()))
     granted = work.resources[reservation.id]
     present = [item.id for item in granted if item.reservable or item.id in before]
