@@ -172,3 +172,62 @@ def test_on_start_takes_effect_at_once_if_it_changes_while_the_lease_runs(story:
     settle(story)
     assert "volumes" not in shown(story, lease)["details"]
     assert len(change("create")["details"]["volumes"]) == 2
+
+
+def test_a_stop_during_the_start_follows_it(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = create(story, "virtual:volume")
+    story.at(60)
+    settle(story)
+    plugin, states = story.runtime.plugins["virtual:volume"], []
+    genuine = plugin.start
+
+    def start(*given: Any) -> Any:
+        details = genuine(*given)
+        states.append(send(story, lease, "stop"))
+        return details
+
+    send(story, lease, "start")
+    with monkeypatch.context() as patch:
+        patch.setattr(plugin, "start", start)
+        story.run()
+    settle(story)
+    assert states == ["stopping"]
+    assert shown(story, lease)["run_state"] == "stopped"
+    assert len(effect_names(story, "create_volume")) == 2
+    assert drifts(story) == []
+
+
+def test_a_start_that_fails_can_be_repeated_or_stopped(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, other = create(story, "virtual:volume"), create(story, "virtual:volume")
+    story.at(60)
+    settle(story)
+    plugin = story.runtime.plugins["virtual:volume"]
+
+    def fail(*_given: Any) -> Any:
+        raise RuntimeError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(plugin, "start", fail)
+        for each in (lease, other):
+            send(story, each, "start")
+        for _ in range(20):
+            story.at(1 / 2)
+    assert shown(story, lease)["run_state"] == "starting"
+    assert story.ok("GET", f"/v2/leases/{lease['id']}")["degraded"]
+    assert send(story, lease, "start") == "starting"
+    assert send(story, other, "stop") == "stopping"
+    settle(story)
+    assert shown(story, lease)["run_state"] == "started"
+    assert shown(story, other)["run_state"] == "stopped"
+    assert not story.ok("GET", f"/v2/leases/{lease['id']}")["degraded"]
+
+
+def test_policy_protects_the_requests(story: Story) -> None:
+    lease = create(story, "virtual:volume")
+    strangers = {"alice:other:member": 404, "bob:admin:reader": 403}
+    for token, status in strangers.items():
+        for verb in ("start", "stop"):
+            answer = story.call("POST", path(lease, verb), token=token)
+            assert answer.status_code == status, (token, verb)
