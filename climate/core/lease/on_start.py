@@ -6,7 +6,7 @@ reserves the capacity; users start and stop the reservation while the lease runs
 state of the stack.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import Enum, auto
 from typing import Any
@@ -161,6 +161,17 @@ def state_after(work: Reservation, present: Reservation) -> RunState | None:
         return None
     state = RunState(present.details[RUN_STATE])
     return _DONE.get(state, state) if work.details.get(RUN_STATE) == state else state
+
+
+def reached(before: Lease, after: Lease) -> Iterator[tuple[str, RunState]]:
+    """Yield the id and run state of each reservation that a manager has started or stopped.
+
+    ``before`` and ``after`` are the lease before and after the manager's action.
+    """
+    for old, new in zip(before.reservations, after.reservations, strict=True):
+        state = new.run_state
+        if state is not None and state is not old.run_state and state not in UNDER_WAY:
+            yield new.id, state
 
 
 def marks_of_change(

@@ -62,7 +62,12 @@ from climate.manager.events.begin import events_with_done
 from climate.manager.leases import ready_start as starting
 from climate.manager.leases.delete import remove
 from climate.manager.leases.finalizers import schedule_finalizers
-from climate.manager.notifications.lease_messages import News, announce, notify_nodes_of
+from climate.manager.notifications.lease_messages import (
+    News,
+    announce,
+    announce_run_states,
+    notify_nodes_of,
+)
 from climate.manager.process.runtime import Runtime
 from climate.observability.metrics import Metrics
 
@@ -110,6 +115,7 @@ def commit_success(
         if action.kind == END:
             schedule_finalizers(runtime.enforcer, session, action.before, now)
     announce(session, [action.news for action in completed], now)
+    announce_run_states(session, [(action.before, action.after) for action in completed], now)
     for action in completed:
         granted = action.work.resources
         notify_nodes_of(settings.provisioning, session, action.kind, action.before, granted, now)

@@ -125,6 +125,8 @@ def test_a_reservation_of_each_type_is_created_and_deleted_on_request(
         assert send(story, lease, "stop") == "stopped"
         assert drifts(story) == []
     assert created[0] == created[1] > 0
+    types = [each for each in story.event_types(lease["id"]) if each.startswith("reservation.")]
+    assert types == ["reservation.started", "reservation.stopped"] * 2
     send(story, lease, "start")
     settle(story)
     story.at(60)
