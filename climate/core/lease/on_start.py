@@ -78,6 +78,11 @@ def action_for(lease: Lease, reservation: Reservation) -> Action:
     return Action.START
 
 
+def exists(lease: Lease, reservation: Reservation) -> bool:
+    """Return whether the cloud has what climate creates for a running reservation."""
+    return state_of(lease, reservation) in {None, RunState.STARTED}
+
+
 def find(lease: Lease, reservation_id: str) -> Reservation:
     """Return the reservation of ``lease`` with this id. Raises NotFound if the lease has none."""
     for reservation in lease.reservations:

@@ -11,13 +11,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
 from climate.core.lease import on_start
-from climate.core.lease.lifecycle import (
-    OPEN_EVENT,
-    EventStatus,
-    LeaseStatus,
-    ReservationStatus,
-    RunState,
-)
+from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.on_start import Action
 from climate.core.lease.schedule import RELENTLESS, START, UPDATE
@@ -156,7 +150,7 @@ def _holdings(
         for reservation in lease.reservations
         if reservation.resource_type == resource_type
         and reservation.status is ReservationStatus.ACTIVE
-        and on_start.state_of(lease, reservation) in {None, RunState.STARTED}
+        and on_start.exists(lease, reservation)
     ]
     held = resources_of(session, [reservation.id for _, reservation in reservations])
     return [
