@@ -56,6 +56,8 @@ _TABLE = [
     ("leases:post", _MEMBER, "Create a lease."),
     ("leases:put", _MEMBER, "Change a lease."),
     ("leases:delete", _MEMBER, "Delete a lease."),
+    ("reservations:start", _MEMBER, "Start a reservation with on_start manual."),
+    ("reservations:stop", _MEMBER, "Stop a reservation with on_start manual."),
     ("wait_list:get", _READER, "Read the wait list, own leases named."),
     ("plugins:get", _READER, "List the resource types."),
     ("oshosts:get", _ADMIN, "Read hosts."),

@@ -223,6 +223,25 @@ class Leases:
         """Delete a lease. Return whether it is gone; if not, a manager is ending it first."""
         return self._transport.send("DELETE", _path(lease_id)).status == HTTPStatus.NO_CONTENT
 
+    def start_reservation(self, lease_id: str, reservation_id: str) -> Reservation:
+        """Let climate create what a reservation with ``on_start: manual`` is for.
+
+        ``run_state`` of the result is ``starting``, or ``started`` if that is done. Raises Conflict
+        if the lease does not run, if ``on_start`` is another, or while the reservation is stopped.
+        """
+        return self._set_run_state(lease_id, reservation_id, "start")
+
+    def stop_reservation(self, lease_id: str, reservation_id: str) -> Reservation:
+        """Let climate delete what it created for a reservation; its capacity stays reserved.
+
+        Raises as ``start_reservation`` does.
+        """
+        return self._set_run_state(lease_id, reservation_id, "stop")
+
+    def _set_run_state(self, lease_id: str, reservation_id: str, verb: str) -> Reservation:
+        path = f"{_path(lease_id)}/reservations/{segment(reservation_id)}/{verb}"
+        return convert(self._transport.send("POST", path, safe=True).body, Reservation)
+
     def resources(self, lease_id: str) -> Iterator[LeaseResource]:
         """Yield the resources, such as hosts, that a lease has or will have."""
         return self._transport.pages(f"{_path(lease_id)}/resources", "resources", LeaseResource)

@@ -32,11 +32,13 @@ class Reservation(Model, frozen=True, kw_only=True):
     """A reservation of a lease.
 
     ``params`` are the requested parameters. ``details`` has what users need to use the resources.
+    ``run_state`` is None unless ``on_start`` is ``manual``.
     """
 
     id: str
     resource_type: str
     status: str
+    run_state: str | None = None
     params: dict[str, Any]
     details: dict[str, Any] = {}
     missing_resources: bool = False

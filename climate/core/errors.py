@@ -157,6 +157,18 @@ class LeaseBusy(Conflict, code="lease_busy"):
     """The lease is starting, ending or being deleted, or another request changed it just now."""
 
 
+class LeaseNotRunning(Conflict, code="lease_not_running"):
+    """The request needs a running lease, but the lease has not begun, has ended, or has failed."""
+
+
+class NotManual(Conflict, code="not_manual"):
+    """Users cannot start or stop the reservation: its ``on_start`` is not ``manual``."""
+
+
+class ReservationStopping(LeaseBusy, code="reservation_stopping"):
+    """The reservation is being stopped, and can be started again after that."""
+
+
 class InvalidTransition(Conflict, code="invalid_transition"):
     """The object's present state does not allow the requested next state."""
 

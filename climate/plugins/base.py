@@ -4,7 +4,7 @@ A plug-in is a subclass of ResourcePlugin and serves one resource type. climate 
 
 - when a user creates or changes a lease: ``schema``, ``look_up``, ``members``, ``requirement``,
   ``acts_as_user``, ``preview_details``, ``prepare``, ``discard``;
-- when an event of the lease is due: ``start``, ``before_end``, ``end``;
+- when an event of the lease is due: ``start``, ``stop``, ``before_end``, ``end``;
 - when an operator registers or deletes a resource: ``find``, ``declared``, ``enroll``,
   ``withdraw``;
 - periodically or on an operator's command: ``refresh``, ``enroll``, ``audit``,
@@ -24,13 +24,14 @@ done.
 import abc
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
 from marshmallow import EXCLUDE, Schema, missing, post_load
 
 from climate.core.errors import Conflict
+from climate.core.lease import on_start
 from climate.core.lease.model import Granted, Inventory, Lease, Reservation, Resource
 from climate.core.matching.requirement import Requirement
 
@@ -86,10 +87,9 @@ class DiscoveredResource:
 class Drift:
     """A difference between the cloud and the database, and how to repair it.
 
-    - If ``lease_id`` is set, a manager calls ``start`` again for the reservations of this running
-      lease.
-    - Otherwise, if ``repair`` is set, climate calls ``repair``. It does not call ``repair`` if the
-      reservation ``reservation_id`` is part of a lease that has not ended yet.
+    - If ``lease_id`` is set, a manager calls ``start`` again for this running lease.
+    - Otherwise, if ``repair`` is set, climate calls ``repair``, unless the reservation
+      ``reservation_id`` is part of a lease that has not ended yet.
     - If neither is set, there is no automatic repair, and an operator must decide.
     """
 
@@ -140,7 +140,7 @@ class ExpectedState:
     elsewhere: Collection[str] = ()
     #: The external ids of resources of this type that reservations of other types have.
     shared: Collection[str] = ()
-    #: The ids of reservations, of any type, whose lease has not begun to start.
+    #: The ids of reservations, of any type, whose lease has not begun, or that users have stopped.
     awaited: Collection[str] = ()
 
     @property
@@ -159,8 +159,7 @@ class NotYet(Exception):
     """Raised by a plug-in's method while the cloud has not finished an action.
 
     The message says what climate waits for. The manager calls the method again after about a
-    second. If the method still raises NotYet ten minutes after the first call, the manager treats
-    this as a failure of the method.
+    second. If it still raises NotYet ten minutes after the first call, this counts as a failure.
     """
 
 
@@ -287,17 +286,13 @@ class ResourcePlugin(abc.ABC):
     def needs_start(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
         """Return whether new parameters of a running reservation take effect only by ``start``.
 
-        ``before`` and ``after`` are its parameters. If the reservation gains resources, climate
-        calls ``start`` in any case. By default, return whether ``on_start`` becomes ``create``.
-        Pure.
+        If the reservation gains resources, climate calls ``start`` in any case. By default, return
+        whether ``on_start`` becomes ``create``, or is not ``manual`` any more. Pure.
         """
-        return bool(after.get("on_start") == CREATE != before.get("on_start"))
+        return on_start.needs_start(before, after)
 
     def preview_details(self, _reservation_id: str) -> Mapping[str, Any]:
-        """Return the details that users see before ``start`` has returned the final ones. Pure.
-
-        An example is an id that is known before the start.
-        """
+        """Return the details that users see before ``start``, such as an id. Pure."""
         return {}
 
     @abc.abstractmethod
@@ -343,6 +338,18 @@ class ResourcePlugin(abc.ABC):
         reservation from a running lease. Succeed even if ``start`` has failed before, or if the
         objects do not exist any more. Raise NotYet while the cloud has not finished.
         """
+
+    def stop(
+        self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
+    ) -> Mapping[str, Any]:
+        """Delete what ``start`` created; return the details of the stopped reservation. Idempotent.
+
+        The manager calls this method if a user stops a reservation with ``on_start: manual``. The
+        capacity stays reserved. By default, call ``end`` as with ``on_end: delete``.
+        """
+        params = {**reservation.params, "on_end": DELETE}
+        self.end(lease, replace(reservation, params=params), resources)
+        return self.preview_details(reservation.id)
 
     def before_end(  # noqa: B027 - optional: most types have nothing to do
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
@@ -439,6 +446,5 @@ def run_all(*steps: Callable[[], object]) -> None:
         raise failures[0]
 
 
-#: Values of the request parameters ``on_start`` (first line) and ``on_end`` (second line).
-CREATE, NOTHING = "create", "nothing"
+#: Values of the request parameter ``on_end``.
 DELETE, KEEP = "delete", "keep"

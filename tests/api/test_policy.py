@@ -26,6 +26,8 @@ ALLOWED = {
     "leases:put": {MEMBER, ADMIN},
     "leases:delete": {MEMBER, ADMIN},
     "leases:get_all": {ADMIN},
+    "reservations:start": {MEMBER, ADMIN},
+    "reservations:stop": {MEMBER, ADMIN},
     "oshosts:get": {ADMIN},
     "oshosts:post": {ADMIN},
     "oshosts:put": {ADMIN},

@@ -175,6 +175,22 @@ class PluginContract(ParamsContract):
             plugin.end(lease(reservation), reservation, ())
             assert self.state(plugin) == before, (was_started, was_used)
 
+    def test_a_stopped_reservation_leaves_no_trace_and_can_start_again(
+        self, plugin: ResourcePlugin
+    ) -> None:
+        before, granted = self.state(plugin), self.granted(plugin, 2)
+        reservation = self.reservation(plugin)
+        for was_started in (False, True, True):
+            if was_started:
+                plugin.start(lease(reservation), reservation, granted)
+                at_once = self.described_at_once(plugin, reservation, granted)
+                assert self.described(plugin, reservation) == at_once
+                self.use(plugin, reservation)
+            details = plugin.stop(lease(reservation), reservation, granted)
+            assert json.loads(json.dumps(details)) == details
+            assert plugin.stop(lease(reservation), reservation, granted) == details
+            assert self.state(plugin) == before, was_started
+
     def test_a_second_start_completes_an_interrupted_one(self, plugin: ResourcePlugin) -> None:
         granted, before = self.granted(plugin, 3), self.state(plugin)
         for effects in range(MANY):

@@ -188,6 +188,26 @@ CODES: Mapping[str, ErrorCode] = {
         "The lease is being started, ended or deleted, or another request changed it just now.",
         "Read the lease until its status is stable, then send the request again.",
     ),
+    "lease_not_running": ErrorCode(
+        409,
+        "Lease not running",
+        "The lease has not begun, has ended or has failed, so its reservations cannot be started or"
+        " stopped.",
+        "Send the request between the start and the end of the lease, while it is ACTIVE.",
+    ),
+    "not_manual": ErrorCode(
+        409,
+        "Not manual",
+        "Only reservations with `on_start: manual` can be started and stopped.",
+        "Create the reservation with `on_start: manual`, or change `on_start`. For a part of a"
+        " stack, start or stop the reservation of the stack.",
+    ),
+    "reservation_stopping": ErrorCode(
+        409,
+        "Reservation stopping",
+        "The reservation is being stopped, so it cannot be started yet.",
+        "Read the lease until the `run_state` of the reservation is `stopped`, then start it.",
+    ),
     "invalid_transition": ErrorCode(
         409,
         "Invalid transition",

@@ -19,7 +19,15 @@ from climate.api.v2.documentation.examples import examples
 from climate.api.v2.feeds import schemas as feed_schemas
 from climate.api.v2.feeds import views as feed_views
 from climate.api.v2.http import openapi
-from climate.api.v2.leases import dry_run, history, lease_resources, limits, schemas, wait_list
+from climate.api.v2.leases import (
+    dry_run,
+    history,
+    lease_resources,
+    limits,
+    manual_start,
+    schemas,
+    wait_list,
+)
 from climate.api.v2.leases import views as lease_views
 from climate.api.v2.notifications import schemas as notification_schemas
 from climate.api.v2.notifications import subscriptions
@@ -65,6 +73,7 @@ def _document(
     return openapi.document(ROUTES, dict(params), examples(today), root)
 
 
+_RESERVATION = "/v2/leases/<lease_id>/reservations/<reservation_id>"
 _SUBSCRIPTION = "/v2/subscriptions/<subscription_id>"
 
 # One row per route: its request, its responses, and the errors that do not follow from those.
@@ -107,6 +116,11 @@ ROUTES = [
     Route("GET", "/v2/leases/<lease_id>/calendar.ics", feed_views.of_lease, "leases:get",
           answers={200: "text/calendar", 304: None},
           request_headers=("If-None-Match",), response_headers=("ETag",)),
+
+    Route("POST", _RESERVATION + "/start", manual_start.start, "reservations:start",
+          answers={202: schemas.Reservation}, own_errors=(Conflict,)),
+    Route("POST", _RESERVATION + "/stop", manual_start.stop, "reservations:stop",
+          answers={202: schemas.Reservation}, own_errors=(Conflict,)),
 
     Route("GET", "/v2/wait-list", wait_list.index, "wait_list:get",
           query=wait_list.WaitListQuery, answers={200: wait_list.WaitList}),

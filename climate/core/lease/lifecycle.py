@@ -48,6 +48,15 @@ class EventStatus(StrEnum):
     ERROR = "ERROR"
 
 
+class RunState(StrEnum):
+    """The run state of a reservation that users start and stop; lower case in the API."""
+
+    STOPPED = "stopped"
+    STARTING = "starting"
+    STARTED = "started"
+    STOPPING = "stopping"
+
+
 OPEN_EVENT = (EventStatus.UNDONE, EventStatus.IN_PROGRESS)
 STABLE_LEASE = frozenset(
     {LeaseStatus.PENDING, LeaseStatus.ACTIVE, LeaseStatus.TERMINATED, LeaseStatus.ERROR}

@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self
 
-from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus
+from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus, RunState
 from climate.core.lease.schedule import BEFORE_END, END, START, Notice, Planned
 from climate.core.record import record
 from climate.core.window import Window
@@ -55,8 +55,14 @@ SHARES = "handed_over_shares"
 # Key of a reservation's details: its parameters changed while it ran, and the manager has not
 # called ``start`` for the new ones yet.
 UNAPPLIED = "unapplied"
+# Key of a reservation's details: its run state, a ``RunState`` as text. Absent means "stopped".
+RUN_STATE = "run_state"
 # Details that no answer and no notification contains.
-NOT_SHOWN = frozenset({HANDED_OVER, SHARES, UNAPPLIED})
+NOT_SHOWN = frozenset({HANDED_OVER, SHARES, UNAPPLIED, RUN_STATE})
+# The parameter that says when climate creates the resource, and its values: at the start of the
+# lease, never, or when a user starts the reservation.
+ON_START = "on_start"
+CREATE, NOTHING, MANUAL = "create", "nothing", "manual"
 # Parameters that answers contain, but notifications do not: they may be secret.
 NOT_NOTIFIED = frozenset({"server"})
 # Key of a reservation's details: the lease no longer has the reservation, but the manager has not
@@ -214,6 +220,13 @@ class Reservation:
         None if this reservation is not for a part of a stack.
         """
         return self.params.get(STACK)
+
+    @property
+    def run_state(self) -> RunState | None:
+        """The run state of a reservation with ``on_start: manual``; None for all others."""
+        if self.params.get(ON_START) != MANUAL:
+            return None
+        return RunState(self.details.get(RUN_STATE, RunState.STOPPED))
 
     @property
     def shown_params(self) -> Mapping[str, Any]:

@@ -114,6 +114,14 @@ TYPES = (
     NotificationType(
         event_type.LEASE_TRUST_RESTORED, "climate can act as the user of a lease again."
     ),
+    NotificationType(
+        event_type.RESERVATION_STARTED,
+        "climate has created what a reservation with on_start manual is for, as a user requested.",
+    ),
+    NotificationType(
+        event_type.RESERVATION_STOPPED,
+        "climate has deleted it again, as a user requested; the capacity stays reserved.",
+    ),
     NotificationType(event_type.OFFER_MADE, "An offer was made: it holds capacity."),
     NotificationType(
         event_type.OFFER_ACCEPTED, "An offer was accepted: it is a lease with the same id now."
@@ -153,6 +161,7 @@ _OF_LEASE = ("lease_id", "name", "status", "start_date", "end_date", "reservatio
 SHARED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "lease": _OF_LEASE,
+        "reservation": (*_OF_LEASE, "reservation_id"),
         "offer": (*_OF_LEASE, "expires_at"),
         "node": ("lease_id", "node", "reservation_id"),
         "audit": ("invariant", "look", "found", "broken_since"),
@@ -183,7 +192,8 @@ MEMBERS: Mapping[str, str] = MappingProxyType(
         "waiting_for": "Names of the hosts that are not ready.",
         "reason": "A sentence about the cause, and what to do.",
         "node": "Name of the host.",
-        "reservation_id": "Id of the reservation that holds the host.",
+        "reservation_id": "Id of the reservation that holds the host, or that a user started or"
+        " stopped.",
         "preparation_id": "Id of the preparation, for /v2/preparations.",
         "needed_at": "When the host must be ready, ISO 8601.",
         "invariant": "Number of the invariant in ARCHITECTURE.md.",

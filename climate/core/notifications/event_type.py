@@ -50,6 +50,8 @@ LEASE_TRUST_RESTORED = EventType("lease.trust_restored")
 LEASE_CATCH_UP = EventType("lease.catch_up")
 LEASE_START_DELAYED = EventType("lease.start_delayed")
 LEASE_NOT_STARTED = EventType("lease.not_started")
+RESERVATION_STARTED = EventType("reservation.started")
+RESERVATION_STOPPED = EventType("reservation.stopped")
 OFFER_MADE = EventType("offer.made")
 OFFER_ACCEPTED = EventType("offer.accepted")
 OFFER_EXPIRED = EventType("offer.expired")
@@ -76,6 +78,8 @@ KNOWN = (
     LEASE_TRUST_LOST,
     LEASE_TRUST_RESTORED,
     LEASE_DELETE,
+    RESERVATION_STARTED,
+    RESERVATION_STOPPED,
     OFFER_MADE,
     OFFER_ACCEPTED,
     OFFER_EXPIRED,

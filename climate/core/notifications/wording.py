@@ -54,6 +54,8 @@ _TITLES: Mapping[str, str] = {
     event_type.LEASE_CATCH_UP: "Events of lease {name} were late",
     event_type.LEASE_START_DELAYED: "Lease {name} waits for its hosts",
     event_type.LEASE_NOT_STARTED: "Lease {name} is over and has never started",
+    event_type.RESERVATION_STARTED: "A reservation of lease {name} is started",
+    event_type.RESERVATION_STOPPED: "A reservation of lease {name} is stopped",
     event_type.OFFER_MADE: "Offer {name} holds resources for some minutes",
     event_type.OFFER_ACCEPTED: "Offer {name} is accepted",
     event_type.OFFER_EXPIRED: "Offer {name} has expired",

@@ -10,8 +10,10 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
+from climate.core.lease import on_start
 from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
 from climate.core.lease.model import Lease
+from climate.core.lease.on_start import Action
 from climate.core.lease.schedule import RELENTLESS, START, UPDATE
 from climate.db.engine.database import Database
 from climate.db.events import queue as event_queue
@@ -76,13 +78,24 @@ def _expected(database: Database, resource_type: str) -> ExpectedState:
         settled = [lease for lease in present if _is_settled(lease)]
         running = _holdings(session, settled, resource_type)
         shared = _shared(session, present, resource_type)
-    changing = [r.id for lease in present if lease not in settled for r in lease.reservations]
+    changing = [
+        r.id
+        for lease in present
+        for r in lease.reservations
+        if lease not in settled or on_start.state_of(lease, r) in on_start.UNDER_WAY
+    ]
     elsewhere = [
         r.id for lease in settled for r in lease.reservations if r.resource_type != resource_type
     ]
+    stopped = [
+        r.id
+        for lease in settled
+        for r in lease.reservations
+        if on_start.action_for(lease, r) is Action.NONE
+    ]
     pending = [lease for lease in leases_ if lease.status is LeaseStatus.PENDING]
     awaited = [r.id for lease in pending if lease not in present for r in lease.reservations]
-    return ExpectedState(registered, running, changing, elsewhere, shared, awaited)
+    return ExpectedState(registered, running, changing, elsewhere, shared, [*awaited, *stopped])
 
 
 def _failures(session: Session) -> Iterator[Drift]:
@@ -137,6 +150,7 @@ def _holdings(
         for reservation in lease.reservations
         if reservation.resource_type == resource_type
         and reservation.status is ReservationStatus.ACTIVE
+        and on_start.exists(lease, reservation)
     ]
     held = resources_of(session, [reservation.id for _, reservation in reservations])
     return [

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from sqlalchemy.orm import Session
 
 from climate.core.backoff import pause_before
+from climate.core.lease import on_start
 from climate.core.lease.lifecycle import (
     LEASE,
     RESERVATION,
@@ -32,6 +33,7 @@ from climate.core.lease.lifecycle import (
 from climate.core.lease.model import (
     HANDED_OVER,
     LEAVING,
+    RUN_STATE,
     SHARES,
     UNAPPLIED,
     Event,
@@ -60,7 +62,12 @@ from climate.manager.events.begin import events_with_done
 from climate.manager.leases import ready_start as starting
 from climate.manager.leases.delete import remove
 from climate.manager.leases.finalizers import schedule_finalizers
-from climate.manager.notifications.lease_messages import News, announce, notify_nodes_of
+from climate.manager.notifications.lease_messages import (
+    News,
+    announce,
+    announce_run_states,
+    notify_nodes_of,
+)
 from climate.manager.process.runtime import Runtime
 from climate.observability.metrics import Metrics
 
@@ -108,6 +115,7 @@ def commit_success(
         if action.kind == END:
             schedule_finalizers(runtime.enforcer, session, action.before, now)
     announce(session, [action.news for action in completed], now)
+    announce_run_states(session, [(action.before, action.after) for action in completed], now)
     for action in completed:
         granted = action.work.resources
         notify_nodes_of(settings.provisioning, session, action.kind, action.before, granted, now)
@@ -228,6 +236,8 @@ def _handed_over(
     marks: dict[str, Any] = {LEAVING: True} if LEAVING in reservation.details else {}
     if UNAPPLIED in reservation.details and begun.params != reservation.params:
         marks[UNAPPLIED] = True  # the parameters changed while the action ran
+    if state := on_start.state_after(begun, reservation):
+        marks[RUN_STATE] = state.value
     before = set(reservation.details.get(HANDED_OVER, ()))
     granted = work.resources[reservation.id]
     present = [item.id for item in granted if item.reservable or item.id in before]

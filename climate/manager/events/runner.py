@@ -24,7 +24,9 @@ from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
 
-from climate.core.lease.model import Lease, Reservation
+from climate.core.lease import on_start
+from climate.core.lease.model import NOT_SHOWN, Lease, Reservation
+from climate.core.lease.on_start import Action
 from climate.core.lease.schedule import BEFORE_END, END, PATIENCE, RELEASE
 from climate.db.engine.database import Database, is_unavailable
 from climate.manager.claims import Batch, Result, Task, Work, requeue, requeue_all
@@ -121,28 +123,33 @@ def _log(work: Work, error: Exception, *, is_repeated: bool) -> None:
 def _call(
     plugin: ResourcePlugin, work: Work, lease: Lease, reservation: Reservation
 ) -> Mapping[str, Any]:
-    granted = work.resources[reservation.id]
+    granted, action = work.resources[reservation.id], on_start.action_for(work.lease, reservation)
     if _ends(work, reservation):
         plugin.end(lease, reservation, granted)
-    elif work.event.kind == BEFORE_END:
-        plugin.before_end(lease, reservation, granted)
-    else:
-        return plugin.start(lease, reservation, granted)
-    return reservation.details
+        return reservation.details
+    if work.event.kind == BEFORE_END:
+        if action is not Action.NONE:
+            plugin.before_end(lease, reservation, granted)
+        return reservation.details
+    if action is Action.NONE:
+        return {key: value for key, value in reservation.details.items() if key not in NOT_SHOWN}
+    if action is Action.STOP:
+        return plugin.stop(lease, reservation, granted)
+    return plugin.start(lease, reservation, granted)
 
 
 def _ordered(work: Work, now: datetime, patience: timedelta) -> list[Reservation]:
     """Return the reservations in the order in which to call plug-ins for them.
 
-    A stack starts after its members, and ends before them. But if the end of the lease has failed
-    for more than ``patience``, the stack ends after its members.
+    A stack starts after its members, and ends or stops before them. But if the end of the lease has
+    failed for more than ``patience``, the stack ends after its members.
     """
     if len(work.reservations) == 1:
         return work.reservations
     late = _is_end_late(work, now, patience)
 
     def position(reservation: Reservation) -> int:
-        ends, is_stack = _ends(work, reservation), reservation.id in _stacks(work)
+        ends, is_stack = _reclaims(work, reservation), reservation.id in _stacks(work)
         if ends and late:
             return 3 if is_stack else 2
         if ends:
@@ -164,9 +171,9 @@ def _blocked_by(
     ``undone`` contains the ids of the reservations whose plug-in call failed or must wait. If the
     end of the lease has failed for more than ``patience``, members no longer wait for their stack.
     """
-    if not _ends(work, reservation):
+    if not _reclaims(work, reservation):
         members = [member for member in work.reservations if member.stack_id == reservation.id]
-        missing = [m.id for m in members if m.id in undone and not _ends(work, m)]
+        missing = [m.id for m in members if m.id in undone and not _reclaims(work, m)]
         return f"{', '.join(missing)} must be there first" if missing else None
     waits = reservation.stack_id in undone and not _is_end_late(work, now, patience)
     return f"{reservation.stack_id} must be over first" if waits else None
@@ -195,6 +202,12 @@ def _is_end_late(work: Work, now: datetime, patience: timedelta) -> bool:
 
 def _ends(work: Work, reservation: Reservation) -> bool:
     return work.event.kind == END or work.is_leaving(reservation.id)
+
+
+def _reclaims(work: Work, reservation: Reservation) -> bool:
+    """Return whether the event deletes what climate created for the reservation."""
+    is_stop = on_start.action_for(work.lease, reservation) is Action.STOP
+    return _ends(work, reservation) or is_stop
 
 
 def _stacks(work: Work) -> set[str]:

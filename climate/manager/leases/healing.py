@@ -19,6 +19,7 @@ while the lease was running. A lease is ``degraded`` while one of these is true:
 - One of its reservations has ``missing_resources``.
 - Users cannot use one of its working resources yet.
 - A removed reservation still has resources.
+- A reservation that a user starts or stops has not reached the new state.
 
 Unlike Blazar, healing clears ``missing_resources`` and ``degraded``; it never clears
 ``resources_changed``.
@@ -36,6 +37,7 @@ from climate.core.errors import ClimateError, NotFound
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
 from climate.core.lease.model import HANDED_OVER, LEAVING, SHARES, UNAPPLIED, Lease, Reservation
+from climate.core.lease.on_start import UNDER_WAY
 from climate.core.lease.schedule import UPDATE
 from climate.core.matching.packing import first
 from climate.core.matching.query import matches
@@ -200,7 +202,7 @@ def _flag(
             leases.set_reservation(session, r.id, now, **flags)
     short = bool(missing)
     leaving = any(LEAVING in r.details and r.status in _UNFINISHED for r in lease.reservations)
-    unapplied = any(UNAPPLIED in reservation.details for reservation in live)
+    unapplied = any(UNAPPLIED in r.details or r.run_state in UNDER_WAY for r in live)
     behind = running and (leaving or unapplied or _is_behind(session, live))
     waiting = any(event.kind == UPDATE and event.status in OPEN_EVENT for event in lease.events)
     if behind and not waiting:

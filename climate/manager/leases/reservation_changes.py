@@ -21,6 +21,7 @@ from marshmallow import ValidationError
 from sqlalchemy.orm import Session
 
 from climate.core.errors import Conflict, Forbidden, InvalidInput, LeaseBusy
+from climate.core.lease import on_start
 from climate.core.lease.change import Change, check_resource_type
 from climate.core.lease.lifecycle import ReservationStatus
 from climate.core.lease.model import LEAVING, PART, UNAPPLIED, Lease, Reservation, StartWhen
@@ -427,11 +428,12 @@ def _store(
     present = {reservation.id: reservation.params for reservation in before.reservations}
     unapplied = needs_start(catalog, before, reservations)
     for reservation in reservations:
-        id_ = reservation.id
-        if id_ in unapplied:
-            marked = {**reservation.details, UNAPPLIED: True}
+        id_, old = reservation.id, present.get(reservation.id, reservation.params)
+        marks = on_start.marks_of_change(before, old, reservation.params)
+        if marks := {**marks, **({UNAPPLIED: True} if id_ in unapplied else {})}:
+            marked = {**reservation.details, **marks}
             leases.set_reservation(session, id_, now, details=marked)
-        if reservation.params != present.get(id_, reservation.params):
+        if reservation.params != old:
             leases.set_reservation(session, id_, now, params=dict(reservation.params))
     new = [reservation for reservation in reservations if reservation.id not in present]
     leases.insert_reservations(session, new, len(before.reservations))

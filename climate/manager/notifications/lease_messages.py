@@ -10,7 +10,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core.lease import blazar_wire
+from climate.core.lease import blazar_wire, on_start
+from climate.core.lease.lifecycle import RunState
 from climate.core.lease.model import HOST, Granted, Lease, node
 from climate.core.lease.schedule import END, START
 from climate.core.notifications import event_type
@@ -18,6 +19,11 @@ from climate.core.settings import Provisioning
 from climate.db.notifications import outbox
 from climate.db.resources import allocations, resources
 from climate.db.resources.allocations import Named
+
+_RUN_STATES = {
+    RunState.STARTED: event_type.RESERVATION_STARTED,
+    RunState.STOPPED: event_type.RESERVATION_STOPPED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,22 @@ def announce(session: Session, news: Sequence[News], now: datetime) -> None:
     named = allocations.named(session, ids)
     payloads = ((event_type.of_event(item.kind), _payload(item, named)) for item in news)
     outbox.write_all(session, payloads, now)
+
+
+def announce_run_states(
+    session: Session, changes: Iterable[tuple[Lease, Lease]], now: datetime
+) -> None:
+    """Write a notification for each reservation that a manager started or stopped for a user.
+
+    ``changes`` contains each lease before and after the manager's action.
+    """
+    notifications = [
+        (_RUN_STATES[state], blazar_wire.payload(after, {"reservation_id": id_}))
+        for before, after in changes
+        for id_, state in on_start.reached(before, after)
+    ]
+    if notifications:
+        outbox.write_all(session, notifications, now)
 
 
 def _payload(news: News, named: Mapping[str, Sequence[Named]]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ The owner of a lease sees the lease's resources. Operators see the bookings of r
 
 from datetime import datetime
 
+from climate.core.lease import on_start
 from climate.core.lease.holding import Booking, LeaseResource
 from climate.core.lease.model import HANDED_OVER, Lease
 from climate.core.page import Page, Part
@@ -28,6 +29,7 @@ def of_lease(runtime: Runtime, lease: Lease, page: Page, *, private: bool) -> Pa
     handed_over = {
         (reservation.id, id_)
         for reservation in lease.reservations
+        if on_start.exists(lease, reservation)
         for id_ in reservation.details.get(HANDED_OVER, ())
     }
     items = [

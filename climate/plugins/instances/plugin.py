@@ -14,10 +14,10 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import Conflict
 from climate.core.lease.model import Granted, Lease, Reservation
+from climate.core.lease.on_start import creates
 from climate.core.matching.extra_specs import read
 from climate.core.matching.requirement import Layout, Requirement
 from climate.plugins.base import (
-    CREATE,
     DiscoveredResource,
     Drift,
     ExpectedState,
@@ -128,7 +128,7 @@ class InstancePlugin(ResourcePlugin):
         self.cloud: InstanceCloud = load_cloud("virtual:instance", conf, turn=turn)
 
     def look_up(self, params: Mapping[str, Any], requester: Requester) -> Mapping[str, Any]:
-        if params.get("on_start") == CREATE:
+        if creates(params):
             self.cloud.check_image(params["server"]["imageRef"], requester)
         return params
 
@@ -162,7 +162,7 @@ class InstancePlugin(ResourcePlugin):
         return Size(self.requirement(params).amounts)
 
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
-        return self.cloud.acts_as_user and params.get("on_start") == CREATE
+        return self.cloud.acts_as_user and creates(params)
 
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
@@ -191,7 +191,7 @@ class InstancePlugin(ResourcePlugin):
         The result contains the ids of all requested servers. If there are none, it is empty.
         """
         params, known = reservation.params, reservation.details.get("servers", [])
-        if params.get("on_start") != CREATE:
+        if not creates(params):
             return {"servers": known} if known else {}
         boot = Boot(
             reservation_id=reservation.id,

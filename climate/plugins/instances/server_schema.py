@@ -1,8 +1,8 @@
 """Parameters for servers that climate starts, and for images that it saves at the end.
 
-By default, climate starts no servers. If ``on_start`` is ``create``, climate starts one server per
-reserved instance, and the lease's user owns these servers. The parameter ``server`` describes them,
-with some of the fields of Nova's request to create a server. At the end of the lease, climate
+By default, climate starts no servers. If ``on_start`` is ``create`` or ``manual``, climate starts
+one server per reserved instance, and the lease's user owns these servers. The parameter ``server``
+describes them, with some of the fields of Nova's request to create a server. At the end, climate
 deletes all servers in the reservation.
 """
 
@@ -19,7 +19,9 @@ from marshmallow import (
     validates_schema,
 )
 
-from climate.plugins.base import CREATE, DELETE, NOTHING, DefaultingSchema
+from climate.core.lease.model import CREATE, MANUAL, NOTHING
+from climate.core.lease.on_start import creates
+from climate.plugins.base import DELETE, DefaultingSchema
 from climate.plugins.request_fields import titled
 
 SNAPSHOT = "snapshot"
@@ -148,8 +150,12 @@ class LifeCycleSchema(DefaultingSchema):
     on_start = fields.String(
         load_default=NOTHING,
         allow_none=True,
-        validate=validate.OneOf([CREATE, NOTHING]),
-        metadata=titled("At the start", "create: climate boots a server in each instance."),
+        validate=validate.OneOf([CREATE, NOTHING, MANUAL]),
+        metadata=titled(
+            "At the start",
+            "create: climate boots a server in each instance; manual: it does so when you start the"
+            " reservation.",
+        ),
     )
     on_end = fields.String(
         load_default=DELETE,
@@ -165,16 +171,18 @@ class LifeCycleSchema(DefaultingSchema):
         ServerSchema,
         load_default=None,
         allow_none=True,
-        metadata=titled("Server", "Required with on_start create; without it not allowed."),
+        metadata=titled("Server", "Required with on_start create or manual; else not allowed."),
     )
 
     @validates_schema
     def _servers(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        if data["on_start"] != CREATE:
+        if not creates(data):
             if data["server"] is not None:
-                raise ValidationError("Requires on_start create", "server")
+                raise ValidationError("Requires on_start create or manual", "server")
             return
         if data["server"] is None:
-            raise ValidationError('Required with on_start create: {"imageRef": "..."}', "server")
+            raise ValidationError(
+                'Required with on_start create or manual: {"imageRef": "..."}', "server"
+            )
         if data["amount"] > MAX_SERVERS:
             raise ValidationError(f"At most {MAX_SERVERS} servers with on_start create", "amount")

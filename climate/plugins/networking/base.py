@@ -15,12 +15,10 @@ from typing import Any, ClassVar, Protocol
 from marshmallow import fields, validate
 
 from climate.core.lease.lifecycle import ReservationStatus
-from climate.core.lease.model import Lease, Reservation, Resource
+from climate.core.lease.model import CREATE, MANUAL, NOTHING, Lease, Reservation, Resource
 from climate.plugins.base import (
-    CREATE,
     DELETE,
     KEEP,
-    NOTHING,
     DefaultingSchema,
     Drift,
     ExpectedState,
@@ -175,8 +173,12 @@ class EndpointSchema(DefaultingSchema):
     on_start = fields.String(
         load_default=CREATE,
         allow_none=True,
-        validate=validate.OneOf([CREATE, NOTHING]),
-        metadata=titled("At the start", "nothing: you create it yourself."),
+        validate=validate.OneOf([CREATE, NOTHING, MANUAL]),
+        metadata=titled(
+            "At the start",
+            "nothing: you create it yourself; manual: climate creates it when you start the"
+            " reservation.",
+        ),
     )
     on_end = fields.String(
         load_default=DELETE,

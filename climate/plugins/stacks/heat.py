@@ -27,9 +27,8 @@ from climate.plugins.openstack.trusts import Trusts
 from climate.plugins.stacks.cloud import MARK, Stack, tags
 from climate.plugins.stacks.contents import Flavors
 from climate.plugins.stacks.schema import stored
-from climate.plugins.stacks.template import Source
+from climate.plugins.stacks.template import EMPTY, Source
 
-_EMPTY = {"heat_template_version": "2016-10-14"}
 _GONE = "DELETE_COMPLETE"
 _PAGE = 500
 
@@ -104,7 +103,7 @@ class HeatStacks:
         marks = ",".join(tags(reservation_id))
         try:
             with _answers():
-                answer = heat.stacks.create(stack_name=name, template=_EMPTY, tags=marks)
+                answer = heat.stacks.create(stack_name=name, template=EMPTY, tags=marks)
         except BackendUnavailable as error:
             if isinstance(error.__cause__, heat_errors.Conflict):
                 raise Conflict(

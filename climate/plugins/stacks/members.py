@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from climate.core.errors import InvalidInput
-from climate.core.lease.model import PART, Reservation
-from climate.plugins.base import DELETE, KEEP, NOTHING, Member
+from climate.core.lease.model import NOTHING, PART, Reservation
+from climate.plugins.base import DELETE, KEEP, Member
 from climate.plugins.stacks import template
 from climate.plugins.stacks.contents import Contents, Flavors, Volumes
 from climate.plugins.stacks.template import Source

@@ -22,10 +22,10 @@ from climate.clock import Clock
 from climate.core.errors import Conflict
 from climate.core.lease.lifecycle import ReservationStatus
 from climate.core.lease.model import Granted, Lease, Reservation
+from climate.core.lease.on_start import creates
 from climate.core.matching.query import Everything
 from climate.core.matching.requirement import Requirement
 from climate.plugins.base import (
-    CREATE,
     KEEP,
     DiscoveredResource,
     Drift,
@@ -128,14 +128,14 @@ class StackPlugin(ResourcePlugin):
         return Requirement(self.resource_type, 0, 0, Everything(), noun="stacks")
 
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
-        return self.cloud.knows_users and params["on_start"] == CREATE
+        return self.cloud.knows_users and creates(params)
 
     def prepare(
         self, _lease: Lease, reservation: Reservation, requester: Requester
     ) -> Mapping[str, Any]:
         """Create the empty stack that ``start`` will update; return its id and name."""
         params = reservation.params
-        if params["on_start"] != CREATE or params["stack_id"] is not None:
+        if not creates(params) or params["stack_id"] is not None:
             return {}
         name = params["stack_name"] or f"climate-{reservation.id}"
         stack = self.cloud.make_empty(requester, name, reservation.id)
@@ -157,7 +157,7 @@ class StackPlugin(ResourcePlugin):
 
         Raises NotYet until the update is complete, and StackFailed if it fails.
         """
-        if reservation.params["on_start"] != CREATE:
+        if not creates(reservation.params):
             return {}
         stack = self._get(lease, reservation)
         if stack is None:
@@ -190,6 +190,37 @@ class StackPlugin(ResourcePlugin):
         else:
             self._delete(stack)
 
+    def stop(
+        self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]
+    ) -> Mapping[str, Any]:
+        """Delete the contents of a stack that climate created; suspend any other stack.
+
+        The empty stack stays, because the lease's trust cannot create another one. Raises NotYet
+        until all actions are complete, and StackFailed if one fails.
+        """
+        stack = self._get(lease, reservation)
+        if stack is None:
+            return {}
+        if reservation.params["stack_id"] is None:
+            self._empty(lease, stack, reservation.id)
+        else:
+            self._suspend(lease, stack, reservation)
+        return {"stack_id": stack.id, "stack_name": stack.name}
+
+    def _empty(self, lease: Lease, stack: Stack, reservation_id: str) -> None:
+        """Update the stack to a template without resources.
+
+        Raises NotYet until the update is complete, and StackFailed if it fails.
+        """
+        _wait(stack)
+        tags, source = stack.tags_for(reservation_id, None), Source(template.EMPTY)
+        if stack.plan is not None or stack.reservation_id != reservation_id:
+            self._resume(stack)
+            self.cloud.update(lease, stack, source, tags)
+            raise NotYet(f"stack {stack.id} is being emptied")
+        if stack.status == "UPDATE_FAILED":
+            self._retry(stack, lambda: self.cloud.update(lease, stack, source, tags), "emptied")
+
     def _id(self, reservation: Reservation) -> str | None:
         id_: str | None = reservation.params["stack_id"] or reservation.details.get("stack_id")
         return id_
@@ -197,7 +228,7 @@ class StackPlugin(ResourcePlugin):
     def _get(self, lease: Lease, reservation: Reservation) -> Stack | None:
         if id_ := self._id(reservation):
             return self.cloud.find(lease.project_id, id_)
-        if reservation.params["on_start"] != CREATE:
+        if not creates(reservation.params):
             return None
         return self.cloud.find_marked(lease.project_id, reservation.id)
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, post_load, validate, validates_schema
 
-from climate.plugins.base import CREATE, DELETE, KEEP, NOTHING, RequestSchema
+from climate.core.lease.model import CREATE, MANUAL, NOTHING
+from climate.plugins.base import DELETE, KEEP, RequestSchema
 from climate.plugins.request_fields import titled
 from climate.plugins.stacks.document import InvalidTemplate, parse_environment, parse_template
 from climate.plugins.stacks.template import Source
@@ -100,8 +101,12 @@ class StackSchema(RequestSchema):
     )
     on_start = fields.String(
         load_default=CREATE,
-        validate=validate.OneOf([CREATE, NOTHING]),
-        metadata=titled("At the start", "nothing: you create the stack yourself."),
+        validate=validate.OneOf([CREATE, NOTHING, MANUAL]),
+        metadata=titled(
+            "At the start",
+            "nothing: you create the stack yourself; manual: climate deploys it when you start the"
+            " reservation.",
+        ),
     )
     on_end = fields.String(
         load_default=None,

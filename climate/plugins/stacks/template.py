@@ -30,6 +30,8 @@ Properties = dict[str, Any]
 # Changes the properties of a resource in place: (type, properties, whether the template is CFN).
 Edit = Callable[[str, Properties, bool], None]
 
+# A template without resources.
+EMPTY: Mapping[str, Any] = {"heat_template_version": "2016-10-14"}
 # The property with a server's flavor, by resource type.
 FLAVORS: Mapping[str, str] = {
     "OS::Nova::Server": "flavor",

@@ -14,15 +14,23 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.clock import Clock
 from climate.core.errors import Conflict, InvalidInput, NotFound
-from climate.core.lease.model import Granted, Inventory, Lease, Reservation, Resource
+from climate.core.lease.model import (
+    CREATE,
+    MANUAL,
+    NOTHING,
+    Granted,
+    Inventory,
+    Lease,
+    Reservation,
+    Resource,
+)
+from climate.core.lease.on_start import creates
 from climate.core.matching import expression
 from climate.core.matching.query import Compare, Operand, both
 from climate.core.matching.requirement import Requirement
 from climate.plugins.base import (
-    CREATE,
     DELETE,
     KEEP,
-    NOTHING,
     DefaultingSchema,
     DiscoveredResource,
     Drift,
@@ -92,8 +100,12 @@ class VolumeSchema(DefaultingSchema):
     on_start = fields.String(
         load_default=CREATE,
         allow_none=True,
-        validate=validate.OneOf([CREATE, NOTHING]),
-        metadata=titled("At the start", "nothing: you create the volumes yourself."),
+        validate=validate.OneOf([CREATE, NOTHING, MANUAL]),
+        metadata=titled(
+            "At the start",
+            "nothing: you create the volumes yourself; manual: climate creates them when you start"
+            " the reservation.",
+        ),
     )
     on_end = fields.String(
         load_default=DELETE,
@@ -130,7 +142,7 @@ class VolumePlugin(ResourcePlugin):
         return {**params, "volume_type_id": volume_type.id}
 
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
-        return self.cloud.needs_trust and params["on_start"] == CREATE
+        return self.cloud.needs_trust and creates(params)
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
         id_ = params["volume_type_id"]
@@ -150,8 +162,8 @@ class VolumePlugin(ResourcePlugin):
     ) -> Mapping[str, Any]:
         """Create the reserved volume type with its quota, and give the project access to it.
 
-        If ``on_start`` is ``create``, also create the volumes. Raises VolumeCreationFailed if the
-        cloud could not create a volume.
+        Unless ``on_start`` is ``nothing``, also create the volumes. Raises VolumeCreationFailed if
+        the cloud could not create a volume.
         """
         details = self.preview_details(reservation.id)
         reserved_type, params = self._reserved_type(reservation), reservation.params
@@ -163,7 +175,7 @@ class VolumePlugin(ResourcePlugin):
         quota = self._quota(reservation, resources)
         self.cloud.set_quota(reserved_type, lease.project_id, quota)
         self.cloud.open_reserved_type(reserved_type, lease.project_id)
-        if params["on_start"] == NOTHING:
+        if not creates(params):
             return details
         volumes = lifecycle.create_volumes(
             self.cloud, lease, reserved_type, quota.volumes, params["size"]

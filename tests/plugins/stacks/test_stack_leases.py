@@ -289,6 +289,30 @@ def test_a_start_waits_for_the_stack_with_its_parts_ready(
     assert shown(story, lease)["status"] == "ACTIVE"
 
 
+def test_a_stopped_stack_is_suspended_if_climate_did_not_create_it(story: Story) -> None:
+    cloud = cloud_of(story)
+    existing = cloud.make_empty(Requester("admin", "admin"), "theirs", "none")
+    cloud.update(None, existing, Source(template(web=server())), ["precious"])
+    params = {"stack_id": existing.id, "on_start": "manual", "on_end": "delete"}
+    lease = create(story, {"resource_type": "virtual:stack", "params": params})
+    path = f"/v2/leases/{lease['id']}/reservations/{lease['reservations'][0]['id']}"
+    advance(story, 60)
+    seen = []
+    for verb in ("start", "stop", "start"):
+        story.ok("POST", f"{path}/{verb}")
+        advance(story, 0)
+        [present] = stacks(story)
+        assert "precious" in present.tags
+        seen.append((present.status, present.reservation_id is not None))
+        assert audit.audit(story.runtime) == []
+    started, stopped = ("UPDATE_COMPLETE", True), ("SUSPEND_COMPLETE", False)
+    assert seen == [started, stopped, started]
+    part = lease["reservations"][1]["id"]
+    assert story.problem(409, "POST", path.replace(path[-36:], f"{part}/stop"))["code"] == (
+        "not_manual"
+    )
+
+
 def test_an_existing_stack_is_resumed_and_suspended_on_its_own_flavors_at_the_end(
     story: Story,
 ) -> None:

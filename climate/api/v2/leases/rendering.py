@@ -28,7 +28,7 @@ def lease_body(lease: Lease, place: Place | None = None) -> dict[str, Any]:
         "status": lease.status.value,
         "degraded": lease.is_degraded,
         "trust_lost": lease.trust_lost,
-        "reservations": [_reservation_body(reservation) for reservation in lease.reservations],
+        "reservations": [reservation_body(reservation) for reservation in lease.reservations],
         "events": [_event_body(event) for event in lease.events],
         "waiting": None if place is None else waiting_body(place),
         "created_at": show(lease.created_at),
@@ -49,12 +49,14 @@ def waiting_body(place: Place) -> dict[str, Any]:
     }
 
 
-def _reservation_body(reservation: Reservation) -> dict[str, Any]:
+def reservation_body(reservation: Reservation) -> dict[str, Any]:
+    """Return a reservation as the answers of v2 contain it."""
     details = reservation.details.items()
     return {
         "id": reservation.id,
         "resource_type": reservation.resource_type,
         "status": reservation.status.value,
+        "run_state": reservation.run_state and reservation.run_state.value,
         "params": dict(reservation.shown_params),
         "details": {name: value for name, value in details if name not in NOT_SHOWN},
         "missing_resources": reservation.missing_resources,

@@ -17,7 +17,7 @@ from climate.api.v1.schemas import LIST_LENGTH, check_event_kind
 from climate.api.v2.http.fields import ASAP, NOW, CodedMessage, Moment, Strict, flag
 from climate.api.v2.http.schemas import PageQuery, described, page_of, sorted_by
 from climate.core.errors import MissingParameter
-from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus
+from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus, RunState
 from climate.core.lease.model import NOT_SHOWN, StartWhen
 from climate.core.lease.wait_list import MAX_PRIORITY, HeldBack
 from climate.core.page import LEASE_SORTS
@@ -244,6 +244,12 @@ class Reservation(Schema):
     id = fields.String()
     resource_type = fields.String()
     status = fields.Enum(ReservationStatus, by_value=True)
+    run_state = fields.Enum(
+        RunState,
+        by_value=True,
+        allow_none=True,
+        metadata=described("With on_start manual: what users started or stopped. Else null."),
+    )
     params = fields.Dict(keys=fields.String(), attribute="shown_params")
     details = fields.Dict(keys=fields.String())
     missing_resources = fields.Boolean()

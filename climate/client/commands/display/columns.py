@@ -109,7 +109,9 @@ def reservations(lease: Lease | Offer) -> Structured:
             if value not in _NOT_SHOWN and name not in {"min", "max", "amount"}
         }
         shown = "".join(f", {name}={_short(plain(value))}" for name, value in params.items())
-        lines.append(f"{amount(reservation)} ({reservation.status}{shown})\n  {reservation.id}")
+        state = f", {reservation.run_state}" if reservation.run_state else ""
+        head = f"{amount(reservation)} ({reservation.status}{state}{shown})"
+        lines.append(f"{head}\n  {reservation.id}")
     return Structured(lease.to_dict()["reservations"], "\n".join(lines))
 
 

@@ -49,6 +49,7 @@ def test_a_created_lease_is_answered_and_shown_alike(story: Story) -> None:
         "id": "",
         "resource_type": "physical:host",
         "status": "pending",
+        "run_state": None,
         "params": {
             "min": 1,
             "max": 1,

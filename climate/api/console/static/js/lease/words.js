@@ -222,6 +222,8 @@ const TEXTS = {
   "lease.start_delayed": ["The start waits for hosts that are not ready", "warning"],
   "lease.catch_up": ["Overdue events caught up", "clock"],
   "lease.trust_lost": ["climate cannot act as the owner of the lease", "warning"],
+  "reservation.started": ["climate has started a reservation", "check"],
+  "reservation.stopped": ["climate has stopped a reservation", "check"],
   "lease.trust_restored": ["climate can act as the owner of the lease again", "check"],
   "lease.event.start_lease": ["Started", "check"],
   "lease.event.end_lease": ["Ended", "dot"],
