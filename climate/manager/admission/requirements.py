@@ -20,6 +20,7 @@ from climate.core.matching import property_type
 from climate.core.matching import query as expressions
 from climate.core.matching.expression import MAX_CONDITIONS
 from climate.core.matching.query import Everything, Query
+from climate.core.matching.quoting import show
 from climate.core.matching.requirement import Requirement
 from climate.core.settings import Settings
 from climate.core.window import Window
@@ -126,9 +127,12 @@ def requirements_of(
     Most reservations have one requirement, for example "2 to 4 hosts with 64 vCPUs". If a
     reservation needs several kinds of resources, it has one requirement for each kind. Their
     queries compare values by the declared types of properties. If the operator restricts resources
-    to projects, only those that the project may book match.
+    to projects, only those that the project may book match. If a filter of Nova selects hosts, it
+    reads the project.
     """
     parts = catalog.plugins[reservation.resource_type].requirement(reservation.params).parts
+    if catalog.selection.screens:
+        parts = tuple(replace(part, project_id=project_id) for part in parts)
     if not (types := catalog.property_types):
         return parts
     permitted = property_type.permitted(types, project_id)
@@ -208,6 +212,7 @@ def check_queries(
     from errors or numbers. ``present`` are the expressions of the stored lease. A changed lease may
     keep these even if they break the rules.
     """
+    _check_devices(catalog, requirements)
     queries = [r.query for r in requirements if not isinstance(r.query, Everything)]
     count = sum(map(expressions.written, queries))
     if count > max(MAX_CONDITIONS, sum(map(expressions.written, present))):
@@ -226,6 +231,16 @@ def check_queries(
             unknown = UnknownProperty(f"{error.message}{where}")
             unknown.name, unknown.resource_type = error.name, resource_type
             raise unknown from None
+
+
+def _check_devices(catalog: Catalog, requirements: Sequence[Requirement]) -> None:
+    """Raise InvalidQuery if a user selects hosts by devices, and no filter of Nova checks them."""
+    for requirement in requirements:
+        if requirement.flavor and requirement.flavor.devices and not catalog.selection.screens:
+            raise InvalidQuery(
+                "Malformed requirements: hosts cannot be chosen by their devices in"
+                f" {show(requirement.flavor.devices[0])}"
+            )
 
 
 def check_names(
