@@ -46,7 +46,7 @@ def _no_requests(*_args: Any) -> None:
 
 def _modules() -> dict[str, dict[str, Any]]:
     kinds = ("Aggregate", "Flavor", "ImageMeta", "ImageMetaProps", "InstanceGroup")
-    more = ("MonitorMetricList", "RequestSpec", "SchedulerLimits")
+    more = ("MonitorMetricList", "NUMATopology", "RequestSpec", "SchedulerLimits")
     return {
         "nova": {},
         "nova.conf": {"CONF": _no_conf},

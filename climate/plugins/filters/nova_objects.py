@@ -4,7 +4,9 @@ Nova is not a dependency of climate. This module imports it when a ``NovaObjects
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -13,9 +15,10 @@ from climate.core.matching.requirement import Layout, RequestedFlavor, Requireme
 from climate.core.matching.selection import Candidate
 from climate.plugins.filters import host_facts
 
+LOG = logging.getLogger(__name__)
 # The rules of server groups that correspond to the layouts of a reservation.
 _POLICIES = {Layout.TOGETHER: "affinity", Layout.APART: "anti-affinity"}
-_NO_CELL = "00000000-0000-0000-0000-000000000000"
+_NO_ID = "00000000-0000-0000-0000-000000000000"
 
 
 class NovaObjects:
@@ -44,7 +47,7 @@ class NovaObjects:
         resource = candidate.resource
         host, _, node = resource.external_id.partition("/")
         node = node or resource.properties.get("hypervisor_hostname") or host
-        state = self._host_manager.HostState(host, node, _NO_CELL)
+        state = self._host_manager.HostState(host, node, _NO_ID)
         for name, value in host_facts.attributes(candidate).items():
             setattr(state, name, value)
         state.service = self._service(candidate, host)
@@ -95,7 +98,7 @@ class NovaObjects:
             "retry": None,
             "limits": self._objects.SchedulerLimits(),
             "scheduler_hints": {},
-            "instance_uuid": _NO_CELL,
+            "instance_uuid": _NO_ID,
             "is_bfv": False,
             "requested_resources": [],
         }
@@ -124,9 +127,9 @@ class NovaObjects:
             return None
         # climate itself keeps units together or apart, so that no host is excluded here.
         policy = _POLICIES[layout]
-        group = self._objects.InstanceGroup(policy=policy, members=[], hosts=[])
-        group.rules = {}
-        return group
+        return self._objects.InstanceGroup(
+            uuid=_NO_ID, policy=policy, policies=[policy], rules={}, members=[], hosts=[]
+        )
 
     def _service(self, candidate: Candidate, host: str) -> Any:  # noqa: ANN401 - Nova has no types
         now, is_down = self._now(with_timezone=True), not candidate.resource.reservable
@@ -153,9 +156,21 @@ class NovaObjects:
 
     def _numa_topology(self, properties: Mapping[str, str]) -> Any:  # noqa: ANN401 - Nova's
         topology = host_facts.decoded(properties, host_facts.NUMA_TOPOLOGY)
-        return topology and self._objects.NUMATopology.obj_from_db_obj(json.dumps(topology))
+        kind = self._objects.NUMATopology
+        make = partial(kind.obj_from_db_obj, json.dumps(topology)) if topology else None
+        return _made(host_facts.NUMA_TOPOLOGY, make)
 
     def _pci(self, properties: Mapping[str, str], topology: Any) -> Any:  # noqa: ANN401 - Nova's
         pools = host_facts.decoded(properties, host_facts.PCI_POOLS)
-        stats = self._pools.from_pci_stats(pools) if pools else None
+        make = partial(self._pools.from_pci_stats, pools) if pools else None
+        stats = _made(host_facts.PCI_POOLS, make)
         return self._pci_stats.PciDeviceStats(topology, stats=stats)
+
+
+def _made(name: str, make: Callable[[], Any] | None) -> Any:  # noqa: ANN401 - Nova's
+    """Return the object that Nova makes of a property; None if it is missing or malformed."""
+    try:
+        return make() if make else None
+    except Exception as error:  # noqa: BLE001 - Nova may raise anything for malformed data
+        LOG.warning("Nova cannot read the property %s of a host: %s", name, error)
+        return None

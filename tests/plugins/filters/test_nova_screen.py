@@ -1,5 +1,6 @@
 """Filters of Nova's scheduler select among climate's hosts; the package nova is a stand-in."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,10 @@ def test_a_class_that_cannot_be_loaded_prevents_the_start(
             make_story(selection__nova_filters=[name])
 
 
-def test_a_missing_package_nova_prevents_the_start(make_story: MakeStory) -> None:
+def test_a_missing_package_nova_prevents_the_start(
+    make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "nova", None)
+    monkeypatch.delitem(sys.modules, "nova.scheduler.filters", raising=False)
     with pytest.raises(Misconfigured, match="needs the package nova"):
         make_story(selection__nova_filters=["site_filters.GoldFilter"])
