@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from climate.core.matching import packing
 from climate.core.matching.packing import Free, Units
 from climate.core.matching.requirement import Layout, Requirement
-from climate.core.matching.selection import Candidate, Preference, rank
+from climate.core.matching.selection import Candidate, Preference, Selection, rank
 from climate.core.window import Window
 from climate.db.resources import allocations, capacity, resources
 
@@ -218,6 +218,26 @@ def _ranked(
         )
         ranked.append([candidate.resource.id for candidate in best])
     return ranked
+
+
+def accepted(
+    session: Session,
+    requirement: Requirement,
+    ids: Collection[int],
+    occupied: Window,
+    selection: Selection,
+) -> set[int]:
+    """Return those of the resources ``ids`` that all screens accept for the requirement.
+
+    The resources are booked for the reservation itself, and match the requirement.
+    """
+    if not selection.screens:
+        return set(ids)
+    classes = requirement.amounts
+    free = capacity.free(session, ids, classes, occupied) if classes else {}
+    described = describe(session, ids, free, with_inventories=True)
+    passing = rank(list(described.values()), requirement, (), (), selection.screens)
+    return {candidate.resource.id for candidate in passing}
 
 
 def describe(

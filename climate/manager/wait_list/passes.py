@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from climate.core.errors import ClimateError
+from climate.core.errors import ClimateError, SelectionFilterFailed
 from climate.core.lease.model import Lease
 from climate.core.lease.wait_list import HeldBack, Wait
 from climate.core.matching.requirement import Requirement
@@ -258,9 +258,18 @@ class FreeNow:
         with self.runtime.database.read() as session:
             room = availability.FreeRoom(self.runtime, session, start, horizon)
             for shape, needs in self.needs:
-                until = room.lasts_until(needs)
+                until = _lasts_until(room, needs)
                 if until is not None and until - cleaning - start >= shape.shortest:
                     self.longest[shape.name] = until - cleaning - start
+
+
+def _lasts_until(room: availability.FreeRoom, needs: Sequence[Requirement]) -> datetime | None:
+    """Return until when a lease would have room; None if an operator's filter fails for it."""
+    try:
+        return room.lasts_until(needs)
+    except SelectionFilterFailed as error:
+        LOG.warning("waiting leases are left out: %s", error)
+        return None
 
 
 def _needs(runtime: Runtime, lease: Lease) -> Sequence[Requirement] | None:

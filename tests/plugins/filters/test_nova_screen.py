@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from climate.config.registry import Misconfigured
+from climate.manager.resources.inventory_sync import synchronise
 from tests.conftest import MakeStory
 from tests.support import nova_interface
 from tests.support.bodies import HOSTS_AND_INSTANCES, copy_hosts, instances
 from tests.support.nova_interface import BaseHostFilter
 from tests.support.service import Story, host_reservation, hosts
+from tests.support.waiting import rules, settle, wait_for
 
 Filtering = Callable[..., Story]
 
@@ -40,6 +42,22 @@ class TopTwoFilter(BaseHostFilter):
 
     def filter_all(self, hosts: list[Any], spec: Any) -> Any:
         return sorted(hosts, key=lambda host: str(host.host))[-2:]
+
+
+class OwnerFilter(BaseHostFilter):
+    """Accepts hosts that have no owner, or whose owner is the project."""
+
+    def host_passes(self, host: Any, spec: Any) -> bool:
+        return host.stats.get("owner") in (None, spec.project_id)
+
+
+class FragileFilter(BaseHostFilter):
+    """Fails for a project once a host is fragile."""
+
+    def host_passes(self, host: Any, spec: Any) -> bool:
+        if spec.project_id == "fragile" and "fragile" in host.stats:
+            raise RuntimeError("broken")
+        return True
 
 
 class DeviceFilter(BaseHostFilter):
@@ -138,6 +156,71 @@ def test_filters_select_hosts_of_instances(filtering: Filtering) -> None:
     set_tier(story, 4)
     lease = story.reserve(reservations=[instances(3)])
     assert set(story.hosts_of(lease["id"])) == {"4"}
+
+
+def change(story: Story, lease: dict[str, Any], **params: Any) -> Any:
+    path = f"/v2/leases/{lease['id']}"
+    reservation = {"id": story.ok("GET", path)["reservations"][0]["id"], "params": params}
+    return story.call("PATCH", path, {"reservations": [reservation]})
+
+
+def test_a_change_exchanges_hosts_that_do_not_pass_before_the_start_only(
+    filtering: Filtering,
+) -> None:
+    story = filtering(GoldFilter)
+    set_tier(story, 1)
+    pending = story.reserve(60, 120, reservations=[host_reservation(1, 1)])
+    running = story.reserve(0, 30, reservations=[host_reservation(1, 1)])
+    story.at(1)
+    story.ok("PUT", "/v1/os-hosts/1", {"tier": "silver"})
+    set_tier(story, 2, 3)
+    assert change(story, pending, min=1, max=2).status_code == 200
+    assert set(story.hosts_of(pending["id"])) == {"2", "3"}
+    assert change(story, running, min=1, max=2).status_code == 200
+    assert "1" in story.hosts_of(running["id"])
+
+
+def test_healing_replaces_hosts_by_hosts_that_pass(filtering: Filtering) -> None:
+    story = filtering(GoldFilter)
+    set_tier(story, 1, 4)
+    lease = story.reserve(10, 120, reservations=[host_reservation(1, 1)])
+    (first,) = story.hosts_of(lease["id"])
+    (second,) = {"1", "4"} - {first}
+    for failing in (first, second):
+        story.cloud.fail_host(f"sim-{failing}")
+        synchronise(story.runtime, synchronise(story.runtime))
+        assert story.hosts_of(lease["id"]) == [second]
+    assert story.lease(lease["id"])["degraded"]
+
+
+def test_a_waiting_lease_takes_a_host_that_an_earlier_one_may_not_take(
+    filtering: Filtering,
+) -> None:
+    story = filtering(OwnerFilter)
+    story.ok("PUT", "/v1/os-hosts/1", {"owner": "lab"})
+    rules(story, promises=0)
+    running = [wait_for(story, 1, 120, token="u:lab") for _ in range(4)]
+    others, own = (wait_for(story, 1, 60, token=token) for token in ("u:other", "u:lab"))
+    (first,) = (id_ for id_ in running if story.hosts_of(id_) == ["1"])
+    story.call("DELETE", f"/v2/leases/{first}", token="u:lab")
+    settle(story)
+    states = [story.ok("GET", f"/v2/leases/{id_}")["status"] for id_ in (others, own)]
+    assert states == ["WAITING", "ACTIVE"]
+
+
+def test_a_filter_that_fails_for_one_waiting_lease_does_not_stop_others(
+    filtering: Filtering,
+) -> None:
+    story = filtering(FragileFilter)
+    rules(story, promises=0)
+    running = wait_for(story, 4, 120, token="u:lab")
+    tokens = ("u:fragile", "u:fragile", "u:lab")
+    *broken, sound = (wait_for(story, 1, 60, token=token) for token in tokens)
+    story.ok("PUT", "/v1/os-hosts/1", {"fragile": "yes"})
+    story.call("DELETE", f"/v2/leases/{running}", token="u:lab")
+    settle(story)
+    states = [story.ok("GET", f"/v2/leases/{id_}")["status"] for id_ in (*broken, sound)]
+    assert (states[0], states[-1]) == ("WAITING", "ACTIVE")
 
 
 def test_specs_of_devices_need_a_filter_that_checks_them(
