@@ -201,7 +201,7 @@ def check_queries(
     requirements: Sequence[Requirement],
     *,
     private: bool,
-    present: Collection[Query] = (),
+    present: Collection[Requirement] = (),
 ) -> None:
     """Raise InvalidQuery if the property expression of a requirement is not allowed.
 
@@ -209,20 +209,21 @@ def check_queries(
     declared type of its property. All expressions together must
     not have more than ``MAX_CONDITIONS`` conditions. If ``private`` is false, private properties
     (hidden from ordinary users) are treated as unknown, so that requesters cannot learn about them
-    from errors or numbers. ``present`` are the expressions of the stored lease. A changed lease may
-    keep these even if they break the rules.
+    from errors or numbers. ``present`` are the requirements of the stored lease. A changed lease
+    may keep their expressions even if they break the rules.
     """
-    _check_devices(catalog, requirements)
+    _check_devices(catalog, requirements, present)
+    present_queries = [part.query for part in present]
     queries = [r.query for r in requirements if not isinstance(r.query, Everything)]
     count = sum(map(expressions.written, queries))
-    if count > max(MAX_CONDITIONS, sum(map(expressions.written, present))):
+    if count > max(MAX_CONDITIONS, sum(map(expressions.written, present_queries))):
         raise InvalidQuery(
             f"The reservations have {count} conditions; at most {MAX_CONDITIONS} are allowed in"
             " all: use shorter expressions, or several leases"
         )
     for index, requirement in enumerate(requirements):
         query, resource_type = requirement.query, requirement.resource_type
-        if isinstance(query, Everything) or query in present:
+        if isinstance(query, Everything) or query in present_queries:
             continue
         try:
             check_names(session, catalog, resource_type, query, private=private)
@@ -233,14 +234,20 @@ def check_queries(
             raise unknown from None
 
 
-def _check_devices(catalog: Catalog, requirements: Sequence[Requirement]) -> None:
-    """Raise InvalidQuery if a user selects hosts by devices, and no filter of Nova checks them."""
-    for requirement in requirements:
-        if requirement.flavor and requirement.flavor.devices and not catalog.selection.screens:
-            raise InvalidQuery(
-                "Malformed requirements: hosts cannot be chosen by their devices in"
-                f" {show(requirement.flavor.devices[0])}"
-            )
+def _check_devices(
+    catalog: Catalog, requirements: Sequence[Requirement], present: Collection[Requirement]
+) -> None:
+    """Raise InvalidQuery if a user selects hosts by devices, and no filter of Nova checks them.
+
+    The devices in ``present`` are allowed.
+    """
+    if catalog.selection.screens:
+        return
+    known = {key for part in present if part.flavor for key in part.flavor.devices}
+    for part in requirements:
+        for key in part.flavor.devices if part.flavor else ():
+            if key not in known:
+                raise InvalidQuery(f"hosts cannot be chosen by their devices in {show(key)}")
 
 
 def check_names(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from climate.core.errors import ClimateError, SelectionFilterFailed
+from climate.core.errors import ClimateError
 from climate.core.lease.model import Lease
 from climate.core.lease.wait_list import HeldBack, Wait
 from climate.core.matching.requirement import Requirement
@@ -264,11 +264,11 @@ class FreeNow:
 
 
 def _lasts_until(room: availability.FreeRoom, needs: Sequence[Requirement]) -> datetime | None:
-    """Return until when a lease would have room; None if an operator's filter fails for it."""
+    """Return until when a lease would have room; None if that cannot be computed."""
     try:
         return room.lasts_until(needs)
-    except SelectionFilterFailed as error:
-        LOG.warning("waiting leases are left out: %s", error)
+    except ClimateError as error:  # for example, an operator's filter fails
+        LOG.warning("waiting leases are left out: %s", error.message)
         return None
 
 

@@ -80,10 +80,10 @@ def _made(make: Callable[[T], Any], source: T) -> Any:  # noqa: ANN401 - Nova ha
     except ClimateError:
         raise
     except Exception as error:
-        LOG.exception("cannot make the objects of Nova's filters for %s", source)
+        about = source.resource.external_id if isinstance(source, Candidate) else "the request"
+        LOG.exception("cannot make the object that Nova's filters read about %s", about)
         raise SelectionFilterFailed(
-            "climate cannot make the objects that Nova's filters read; nothing was changed",
-            {"filter": ""},
+            "climate cannot make the objects that Nova's filters read; nothing was changed"
         ) from error
 
 
@@ -95,11 +95,14 @@ def load_screen(names: Sequence[str], config_files: Sequence[str]) -> NovaScreen
     """
     try:
         base = import_module(_BASE).BaseHostFilter
-        objects = NovaObjects(config_files)
     except Exception as error:
         raise Misconfigured(
             f"[selection] nova_filters needs the package nova in climate's environment: {error}"
         ) from error
+    try:
+        objects = NovaObjects(config_files)
+    except Exception as error:
+        raise Misconfigured(f"[selection] nova_config_files: {error}") from error
     return NovaScreen([_filter(name, base) for name in names], objects)
 
 

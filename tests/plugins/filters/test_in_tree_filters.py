@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from climate.config.registry import Misconfigured
 from climate.core.errors import InvalidInput
 from climate.core.lease.model import Inventory, Resource
 from climate.core.matching.query import Everything
@@ -234,6 +235,11 @@ def test_a_malformed_property_of_one_host_does_not_affect_others(screen: Any) ->
     ]
     requested = request({"pci_passthrough:alias": "gpu:1"})
     assert passing(devices, requested, *broken, host(4, pci_device_pools=pools(1))) == [4]
+
+
+def test_a_missing_file_of_nova_prevents_the_start() -> None:
+    with pytest.raises(Misconfigured, match="nova_config_files: Failed to find"):
+        load_screen([f"{_PACKAGE}.all_hosts_filter.AllHostsFilter"], ["/no/such/nova.conf"])
 
 
 def test_an_unknown_pci_alias_is_invalid_input(screen: Any) -> None:

@@ -1,5 +1,6 @@
 """Filters of Nova's scheduler select among climate's hosts; the package nova is a stand-in."""
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -235,6 +236,20 @@ def test_specs_of_devices_need_a_filter_that_checks_them(
     filtered.ok("PUT", "/v1/os-hosts/3", {"devices": "gpu"})
     lease = filtered.reserve(reservations=[request])
     assert filtered.hosts_of(lease["id"]) == ["3"]
+
+
+def test_a_lease_keeps_its_devices_when_the_operator_removes_the_filters(
+    filtering: Filtering, make_story: MakeStory
+) -> None:
+    filtered = filtering(DeviceFilter)
+    filtered.ok("PUT", "/v1/os-hosts/3", {"devices": "gpu"})
+    specs = {"accel:device_profile": "gpu"}
+    request = host_reservation(1, 1, resource_properties=specs)
+    lease = filtered.reserve(10, 60, reservations=[request])
+    unfiltered = make_story(manager__plugins=HOSTS_AND_INSTANCES)
+    assert change(unfiltered, lease, min=1, max=2).status_code == 200
+    more = {**specs, "pci_passthrough:alias": "gpu:1"}
+    assert change(unfiltered, lease, resource_properties=json.dumps(more)).status_code == 400
 
 
 def test_a_class_that_cannot_be_loaded_prevents_the_start(
