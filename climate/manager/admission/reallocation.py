@@ -30,7 +30,7 @@ from climate.manager.admission.admission import (
     allocation_rows,
     rows,
 )
-from climate.manager.admission.candidates import Demand, accepted, find_candidates
+from climate.manager.admission.candidates import Demand, accepted, few, find_candidates
 from climate.manager.admission.requirements import by_reservation, occupied_window
 from climate.manager.process.runtime import Runtime
 
@@ -131,7 +131,10 @@ def _lock(
             for part in parts
         ]
         candidates = find_candidates(session, demands, occupied, preference)
-        ids.update(id_ for candidate_ids in candidates.ids for id_ in candidate_ids)
+        for demand, candidate_ids in zip(demands, candidates.ids, strict=True):
+            # A screen receives all free resources; most of them are not needed.
+            most = few(demand) if preference.selection.screens else None
+            ids.update(candidate_ids[:most])
     locked = allocations.lock(session, ids, wait=patient)
     if not present <= locked:
         raise LostRace

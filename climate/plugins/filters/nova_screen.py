@@ -95,12 +95,11 @@ def load_screen(names: Sequence[str], config_files: Sequence[str]) -> NovaScreen
     """
     try:
         base = import_module(_BASE).BaseHostFilter
-    except Exception as error:
+        objects = NovaObjects(config_files)
+    except ImportError as error:
         raise Misconfigured(
             f"[selection] nova_filters needs the package nova in climate's environment: {error}"
         ) from error
-    try:
-        objects = NovaObjects(config_files)
     except Exception as error:
         raise Misconfigured(f"[selection] nova_config_files: {error}") from error
     return NovaScreen([_filter(name, base) for name in names], objects)
