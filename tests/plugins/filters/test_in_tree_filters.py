@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -183,7 +184,9 @@ def test_limits_of_a_host_come_from_the_files_of_nova(
     screen: Any, name: str, option: str, key: str
 ) -> None:
     limited = screen(name, f"[filter_scheduler]\n{option} = 3\n")
-    assert passing(limited, request(), host(1, **{key: "2"}), host(2, **{key: "3"})) == [1]
+    few: dict[str, Any] = {key: "2"}
+    many: dict[str, Any] = {key: "3"}
+    assert passing(limited, request(), host(1, **few), host(2, **many)) == [1]
 
 
 def test_aggregates_override_the_limits_of_a_host(screen: Any) -> None:
@@ -249,16 +252,16 @@ def test_an_unknown_pci_alias_is_invalid_input(screen: Any) -> None:
 
 
 def test_filters_of_an_operator_run_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nova.scheduler import filters  # noqa: PLC0415 - the package may be missing
+    filters: Any = import_module(_PACKAGE)
 
-    class RackFilter(filters.BaseHostFilter):  # type: ignore[misc, name-defined]
+    class RackFilter(filters.BaseHostFilter):  # type: ignore[misc]
         """Reads the metadata of aggregates."""
 
         def host_passes(self, host_state: Any, spec_obj: Any) -> bool:
             wanted = spec_obj.flavor.extra_specs.get("example:rack")
             return any(each.metadata.get("rack") == wanted for each in host_state.aggregates)
 
-    class AlternatingFilter(filters.BaseHostFilter):  # type: ignore[misc, name-defined]
+    class AlternatingFilter(filters.BaseHostFilter):  # type: ignore[misc]
         """Keeps state: rejects what it accepted in the previous call."""
 
         run_filter_once_per_request = True
@@ -302,8 +305,7 @@ def test_a_lease_gets_hosts_that_nova_s_filters_accept(
 
 def numa(*cells: Mapping[str, Any]) -> str:
     """Return a NUMA topology in the form in which Nova stores it."""
-    from nova import objects  # noqa: PLC0415 - the package may be missing
-
+    objects: Any = import_module("nova.objects")
     objects.register_all()
     made = [
         objects.NUMACell(
