@@ -1,10 +1,28 @@
-"""The options of ``[manager]``: plug-ins, intervals, time-outs, retries and metrics."""
+"""The options of ``[manager]``: plug-ins, intervals, time-outs, retries and metrics.
+
+Also those of ``[selection]``: filters of Nova's scheduler.
+"""
 
 from oslo_config import cfg, types
 
 from climate.core.matching.property_type import Types
 from climate.core.notifications import reminder
 
+SELECTION: list[cfg.Opt] = [
+    cfg.ListOpt(
+        "nova_filters",
+        default=[],
+        help="Filters of Nova's scheduler that a host must pass to be booked, as paths of classes,"
+        " such as nova.scheduler.filters.compute_filter.ComputeFilter. They need the package nova"
+        " in climate's environment. All processes need the same value.",
+    ),
+    cfg.ListOpt(
+        "nova_config_files",
+        default=[],
+        help="Configuration files of Nova from which these filters read their options, such as"
+        " /etc/nova/nova.conf. Empty: Nova's default values.",
+    ),
+]
 MANAGER = [
     cfg.ListOpt(
         "plugins",

@@ -26,7 +26,7 @@ from climate.config.clouds import (
 from climate.config.console import CONSOLE
 from climate.config.limits import ENFORCEMENT, LIMITS, OFFERS, offer_rules, rules
 from climate.config.mail import EMAIL, email_rules
-from climate.config.manager import MANAGER, reminder_rules
+from climate.config.manager import MANAGER, SELECTION, reminder_rules
 from climate.config.notifications import NOTIFICATIONS, retention, webhook_rules
 from climate.config.provisioning import PROVISIONER, PROVISIONING, provisioning
 from climate.config.services import service_options
@@ -152,6 +152,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "api": API,
     "console": CONSOLE,
     "manager": MANAGER,
+    "selection": SELECTION,
     "notifications": NOTIFICATIONS,
     "email": EMAIL,
     "limits": LIMITS,

@@ -235,3 +235,7 @@ class IdentityUnavailable(ClimateError, code="identity_unavailable", status=503)
 
 class EnforcementUnavailable(ClimateError, code="enforcement_unavailable", status=503):
     """The operator's enforcement service gave no usable answer; nothing was changed."""
+
+
+class SelectionFilterFailed(ClimateError, code="selection_filter_failed", status=503):
+    """A filter of Nova that the operator has configured failed; nothing was changed."""

@@ -16,8 +16,9 @@ from stevedore import DriverManager, NamedExtensionManager
 from climate.clock import Clock
 from climate.config.registry import Misconfigured
 from climate.core.errors import OperatorError
-from climate.core.matching.selection import Selection
+from climate.core.matching.selection import Screen, Selection
 from climate.plugins.base import ResourcePlugin, Turn
+from climate.plugins.filters.nova_screen import load_screen
 
 PLUGINS = "climate.resource_plugins"
 # By resource type: NOUN in the namespace ``climate.NOUN_clouds`` of entry points, and the section
@@ -149,7 +150,8 @@ WEIGHERS = "climate.weighers"
 def load_selection(conf: ConfigOpts) -> Selection:
     """Load the filters and weighers that the options ``[manager] filters`` and ``weighers`` name.
 
-    Raises Misconfigured if one of them is missing or broken.
+    Also load the filters of Nova that the option ``[selection] nova_filters`` names. Raises
+    Misconfigured if one of them is missing or broken.
     """
     weighers = [_multiplied(text) for text in conf.manager.weighers]
     found = _load(WEIGHERS, "weighers", [name for name, _ in weighers])
@@ -158,7 +160,13 @@ def load_selection(conf: ConfigOpts) -> Selection:
         weighers=tuple(
             (weigher, multiplier) for weigher, (_, multiplier) in zip(found, weighers, strict=True)
         ),
+        screens=_screens(conf),
     )
+
+
+def _screens(conf: ConfigOpts) -> tuple[Screen, ...]:
+    names, files = conf.selection.nova_filters, conf.selection.nova_config_files
+    return (load_screen(names, files),) if names else ()
 
 
 def _multiplied(text: str) -> tuple[str, float]:

@@ -42,8 +42,8 @@ LAYERS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"resources", "events", "audit"}),
     ),
     "climate.plugins": (
-        frozenset({"base", "fencing", "request_fields"}),
-        frozenset({"filters", "loader", "simulated_journal"}),
+        frozenset({"base", "fencing", "filters", "request_fields"}),
+        frozenset({"loader", "simulated_journal"}),
         frozenset({"openstack"}),
         frozenset({"hosts"}),
         frozenset({"instances", "networking"}),
@@ -71,7 +71,8 @@ LAYERS: Mapping[str, tuple[frozenset[str], ...]] = {
 RESERVED: Mapping[str, tuple[str, ...]] = {
     "oslo_messaging": ("climate.notifications",),
     "apscheduler": ("climate.manager.process.timer",),
-    "oslo_config.cfg.CONF": ("climate.config",),
+    # The second is Nova's own configuration, which its filters read.
+    "oslo_config.cfg.CONF": ("climate.config", "climate.plugins.filters.nova_objects"),
     "climate.clock.SystemClock": ("climate.cmd.status.checks",),
     "climate.cmd.bootstrap": ("climate.cmd",),
     "climate.client": (),

@@ -332,6 +332,13 @@ CODES: Mapping[str, ErrorCode] = {
         "The operator's enforcement service gave no usable answer. Nothing was changed.",
         _WAIT,
     ),
+    "selection_filter_failed": ErrorCode(
+        503,
+        "Selection filter failed",
+        "A filter of Nova that the operator has configured failed while it examined hosts for the"
+        " request. `filter` names the filter. Nothing was changed.",
+        f"Send the request again later. {_CONFIGURED}",
+    ),
     "error": ErrorCode(
         500,
         "Internal error",

@@ -11,7 +11,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from climate.core.errors import InvalidQuery
 from climate.core.matching import expression
@@ -76,11 +76,18 @@ _LIKE_AN_OPERATOR = re.compile(r"s?(==|!=|<|>)|=")
 class Selector:
     """Which hosts are allowed: a query on properties, and minimum amounts of resource classes.
 
-    Example of ``amounts``: ``{"VCPU": 4}``. Each amount is at least 1.
+    Example of ``amounts``: ``{"VCPU": 4}``. Each amount is at least 1. ``specs`` are the extra
+    specs as texts; they are empty if the source is a property expression.
     """
 
     query: Query
     amounts: Mapping[str, int] = field(default_factory=dict)
+    specs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def devices(self) -> Mapping[str, str]:
+        """The extra specs that select hosts by devices, which only filters of Nova can check."""
+        return {key: value for key, value in self.specs.items() if _is_device(key)}
 
 
 def read(source: object) -> Selector:
@@ -93,7 +100,8 @@ def read(source: object) -> Selector:
     if specs is None:
         return Selector(expression.parse(source))
     try:
-        return _selector(specs)
+        texts = {key: _text(key, value) for key, value in specs.items()}
+        return replace(_selector(texts), specs=texts)
     except Malformed as error:
         raise InvalidQuery(f"Malformed requirements {quoted(source)}: {error}") from None
 
@@ -125,11 +133,10 @@ def _text(key: str, value: object) -> str:
     raise Malformed(f"expected a text {_at(key)}, not {show(value)}")
 
 
-def _selector(specs: Mapping[str, object]) -> Selector:
+def _selector(specs: Mapping[str, str]) -> Selector:
     parts: list[Query] = []
     amounts: dict[str, int] = {}
-    for key, given in specs.items():
-        value = _text(key, given)
+    for key, value in specs.items():
         scope, _, name = key.partition(":")
         if (grouped := _GROUPED.fullmatch(scope)) and grouped[1] == "resources":
             if amount := _amount(key, name, value):
@@ -154,8 +161,8 @@ def _condition(key: str, value: str) -> Query | None:
         return _trait(key, name, value)
     if scope in _SCOPES:
         return _capability(key, name, value)
-    if scope in _DEVICES:
-        raise Malformed(f"hosts cannot be chosen by their devices {_at(key)}")
+    if _is_device(key):
+        return None  # admission rejects it, unless filters of Nova are configured
     if close := difflib.get_close_matches(scope.casefold(), _SCOPES, n=1, cutoff=0.75):
         raise Malformed(f"unknown scope {_at(key)}; did you mean {close[0]}?")
     return None
@@ -222,6 +229,10 @@ def _only(words: list[str], op: str, at: str) -> str:
     if len(words) != 1:
         raise Malformed(f"expected exactly one word after {op} {at}, got {len(words)}")
     return words[0]
+
+
+def _is_device(key: str) -> bool:
+    return key.partition(":")[0] in _DEVICES and ":" in key
 
 
 def _at(key: str) -> str:

@@ -15,6 +15,23 @@ class Layout(StrEnum):
     APART = "apart"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestedFlavor:
+    """The flavor of one unit, as the request states it; filters of Nova's scheduler read it.
+
+    ``shape`` contains the sizes: ``vcpus``, ``ram`` and ``swap`` (MiB), ``disk`` and ``ephemeral``
+    (GiB). It is empty if a unit is a whole resource. ``image`` is the id of the image of the
+    servers that climate starts, if any. ``devices`` are those extra specs that the user wrote, and
+    that only a filter of Nova can check.
+    """
+
+    name: str = ""
+    extra_specs: Mapping[str, str] = field(default_factory=dict)
+    shape: Mapping[str, int] = field(default_factory=dict)
+    image: str = ""
+    devices: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """What a reservation needs: ``minimum`` to ``maximum`` units.
@@ -38,6 +55,10 @@ class Requirement:
     noun: str = "hosts"
     #: Which resources the operator permits; like ``query``, every resource must match it.
     permitted: Query = field(default_factory=Everything)
+    #: The flavor of a unit, if the resources are hosts.
+    flavor: RequestedFlavor | None = None
+    #: The project of the request. It is empty, except if a filter of Nova reads it.
+    project_id: str = ""
 
     @property
     def condition(self) -> Query:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from climate.core.lease.model import Resource
+from climate.core.lease.model import Inventory, Resource
 from climate.core.matching.requirement import Requirement
 
 
@@ -17,28 +17,39 @@ class Candidate:
     """A resource that matches a requirement, so that the reservation may get it.
 
     ``free`` is how much of the resource is free, such as ``{"VCPU": 8}``. It is empty if the
-    reservation needs the whole resource.
+    reservation needs the whole resource. ``inventories`` contains the total amounts by resource
+    class; it is empty if the operator has configured no screens.
     """
 
     resource: Resource
     free: Mapping[str, int] = field(default_factory=dict)
+    inventories: Mapping[str, Inventory] = field(default_factory=dict)
 
 
 #: Returns whether the reservation may have the candidate.
 Filter = Callable[[Candidate, Requirement], bool]
+#: Returns those of the candidates that the reservation may have. Unlike a filter, a screen compares
+#: all candidates of a request at once.
+Screen = Callable[[Sequence[Candidate], Requirement], Sequence[Candidate]]
 #: Returns the quality of the candidate, higher is better; only order and distances matter.
 Weigher = Callable[[Candidate, Requirement], float]
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The operator's filters, and the operator's weighers with their multipliers."""
+    """The operator's filters and screens, and the weighers with their multipliers."""
 
     filters: tuple[Filter, ...] = ()
     weighers: tuple[tuple[Weigher, float], ...] = ()
+    screens: tuple[Screen, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.filters or self.weighers)
+        return bool(self.rejects or self.weighers)
+
+    @property
+    def rejects(self) -> bool:
+        """Whether a filter or a screen may reject resources that match."""
+        return bool(self.filters or self.screens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +71,9 @@ def rank(
     requirement: Requirement,
     filters: Sequence[Filter],
     weighers: Sequence[tuple[Weigher, float]],
+    screens: Sequence[Screen] = (),
 ) -> list[Candidate]:
-    """Return the candidates that pass all filters, the best first.
+    """Return the candidates that pass all filters, and then all screens, the best first.
 
     ``weighers`` are pairs (weigher, multiplier). As in Nova's scheduler, the weights from each
     weigher are scaled (the worst candidate has 0, the best has 1), and then multiplied by the
@@ -69,6 +81,8 @@ def rank(
     Raises ValueError if a weight is not finite.
     """
     passing = [c for c in candidates if all(passes(c, requirement) for passes in filters)]
+    for screen in screens:
+        passing = list(screen(passing, requirement))
     scores = [0.0] * len(passing)
     for weigher, multiplier in weighers:
         weights = _scaled([_weight(weigher, candidate, requirement) for candidate in passing])

@@ -226,7 +226,7 @@ def only_whole(runtime: Runtime, requirements: Sequence[Requirement]) -> Require
 
     None also if the operator has configured filters or weighers: only Python can apply them.
     """
-    if len(requirements) != 1 or runtime.selection.filters or runtime.selection.weighers:
+    if len(requirements) != 1 or runtime.selection:
         return None
     (requirement,) = requirements
     return requirement if requirement.is_whole and requirement.maximum else None

@@ -143,7 +143,7 @@ def least_free(
         check_queries(session, runtime.catalog, parts, private=private)
         preference = Preference(selection=runtime.selection)
         ids = None  # the database selects, unless operators' filters do
-        if runtime.selection.filters:
+        if runtime.selection.rejects:
             ids = [id_ for part in parts for id_ in matching(session, part, preference)]
         taken = occupancy.taken(session, parts, span, resolution, ids)
     length, size = int((span.end - span.start).total_seconds()), timedelta(seconds=resolution)
@@ -360,19 +360,23 @@ def matching(
     come first. The function examines at most ``limit`` matching resources (None: all).
     """
     ids = allocations.matching(session, requirement, limit=limit, rotation=preference.rotation)
-    if not preference.selection.filters:
+    selection = preference.selection
+    if not selection.rejects:
         return ids
     records = resources.find_some(session, ids)
-    inventories = capacity.find_some(session, ids) if requirement.amounts else {}
+    needs_amounts = bool(requirement.amounts or selection.screens)
+    inventories = capacity.find_some(session, ids) if needs_amounts else {}
+    free = {
+        id_: {name: inventory.capacity for name, inventory in totals.items()}
+        for id_, totals in inventories.items()
+        if requirement.amounts
+    }
     candidates = [
-        Candidate(
-            records[id_],
-            {name: inventory.capacity for name, inventory in inventories.get(id_, {}).items()},
-        )
+        Candidate(records[id_], free.get(id_, {}), inventories.get(id_, {}))
         for id_ in ids
         if id_ in records
     ]
-    passing = rank(candidates, requirement, preference.selection.filters, ())
+    passing = rank(candidates, requirement, selection.filters, (), selection.screens)
     return [candidate.resource.id for candidate in passing]
 
 

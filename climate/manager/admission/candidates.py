@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from climate.core.matching import packing
 from climate.core.matching.packing import Free, Units
 from climate.core.matching.requirement import Layout, Requirement
-from climate.core.matching.selection import Candidate, Preference, rank
+from climate.core.matching.selection import Candidate, Preference, Selection, rank
 from climate.core.window import Window
 from climate.db.resources import allocations, capacity, resources
 
@@ -97,13 +97,15 @@ def find_candidates(
     query never locks.
     """
     selection = preference.selection
-    is_selective = bool(_classes(demands) or selection.filters or selection.weighers)
+    is_selective = bool(_classes(demands) or selection)
     wanted = sum(demand.maximum for demand in demands) + len(_kept(demands))
     needed = _step(wanted + _SPARE)
     # For whole resources without a selection, the first fetch suffices, or none does.
     limits: list[int | None] = [needed, *((_step(needed + _MORE), None) if is_selective else ())]
     if selection.weighers:
         del limits[0]  # weighers should compare more than a handful
+    if selection.screens:
+        limits = [None]  # a screen compares all candidates
     # A single demand for whole resources always gets the first candidates.
     locking = locking and len(demands) == 1 and not (is_selective or _kept(demands))
     if locking:
@@ -166,7 +168,7 @@ def _fetch(session: Session, candidates: CandidateSet) -> CandidateSet:
     free = _free_amounts(session, candidates, {*_all(ids), *_kept(candidates.demands)})
     is_complete = not any(len(demand_ids) == limit for demand_ids in ids)
     selection = candidates.preference.selection
-    if selection.filters or selection.weighers:
+    if selection:
         ids = _ranked(session, candidates, ids, free)
     return replace(
         candidates,
@@ -203,14 +205,54 @@ def _ranked(
     the free amounts by resource id and resource class.
     """
     selection = candidates.preference.selection
-    records = resources.find_some(session, _all(ids))
+    described = describe(session, _all(ids), free, with_inventories=bool(selection.screens))
     ranked: list[Sequence[int]] = []
     for demand, demand_ids in zip(candidates.demands, ids, strict=True):
-        present = [id_ for id_ in demand_ids if id_ in records]
-        ranking = [Candidate(records[id_], free.get(id_, {})) for id_ in present]
-        best = rank(ranking, demand.requirement, selection.filters, selection.weighers)
+        ranking = [described[id_] for id_ in demand_ids if id_ in described]
+        best = rank(
+            ranking,
+            demand.requirement,
+            selection.filters,
+            selection.weighers,
+            selection.screens,
+        )
         ranked.append([candidate.resource.id for candidate in best])
     return ranked
+
+
+def accepted(
+    session: Session,
+    requirement: Requirement,
+    ids: Collection[int],
+    occupied: Window,
+    selection: Selection,
+) -> set[int]:
+    """Return those of the resources ``ids`` that all screens accept for the requirement.
+
+    The resources are booked for the reservation itself, and match the requirement.
+    """
+    if not selection.screens:
+        return set(ids)
+    classes = requirement.amounts
+    free = capacity.free(session, ids, classes, occupied) if classes else {}
+    described = describe(session, ids, free, with_inventories=True)
+    passing = rank(list(described.values()), requirement, (), (), selection.screens)
+    return {candidate.resource.id for candidate in passing}
+
+
+def describe(
+    session: Session, ids: Collection[int], free: Free, *, with_inventories: bool
+) -> dict[int, Candidate]:
+    """Return the stored resources as candidates, by id.
+
+    ``free`` contains the free amounts by resource id and resource class.
+    """
+    records = resources.find_some(session, ids)
+    inventories = capacity.find_some(session, records) if with_inventories else {}
+    return {
+        id_: Candidate(record, free.get(id_, {}), inventories.get(id_, {}))
+        for id_, record in records.items()
+    }
 
 
 def select(candidates: CandidateSet, lost: Collection[int] = ()) -> tuple[Units, ...] | None:

@@ -18,7 +18,7 @@ from climate.core.lease.change import has_started
 from climate.core.lease.model import Lease, Reservation
 from climate.core.matching.packing import Units, first, laid_out, room
 from climate.core.matching.requirement import Requirement
-from climate.core.matching.selection import Preference
+from climate.core.matching.selection import Preference, Selection
 from climate.core.window import Window
 from climate.db.engine.database import LostRace, is_patient
 from climate.db.resources import allocations, capacity
@@ -30,7 +30,7 @@ from climate.manager.admission.admission import (
     allocation_rows,
     rows,
 )
-from climate.manager.admission.candidates import Demand, find_candidates
+from climate.manager.admission.candidates import Demand, accepted, few, find_candidates
 from climate.manager.admission.requirements import by_reservation, occupied_window
 from climate.manager.process.runtime import Runtime
 
@@ -67,9 +67,9 @@ def reallocate(
         id_: {resource: before[id_][0].units(part.amounts) for resource, part in held[id_].items()}
         for id_ in requirements
     }
-    started = has_started(lease, now)
-    growing = _growing(lease, live, window, now)
-    demands = _demands(session, requirements, units, growing, occupied, started=started)
+    started, growing = has_started(lease, now), _growing(lease, live, window, now)
+    selection = None if started else preference.selection
+    demands = _demands(session, requirements, units, growing, occupied, selection)
     demands, gained = _admit(session, demands, occupied, preference, locked, started=started)
     allocations.take(session, rows(demands, gained, occupied))
     allocations.take(session, _kept_rows(demands, held, occupied, started=started))
@@ -131,7 +131,10 @@ def _lock(
             for part in parts
         ]
         candidates = find_candidates(session, demands, occupied, preference)
-        ids.update(id_ for candidate_ids in candidates.ids for id_ in candidate_ids)
+        for demand, candidate_ids in zip(demands, candidates.ids, strict=True):
+            # A screen receives all free resources; most of them are not needed.
+            most = few(demand) if preference.selection.screens else None
+            ids.update(candidate_ids[:most])
     locked = allocations.lock(session, ids, wait=patient)
     if not present <= locked:
         raise LostRace
@@ -158,16 +161,18 @@ def _demands(
     units: Mapping[str, Units],
     growing: Collection[str],
     occupied: Window,
-    *,
-    started: bool,
+    selection: Selection | None,
 ) -> list[Demand]:
     """Return what each reservation of a changed lease requires, and which units it keeps.
 
     ``requirements`` are by reservation id. ``units`` contains the present number of units by
     reservation id and resource id. A reservation keeps the units that still match and are free in
     ``occupied``. Reservations whose id is not in ``growing`` gain units only to reach their
-    minimum. Raises InsufficientResources if a started lease would lose units.
+    minimum. ``selection`` contains the screens that kept units must pass. It is None if the lease
+    has started: such a lease keeps its resources, whatever the operator's screens say. Raises
+    InsufficientResources if a started lease would lose units.
     """
+    started = selection is None
     classes = {name for parts in requirements.values() for part in parts for name in part.amounts}
     present = {id_ for held in units.values() for id_ in held}
     free = capacity.free(session, present, classes, occupied) if classes else {}
@@ -175,8 +180,7 @@ def _demands(
     for id_, held in units.items():
         parts = []
         for part in requirements[id_]:
-            # A running lease keeps a failing host until healing replaces it.
-            fitting = allocations.still_free(session, part, occupied, held, failing_too=started)
+            fitting = _fitting(session, part, held, occupied, selection)
             keepable = {key: count for key, count in held.items() if key in fitting}
             kept = _kept(part, keepable, free)
             parts.append(Demand(reservation_id=id_, requirement=part, kept=kept))
@@ -184,11 +188,29 @@ def _demands(
         if started:
             _check_maximum(id_, requirements[id_], sum(held.values()))
         if started and kept_all < sum(held.values()):
-            demands_over = partial(_demands, session, requirements, units, growing, started=True)
+            demands_over = partial(_demands, session, requirements, units, growing, selection=None)
             in_use = InUse(held, demands_over)
             raise _still_in_use(requirements, id_, units, kept_all, in_use)
         demands += [demand if id_ in growing else _no_more(demand) for demand in parts]
     return demands
+
+
+def _fitting(
+    session: Session,
+    part: Requirement,
+    held: Collection[int],
+    occupied: Window,
+    selection: Selection | None,
+) -> set[int]:
+    """Return the ids of those held resources that the reservation can keep in ``occupied``.
+
+    ``selection`` is that of ``_demands``.
+    """
+    if selection is None:
+        # A running lease keeps a failing host until healing replaces it.
+        return allocations.still_free(session, part, occupied, held, failing_too=True)
+    fitting = allocations.still_free(session, part, occupied, held)
+    return accepted(session, part, fitting, occupied, selection)
 
 
 def _kept(part: Requirement, held: Units, free: dict[int, dict[str, int]]) -> Units:

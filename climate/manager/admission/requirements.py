@@ -20,6 +20,7 @@ from climate.core.matching import property_type
 from climate.core.matching import query as expressions
 from climate.core.matching.expression import MAX_CONDITIONS
 from climate.core.matching.query import Everything, Query
+from climate.core.matching.quoting import show
 from climate.core.matching.requirement import Requirement
 from climate.core.settings import Settings
 from climate.core.window import Window
@@ -126,9 +127,12 @@ def requirements_of(
     Most reservations have one requirement, for example "2 to 4 hosts with 64 vCPUs". If a
     reservation needs several kinds of resources, it has one requirement for each kind. Their
     queries compare values by the declared types of properties. If the operator restricts resources
-    to projects, only those that the project may book match.
+    to projects, only those that the project may book match. If a filter of Nova selects hosts, it
+    reads the project.
     """
     parts = catalog.plugins[reservation.resource_type].requirement(reservation.params).parts
+    if catalog.selection.screens:
+        parts = tuple(replace(part, project_id=project_id) for part in parts)
     if not (types := catalog.property_types):
         return parts
     permitted = property_type.permitted(types, project_id)
@@ -197,7 +201,7 @@ def check_queries(
     requirements: Sequence[Requirement],
     *,
     private: bool,
-    present: Collection[Query] = (),
+    present: Collection[Requirement] = (),
 ) -> None:
     """Raise InvalidQuery if the property expression of a requirement is not allowed.
 
@@ -205,19 +209,21 @@ def check_queries(
     declared type of its property. All expressions together must
     not have more than ``MAX_CONDITIONS`` conditions. If ``private`` is false, private properties
     (hidden from ordinary users) are treated as unknown, so that requesters cannot learn about them
-    from errors or numbers. ``present`` are the expressions of the stored lease. A changed lease may
-    keep these even if they break the rules.
+    from errors or numbers. ``present`` are the requirements of the stored lease. A changed lease
+    may keep their expressions even if they break the rules.
     """
+    _check_devices(catalog, requirements, present)
+    present_queries = [part.query for part in present]
     queries = [r.query for r in requirements if not isinstance(r.query, Everything)]
     count = sum(map(expressions.written, queries))
-    if count > max(MAX_CONDITIONS, sum(map(expressions.written, present))):
+    if count > max(MAX_CONDITIONS, sum(map(expressions.written, present_queries))):
         raise InvalidQuery(
             f"The reservations have {count} conditions; at most {MAX_CONDITIONS} are allowed in"
             " all: use shorter expressions, or several leases"
         )
     for index, requirement in enumerate(requirements):
         query, resource_type = requirement.query, requirement.resource_type
-        if isinstance(query, Everything) or query in present:
+        if isinstance(query, Everything) or query in present_queries:
             continue
         try:
             check_names(session, catalog, resource_type, query, private=private)
@@ -226,6 +232,22 @@ def check_queries(
             unknown = UnknownProperty(f"{error.message}{where}")
             unknown.name, unknown.resource_type = error.name, resource_type
             raise unknown from None
+
+
+def _check_devices(
+    catalog: Catalog, requirements: Sequence[Requirement], present: Collection[Requirement]
+) -> None:
+    """Raise InvalidQuery if a user selects hosts by devices, and no filter of Nova checks them.
+
+    The devices in ``present`` are allowed.
+    """
+    if catalog.selection.screens:
+        return
+    known = {key for part in present if part.flavor for key in part.flavor.devices}
+    for part in requirements:
+        for key in part.flavor.devices if part.flavor else ():
+            if key not in known:
+                raise InvalidQuery(f"hosts cannot be chosen by their devices in {show(key)}")
 
 
 def check_names(

@@ -399,8 +399,8 @@ def _check_queries(
         [part for r in each if r.stays for part in requirements_of(catalog, r, lease.project_id)]
         for each in (lease.reservations, reservations)
     )
-    private, present = owner is not None and owner.sees_private, [part.query for part in before]
-    check_queries(session, catalog, after, private=private, present=present)
+    private = owner is not None and owner.sees_private
+    check_queries(session, catalog, after, private=private, present=before)
 
 
 def _write_agreed(runtime: Runtime, enforcer: Enforcer, request: _Request) -> Lease:

@@ -272,9 +272,18 @@ class FreeNow:
         with self.runtime.database.read() as session:
             room = availability.FreeRoom(self.runtime, session, start, horizon)
             for shape, needs in self.needs:
-                until = room.lasts_until(needs)
+                until = _lasts_until(room, needs)
                 if until is not None and until - cleaning - start >= shape.shortest:
                     self.longest[shape.name] = until - cleaning - start
+
+
+def _lasts_until(room: availability.FreeRoom, needs: Sequence[Requirement]) -> datetime | None:
+    """Return until when a lease would have room; None if that cannot be computed."""
+    try:
+        return room.lasts_until(needs)
+    except ClimateError as error:  # for example, an operator's filter fails
+        LOG.warning("waiting leases are left out: %s", error.message)
+        return None
 
 
 def _needs(runtime: Runtime, lease: Lease) -> Sequence[Requirement] | None:

@@ -187,7 +187,8 @@ def _entry(
     rules = runtime.settings.limits
     length = lease.window.end - lease.window.start
     reservations = [[r.resource_type, dict(r.params)] for r in lease.reservations]
-    restricted = ALLOWED_PROJECTS in runtime.settings.property_types
+    types, screens = runtime.settings.property_types, runtime.selection.screens
+    restricted = ALLOWED_PROJECTS in types or bool(screens)
     packed = json.dumps(
         [reservations, *([lease.project_id] if restricted else [])], sort_keys=True, default=str
     )

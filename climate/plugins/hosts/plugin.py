@@ -15,9 +15,9 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import Conflict, NotFound
 from climate.core.lease.model import HOST, Granted, Lease, Reservation, Resource
-from climate.core.matching.extra_specs import RESOURCES, read
+from climate.core.matching.extra_specs import RESOURCES, Selector, read
 from climate.core.matching.query import And, Compare, Everything, Operand, Query, both
-from climate.core.matching.requirement import Requirement
+from climate.core.matching.requirement import RequestedFlavor, Requirement
 from climate.plugins.base import (
     DiscoveredResource,
     Drift,
@@ -189,8 +189,14 @@ class HostPlugin(ResourcePlugin):
         """
         sources = (params["hypervisor_properties"], params["resource_properties"])
         everything: Query = Everything()
-        query = reduce(both, (_query(source) for source in sources if source), everything)
-        return Requirement(self.resource_type, params["min"], params["max"], query)
+        selectors = [read(source) for source in sources if source]
+        query = reduce(both, map(_query, selectors), everything)
+        flavor = RequestedFlavor(
+            extra_specs={key: value for each in selectors for key, value in each.specs.items()},
+            devices=tuple(key for each in selectors for key in each.devices),
+        )
+        minimum, maximum = params["min"], params["max"]
+        return Requirement(self.resource_type, minimum, maximum, query, flavor=flavor)
 
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
@@ -280,12 +286,11 @@ class HostPlugin(ResourcePlugin):
         return self.cloud.load_properties([host for host in self.cloud.hosts() if not host.refusal])
 
 
-def _query(source: str) -> Query:
+def _query(selector: Selector) -> Query:
     """Return the query for a property expression, or for the extra specs of a flavor.
 
     Amounts in extra specs, such as ``resources:VCPU``, become minimum amounts of the whole host.
     """
-    selector = read(source)
     totals = (_at_least(name, amount) for name, amount in selector.amounts.items())
     return And((selector.query, *totals)) if selector.amounts else selector.query
 

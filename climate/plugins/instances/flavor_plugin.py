@@ -13,11 +13,11 @@ from marshmallow import fields, post_load, validate
 
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.matching.extra_specs import read
-from climate.core.matching.requirement import Requirement
+from climate.core.matching.requirement import RequestedFlavor, Requirement
 from climate.plugins.base import Requester, RequestSchema
 from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.instances.cloud import Flavor, Size
-from climate.plugins.instances.plugin import MAX_INSTANCES, Affinity, InstancePlugin
+from climate.plugins.instances.plugin import MAX_INSTANCES, Affinity, InstancePlugin, image_of
 from climate.plugins.instances.server_schema import LifeCycleSchema
 from climate.plugins.request_fields import WholeNumber, titled
 
@@ -103,7 +103,15 @@ class FlavorPlugin(InstancePlugin):
         traits = {key: value for key, value in specs if _has_scope("trait", key)}
         query, amount = read(traits).query, params["amount"]
         size = _size(flavor)
-        return Requirement(HostPlugin.resource_type, amount, amount, query, size.amounts)
+        requested = RequestedFlavor(
+            name=flavor.name,
+            extra_specs=flavor.extra_specs,
+            shape={name: getattr(flavor, name) for name in _SHAPE},
+            image=image_of(params),
+        )
+        return Requirement(
+            HostPlugin.resource_type, amount, amount, query, size.amounts, flavor=requested
+        )
 
     def size(self, params: Mapping[str, Any]) -> Size:
         """Return the size of one instance of the flavor. Pure."""

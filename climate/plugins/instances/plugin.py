@@ -15,8 +15,8 @@ from oslo_config.cfg import ConfigOpts
 from climate.core.errors import Conflict
 from climate.core.lease.model import Granted, Lease, Reservation
 from climate.core.lease.on_start import creates
-from climate.core.matching.extra_specs import read
-from climate.core.matching.requirement import Layout, Requirement
+from climate.core.matching.extra_specs import Selector, read
+from climate.core.matching.requirement import Layout, RequestedFlavor, Requirement
 from climate.plugins.base import (
     DiscoveredResource,
     Drift,
@@ -151,6 +151,7 @@ class InstancePlugin(ResourcePlugin):
             selector.query,
             {name: n for name, n in {**sizes, **selector.amounts}.items() if n},
             _LAYOUTS[params["affinity"]],
+            flavor=_flavor(params, selector),
         )
 
     def preview_details(self, reservation_id: str) -> Mapping[str, Any]:
@@ -235,3 +236,21 @@ class InstancePlugin(ResourcePlugin):
 
     def inventory(self) -> Iterable[DiscoveredResource]:
         return ()
+
+
+def image_of(params: Mapping[str, Any]) -> str:
+    """Return the id of the image of the servers that climate starts; empty if it starts none."""
+    return str((params.get("server") or {}).get("imageRef") or "")
+
+
+def _flavor(params: Mapping[str, Any], selector: Selector) -> RequestedFlavor:
+    return RequestedFlavor(
+        extra_specs=selector.specs,
+        shape={
+            "vcpus": params["vcpus"],
+            "ram": params["memory_mb"],
+            "disk": params["disk_gb"],
+        },
+        image=image_of(params),
+        devices=tuple(selector.devices),
+    )

@@ -2,6 +2,11 @@
 
 A filter returns whether a reservation may get a resource. A weigher returns a number; resources
 with the highest numbers are preferred. Other packages can add more.
+
+The modules of this folder run filters of Nova's scheduler, unchanged. ``host_facts`` computes the
+values of a ``HostState`` from climate's data about a host. ``nova_objects`` makes Nova's objects of
+these values and of the request. ``nova_screen`` loads the filter classes and runs them. climate
+imports Nova only if the option ``[selection] nova_filters`` names a class.
 """
 
 from climate.core.matching import query
