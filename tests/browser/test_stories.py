@@ -142,3 +142,27 @@ def _asking(name: str, **fields: Any) -> dict[str, Any]:
     params = {"min": HOSTS, "max": HOSTS}
     reservations = [{"resource_type": "physical:host", "params": params}]
     return {"name": name, "duration": 7200, "reservations": reservations, **fields}
+
+
+def test_a_user_starts_and_stops_volumes_of_a_lease(browser: Browser, service: Service) -> None:
+    silver = {"gigabytes": 100, "volumes": 10}
+    resource = {"resource_type": "virtual:volume", "name": "silver", "properties": silver}
+    service.ok("POST", "/v2/resources", resource)
+    volumes = {"volume_type": "silver", "amount": 1, "size": 1, "on_start": "manual"}
+    lease = Service(service.port, "alice:lab").ok(
+        "POST",
+        "/v2/leases",
+        {
+            "name": "on demand",
+            "start": "now",
+            "duration": 3600,
+            "reservations": [{"resource_type": "virtual:volume", "params": volumes}],
+        },
+    )
+    browser.open(f"/console/leases/{lease['id']}")
+    browser.shows("Stopped")
+    browser.click("Start Volumes")
+    browser.shows("Started")
+    browser.click("Stop Volumes")
+    browser.find("dialog button.danger").click()
+    browser.shows("Stopped")

@@ -2,7 +2,9 @@
 
 import { api, get, onChange, Problem, root } from "../api.js";
 import { announce, button, dialog, h, icon, link, loading, name, plain, problemNote, replace } from "../dom.js";
-import { change, changeWait, endNow, latestOf, latestWords, prolong, remove, waitPart } from "../lease/actions.js";
+import {
+  change, changeWait, endNow, latestOf, latestWords, prolong, remove, startPart, waitPart,
+} from "../lease/actions.js";
 import { resourceTypes } from "../lease/fields.js";
 import {
   amounts, badges, contents, copyable, eventWords, history, isDelayed, isOver, label, missing, note,
@@ -167,11 +169,11 @@ class LeaseView {
     const part = (key, tag = "section", className = "card") => h(tag, { class: className, "data-part": key });
     this.message = h("div", { role: "alert" });
     this.parts = Object.fromEntries(
-      ["title", "warning", "wait", "time", "resources", "use", "past", "next", "asked", "limits"].map((key) =>
+      ["title", "warning", "wait", "time", "manual", "resources", "use", "past", "next", "asked", "limits"].map((key) =>
       [key, key === "title" || key === "warning" ? part(key, "div", `lease-${key}`) : part(key)]));
-    const { title, warning, wait, time, resources, use, past, next, asked, limits } = this.parts;
+    const { title, warning, wait, time, manual, resources, use, past, next, asked, limits } = this.parts;
     replace(this.element, h("div", { class: "page lease" }, title, this.message, warning,
-      h("div", { class: "columns" }, h("div", {}, wait, time, resources, use, past),
+      h("div", { class: "columns" }, h("div", {}, wait, time, manual, resources, use, past),
         h("div", {}, asked, next, limits))));
     this.render();
   }
@@ -189,6 +191,7 @@ class LeaseView {
     this.part("time", [lease, Math.floor(now / TICK), extras.readiness],
       () => lease.status !== "WAITING"
         && [h("h2", {}, "Time"), timeline(lease, { now, ready: preparedFrom(lease, extras) })]);
+    this.part("manual", [lease.status, lease.reservations], () => startPart(this));
     this.part("resources", [lease.status, extras.resources, extras.readiness],
       () => resourceTable(lease, extras, this.context.me));
     this.part("use", [lease.status, lease.reservations], () => howToUse(lease));
