@@ -8,7 +8,7 @@ import {
 import { duration, iso, moment, range, utc, utcRange } from "../time.js";
 import { reservationFields, waitBody, waitFields } from "./fields.js";
 import { refusal } from "./refusals.js";
-import { differences, note, stackedTime, typeTitle } from "./words.js";
+import { differences, label, note, stackedTime, typeTitle } from "./words.js";
 
 const HOUR = 3600_000;
 
@@ -202,27 +202,23 @@ export function waitPart({ status, waiting }) {
     : "The expected start is the earliest one beside the present bookings.")];
 }
 
-const RUN_STATES = { stopped: "Stopped", starting: "Starting", started: "Started", stopping: "Stopping" };
-
 /** The reservations that users start and stop, each with its state and a button. */
 export function startPart(view) {
   const { lease, context: { me } } = view;
   const manual = lease.reservations.filter((item) => item.run_state && item.status !== "deleted");
-  if (!manual.length || !["PENDING", "STARTING", "ACTIVE"].includes(lease.status)) return null;
-  const may = (verb) => me.allowed[`reservations:${verb}`] && lease.status === "ACTIVE";
-  const act = (item, verb, text) => may(verb) && button(text, () => setRunning(view, item, verb),
-    { "data-focus": `${verb}-${item.id}`, "aria-label": `${text} ${typeTitle(item.resource_type)}` });
-  return [h("h2", {}, "Start and stop"), h("p", { class: "hint" }, lease.status === "ACTIVE"
-    ? "climate creates the resources when you start them. Stopping deletes them; their capacity stays yours."
-    : "From the start of the lease, you start and stop these."),
-  h("dl", { class: "pairs", id: "run-states" }, manual.map((item) => [h("dt", {}, typeTitle(item.resource_type)),
-    h("dd", { class: "actions" }, RUN_STATES[item.run_state], item.run_state === "stopped" ? act(item, "start", "Start") : null,
-      ["starting", "started"].includes(item.run_state) ? act(item, "stop", "Stop") : null)]))];
+  if (!manual.length || lease.status !== "ACTIVE") return null;
+  const act = (item, verb) => me.allowed[`reservations:${verb}`]
+    && button(`${label(verb)} ${typeTitle(item.resource_type)}`, () => setRunning(view, item, verb));
+  return [h("h2", {}, "Start and stop"),
+    h("p", { class: "hint" }, "climate creates what you start, and deletes what you stop."),
+    h("dl", { class: "pairs" }, manual.map((item) => [h("dt", {}, typeTitle(item.resource_type)),
+      h("dd", { class: "actions" }, label(item.run_state), item.run_state === "stopped" ? act(item, "start") : null,
+        item.run_state.startsWith("start") ? act(item, "stop") : null)]))];
 }
 
 async function setRunning(view, { id, resource_type: type }, verb) {
   const question = { title: `Stop ${typeTitle(type)}?`, action: "Stop", danger: true,
-    text: "climate deletes the resources with their data. You can start them again while the lease runs." };
+    text: "climate deletes them with their data." };
   if (verb === "stop" && !(await confirm(question))) return;
   await attempt(view, () => api("POST", `/v2/leases/${view.lease.id}/reservations/${id}/${verb}`), "");
 }

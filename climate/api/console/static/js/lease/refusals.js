@@ -3,7 +3,7 @@
 import { button, h, icon, lineOf, link, name, plain, problemNote } from "../dom.js";
 import { expressionText } from "../tables/properties.js";
 import { span, spell } from "../time.js";
-import { counted, grouped, noun } from "./words.js";
+import { counted, grouped, LIMITS, noun } from "./words.js";
 
 const HOUR = 3600_000;
 
@@ -77,16 +77,13 @@ function otherLine(selection, type) {
 }
 
 const LIMIT_TITLES = {
-  hosts: "Above the limit of hosts", vcpus: "Above the limit of vCPUs", host_hours: "Above the limit of host hours",
-  gigabytes: "Above the limit of GiB", floatingips: "Above the limit of floating IPs",
-  networks: "Above the limit of networks", leases: "Above the limit of leases",
   duration: "The lease is too long", horizon: "The lease ends too late",
   extension_window: "It is too early to prolong", extension: "Prolonged by too much at once",
 };
 
 /** Heading and sentence of a limit that was exceeded. */
 export function limitLines({ limit, scope, allowed, used, asked, unit, detail }) {
-  const title = LIMIT_TITLES[limit] ?? "Above a limit";
+  const title = LIMIT_TITLES[limit] ?? `Above the limit of ${LIMITS[limit] ?? limit}`;
   const whose = scope === "user" ? "You may" : "Your project may";
   const length = (seconds) => spell(seconds * 1000);
   const sentence = {

@@ -118,6 +118,7 @@ function sentence(text) {
 const EVENTS = {
   start_lease: ["Start", "Started"],
   end_lease: ["End", "Ended"],
+  update_lease: ["Update", "Updated"],
   before_end_lease: ["Reminder before the end", "Reminded before the end"],
   before_end_reminder: ["Reminder before the end", "Reminded before the end"],
   expire_wait: ["Leaves the wait list", "Left the wait list"],
@@ -290,6 +291,16 @@ function early(lease) {
   const text = amount < 60 ? `${amount} s` : `${Math.floor(amount / 60)} min ${amount % 60} s`;
   if (!seconds) return "";
   return seconds > 0 ? `${text} early` : `${text} late`;
+}
+
+/** The limits on what leases book, each with its unit. */
+export const LIMITS = { hosts: "hosts", host_hours: "host hours", vcpus: "vCPUs", gigabytes: "GiB",
+  floatingips: "floating IPs", networks: "networks", leases: "leases" };
+
+/** A limit as a title, such as "Hosts at once". */
+export function limitTitle(key, period) {
+  const when = key === "host_hours" ? "in " + duration(period) : "at once";
+  return `${label(LIMITS[key])} ${when}`;
 }
 
 // How to use what a lease holds

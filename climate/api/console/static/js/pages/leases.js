@@ -2,7 +2,9 @@
 
 import { api, get, keepFocus, keepFresh, query } from "../api.js";
 import { announce, button, field, h, icon, link, loading, momentField, name, replace } from "../dom.js";
-import { contents, eventWords, nextEvent, placeWords, typeTitle } from "../lease/words.js";
+import {
+  contents, eventWords, LIMITS, limitTitle, nextEvent, placeWords, typeTitle,
+} from "../lease/words.js";
 import { count, leaseLink, leaseStatus, meter, PagedTable, rememberParams, when } from "../tables/table.js";
 import { clock, duration, iso, range, serverNow } from "../time.js";
 
@@ -236,9 +238,6 @@ function draw({ apply, period, parties }, me) {
     parties.map((party) => partyCard(party, period, me))));
 }
 
-// Shown only if they are used or limited: many clouds reserve only hosts.
-const OTHERS = [["gigabytes", "GiB of volumes"], ["floatingips", "Floating IPs"], ["networks", "Networks"]];
-
 function partyCard({ scope, id, limits, used }, period, me) {
   const own = scope === "project" ? me.project : me.user;
   const heading = `limits-${scope}`;
@@ -246,12 +245,9 @@ function partyCard({ scope, id, limits, used }, period, me) {
     h("h2", { id: heading }, scope === "project" ? "Project " : "You, ", name(own.id === id ? own.name || id : id)),
     scope === "user" ? h("p", { class: "hint" }, "In all projects together.") : null,
     h("div", { class: "meters" },
-      meter("Leases that are not over", used.leases, limits.leases),
-      meter("Hosts at once, at the peak", used.hosts, limits.hosts),
-      meter("Virtual CPUs at once, at the peak", used.vcpus, limits.vcpus),
-      OTHERS.filter(([key]) => used[key] || limits[key] !== null)
-        .map(([key, text]) => meter(`${text} at once, at the peak`, used[key], limits[key])),
-      meter(`Host-hours in any ${duration(period)}, at most`, used.host_hours, limits.host_hours, { unit: " h" })),
+      // Many clouds reserve only hosts.
+      Object.keys(LIMITS).filter((key) => used[key] || limits[key] !== null)
+        .map((key) => meter(limitTitle(key, period), used[key], limits[key]))),
     h("h3", {}, "Rules"), rules(limits));
 }
 

@@ -2,7 +2,7 @@
 
 import { get, keepFocus, keepFresh, query } from "../api.js";
 import { button, field, h, icon, link, loading, name, plain, problemNote, replace } from "../dom.js";
-import { typeTitle } from "../lease/words.js";
+import { eventWords, typeTitle } from "../lease/words.js";
 import { ago, count, leaseLink, PagedTable, plainTable, plural, resourceLink, stateOf, when } from "../tables/table.js";
 import { clockSeconds, day, duration } from "../time.js";
 import { returnToService, may, setAsideDialog, refuse, showPower, showPreparations } from "./operators.js";
@@ -46,11 +46,6 @@ export async function mount(element, context) {
 // Now
 
 const LATE = 60; // seconds after which overdue work is an alarm
-const TYPES = {
-  start_lease: "Start", end_lease: "End", before_end_lease: "Reminder of the end",
-  before_end_reminder: "Reminder of the end",
-  before_start_lease: "Reminder of the start", update_lease: "Update",
-};
 
 async function showNow(element, { me }) {
   const alarms = h("div", { class: "stack", id: "alarms", role: "status" });
@@ -126,7 +121,7 @@ function overdueTable() {
   return new PagedTable({
     caption: "Overdue work", path: "/v2/overdue-events", list: "events", sort: "due", limit: 50, fresh: true,
     columns: [
-      { label: "Event", header: true, cell: ({ type }) => TYPES[type] || name(type) },
+      { label: "Event", header: true, cell: ({ type }) => name(eventWords({ type })) },
       { label: "Lease", cell: ({ lease_id: id, lease_name: label }) => (id ? leaseLink(id, label) : "deleted") },
       { label: "Project", cell: (event) => name(event.project_id || "") },
       { label: "Due", sort: "due", cell: (event) => when(event.due_at) },

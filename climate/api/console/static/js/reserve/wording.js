@@ -1,7 +1,7 @@
 // Sentences about selections and their checks. Pure but for the chosen time zone.
 
 import { alternativeLines, refusalHeading } from "../lease/refusals.js";
-import { counted, grouped, noun } from "../lease/words.js";
+import { counted, grouped, LIMITS, noun } from "../lease/words.js";
 import { fields, serverNow, shortMoment, span, spell, utc, zone } from "../time.js";
 
 /** "Wed 10:00 to Thu 06:00 UTC", or "UTC" if that is the chosen zone. */
@@ -110,12 +110,9 @@ function fraction({ free, matching }) {
   return `${grouped(free)}${matching === null ? "" : " of "}${matching === null ? "" : grouped(matching)} free`;
 }
 
-const COUNTED = [["hosts", "hosts"], ["host_hours", "host hours"], ["vcpus", "vCPUs"], ["gigabytes", "GiB"],
-  ["floatingips", "floating IPs"], ["networks", "networks"], ["leases", "leases"]];
-
 /** "9 of 20 hosts, 3,470 of 5,000 host hours": use with this lease, of the tightest limits; "" if there are none. */
 export function limitsLine(limits) {
-  const tight = COUNTED.map(([key, unit]) => tightest(limits, key, unit)).filter(Boolean);
+  const tight = Object.entries(LIMITS).map(([key, unit]) => tightest(limits, key, unit)).filter(Boolean);
   // The number of leases is limited by default, far above what people use.
   const shown = tight.filter(({ key, used, allowed }) => key !== "leases" || used / allowed >= 0.5).slice(0, 3);
   return shown.map(({ used, allowed, unit }) => `${grouped(used)} of ${grouped(allowed)} ${unit}`).join(", ");

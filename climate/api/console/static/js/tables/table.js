@@ -2,7 +2,7 @@
 
 import { api, keepFocus, query } from "../api.js";
 import { announce, button, h, icon, link, name, plain, problemNote, replace, uid } from "../dom.js";
-import { badges, grouped as count } from "../lease/words.js";
+import { badges, grouped as count, LIMITS, limitTitle } from "../lease/words.js";
 import { duration, moment, serverNow, utc } from "../time.js";
 
 export { count };
@@ -346,13 +346,8 @@ export function limitMeters(limits, { title = true } = {}) {
 }
 
 function bars({ limits, used }, period) {
-  const rows = [
-    ["Leases", "leases"], ["Hosts at once", "hosts"], ["vCPUs at once", "vcpus"],
-    ["GiB at once", "gigabytes"], ["Floating IPs at once", "floatingips"], ["Networks at once", "networks"],
-    [`Host hours in ${duration(period)}`, "host_hours"],
-  ];
-  return rows.filter(([, key]) => limits[key] !== null && limits[key] !== undefined)
-    .map(([text, key]) => meter(text, used[key], limits[key], { left: false }));
+  return Object.keys(LIMITS).filter((key) => limits[key] !== null && limits[key] !== undefined)
+    .map((key) => meter(limitTitle(key, period), used[key], limits[key], { left: false }));
 }
 
 /** A list of facts: `[label, content]`; those without content are left out. */
