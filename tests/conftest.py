@@ -26,7 +26,7 @@ from tests.support.service import Story
 
 # No example has a deadline: its time depends on the machine. `make test-nightly` runs hypothesis'
 # own (larger) number of examples.
-settings.register_profile("quick", max_examples=30, deadline=None)
+settings.register_profile("quick", max_examples=20, deadline=None)
 settings.register_profile("thorough", deadline=None)
 settings.load_profile("thorough" if os.getenv("CLIMATE_TEST_THOROUGH") else "quick")
 

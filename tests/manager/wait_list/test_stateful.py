@@ -158,7 +158,7 @@ class WaitList(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("examples", [6, pytest.param(MANY, marks=NIGHTLY)])
+@pytest.mark.parametrize("examples", [3, pytest.param(MANY, marks=NIGHTLY)])
 def test_waiting_leases_keep_their_rules(
     make_story: MakeStory, monkeypatch: pytest.MonkeyPatch, examples: int
 ) -> None:
