@@ -67,10 +67,11 @@ MANAGER = [
         "reminder_rules",
         default=[],
         help="Other reminders of the start for certain leases, 'TYPE: SECONDS, SECONDS' or 'TYPE"
-        " EXPRESSION: SECONDS'. One rule per line; the first that matches a lease replaces"
+        " EXPRESSION: SECONDS, p95'. One rule per line; the first that matches a lease replaces"
         " before_start_leads."
         " TYPE is the type of a reservation of the lease. EXPRESSION selects by the properties of"
-        " the resources that the lease books.",
+        " the resources that the lease books. p95 is the learned lead time with which the hosts of"
+        " 95 % of leases are ready; it needs [provisioning] enabled.",
     ),
     cfg.ListOpt(
         "before_end_leads",
@@ -183,6 +184,9 @@ def reminder_rules(conf: cfg.ConfigOpts, properties: Types) -> tuple[reminder.Ru
     """
     lines = conf.manager.reminder_rules
     try:
-        return tuple(reminder.parse(line, properties) for line in lines)
+        rules = tuple(reminder.parse(line, properties) for line in lines)
     except ValueError as error:
         raise ValueError(f"[manager] reminder_rules: {error}") from None
+    if any(rule.shares for rule in rules) and not conf.provisioning.enabled:
+        raise ValueError("[manager] reminder_rules: p95 and the like need [provisioning] enabled")
+    return rules

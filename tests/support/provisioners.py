@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from climate.manager.process.lead_times import LeadTimes
 from climate.manager.provisioning import planner as preparing
-from climate.manager.provisioning.lead_times import LeadTimes
 from climate.manager.resources import inventory_sync as inventory
 from tests.support.service import Story
 

@@ -303,7 +303,7 @@ def gates_of(
     A gate can check or reject the lease. Limits and idempotency keys are examples of optional
     features. The gates ``more`` are called before those of limits.
     """
-    gates = reminder_gates(runtime.settings, lease)
+    gates = reminder_gates(runtime, lease)
     if lease.start.when is StartWhen.READY:
         gates.append(ReadyStartGate(runtime.settings, runtime.catalog))
     if idempotent is not None:

@@ -4,9 +4,11 @@ This module also adds ``update_lease`` events. Such an event gives the users of 
 access to its new resources, and reclaims the resources of removed reservations.
 """
 
+import math
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from operator import attrgetter
 from typing import Protocol
 
@@ -39,6 +41,8 @@ from climate.db.notifications import outbox
 from climate.db.resources import resources
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.requirements import Requested
+from climate.manager.process.lead_times import LeadTimes
+from climate.manager.process.runtime import Runtime
 
 
 class Asked(Protocol):
@@ -83,19 +87,23 @@ def _before_start(
     settings: Settings, resource_types: Collection[str], booked: Collection[Resource]
 ) -> list[Notice]:
     """Return the reminders of the start that the operator configured for such a lease."""
-    rules, default = settings.reminder_rules, settings.before_start_leads
-    leads = reminder.leads(rules, default, resource_types, booked)
+    rule = reminder.find(settings.reminder_rules, resource_types, booked)
+    return _reminders(settings.before_start_leads if rule is None else rule.leads)
+
+
+def _reminders(leads: Iterable[float]) -> list[Notice]:
     return [Notice(BEFORE_START, Anchor.START, -lead) for lead in leads]
 
 
 class ReminderGate(Gate):
-    """Plans the reminders of the start of a new lease by the properties of its booked resources.
+    """Plans the reminders of the start of a new lease by its booked resources.
 
-    The gate rejects no lease. It must come before the gates that call other services.
+    The properties of these resources select the rule. Their learned lead times are offsets of
+    reminders. The gate rejects no lease. It must come before the gates that call other services.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, lead_times: LeadTimes | None) -> None:
+        self._settings, self._lead_times = settings, lead_times
         self._notices: tuple[Notice, ...] = ()
         self._reminders: tuple[Event, ...] = ()
 
@@ -106,7 +114,9 @@ class ReminderGate(Gate):
     def after(self, session: Session, lease: Lease, now: datetime) -> None:
         """Store the reminders of the rule that matches the stored lease, instead of the others."""
         booked = resources.booked_by(session, lease.id)
-        starts = _before_start(self._settings, _types(lease.reservations), booked)
+        types = _types(lease.reservations)
+        starts = _before_start(self._settings, types, booked)
+        starts += self._learned(session, types, booked, now)
         self._notices = (*(each for each in lease.notices if each.kind != BEFORE_START), *starts)
         leases.update(session, replace(lease, notices=self._notices))
         self._reminders = tuple(
@@ -119,6 +129,17 @@ class ReminderGate(Gate):
             event_queue.remove(session, present)
             leases.insert_events(session, self._reminders)
 
+    def _learned(
+        self, session: Session, types: Collection[str], booked: Collection[Resource], now: datetime
+    ) -> list[Notice]:
+        """Return the reminders at the learned lead times of the booked hosts."""
+        rule = reminder.find(self._settings.reminder_rules, types, booked)
+        if rule is None or self._lead_times is None:
+            return []
+        of_lease = partial(self._lead_times.of_lease, session, booked, now=now)
+        leads = (math.ceil(of_lease(share)) for share in rule.shares)
+        return _reminders(lead for lead in leads if lead)
+
     def settle(self, lease: Lease) -> Lease:
         """Return the lease with its reminders."""
         others = tuple(event for event in lease.events if event.kind != BEFORE_START)
@@ -126,17 +147,17 @@ class ReminderGate(Gate):
         return replace(lease, notices=self._notices, events=tuple(events))
 
 
-def reminder_gates(settings: Settings, lease: Lease) -> list[Gate]:
+def reminder_gates(runtime: Runtime, lease: Lease) -> list[Gate]:
     """Return the gate that plans reminders, if they depend on the resources that a lease books.
 
     A lease with reminders of its own does not need the gate.
     """
-    types = _types(lease.reservations)
+    settings, types = runtime.settings, _types(lease.reservations)
     if not reminder.need_resources(settings.reminder_rules, types):
         return []
     configured = _before_start(settings, types, ())
     is_default = configured == [each for each in lease.notices if each.kind == BEFORE_START]
-    return [ReminderGate(settings)] if is_default else []
+    return [ReminderGate(settings, runtime.lead_times)] if is_default else []
 
 
 def _types(reservations: Iterable[Requested]) -> set[str]:

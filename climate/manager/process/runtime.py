@@ -23,6 +23,7 @@ from climate.db.wakeup import Wakeup
 from climate.manager.enforcement import Enforcer
 from climate.manager.process.calendar_memory.memory import CalendarMemory
 from climate.manager.process.deletion_waits import DeletionWaits
+from climate.manager.process.lead_times import LeadTimes
 from climate.manager.process.long_poll import LongPoll
 from climate.observability.metrics import Metrics
 from climate.plugins.base import ResourcePlugin
@@ -82,6 +83,8 @@ class Runtime:
     - ``calendar`` is the calendar in memory.
     - ``enforcer`` is None if no enforcement service is configured.
     - ``trusts`` is None if no plug-in can act as a user.
+    - ``lead_times`` estimates how long the preparation of hosts takes. It is None if climate
+      prepares no hosts.
     - ``store`` and ``catalog`` group some of the other fields.
     """
 
@@ -99,11 +102,14 @@ class Runtime:
     trusts: Trusts | None = None
     rng: random.Random = field(default_factory=random.Random)
     metrics: Metrics = field(default_factory=Metrics)
+    lead_times: LeadTimes | None = field(init=False)
     store: Store = field(init=False)
     catalog: Catalog = field(init=False)
 
     def __post_init__(self) -> None:
         # In a frozen dataclass, fields can only be set like this.
+        provisioning = self.settings.provisioning
+        object.__setattr__(self, "lead_times", LeadTimes(provisioning) if provisioning else None)
         object.__setattr__(self, "store", Store(self.database, self.clock))
         types = self.settings.property_types
         catalog = Catalog(Plugins(self.plugins), self.selection, types)

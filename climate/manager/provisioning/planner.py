@@ -37,9 +37,9 @@ from climate.db.provisioning.preparations import Booking
 from climate.db.resources import allocations, resources
 from climate.manager.leases import healing
 from climate.manager.notifications.lease_messages import notify_nodes
+from climate.manager.process.lead_times import LeadTimes
 from climate.manager.process.periodic_task import PeriodicTask, Progress
 from climate.manager.process.runtime import Runtime
-from climate.manager.provisioning.lead_times import LeadTimes
 from climate.manager.provisioning.power_saving import PowerSaver
 
 LOG = logging.getLogger(__name__)

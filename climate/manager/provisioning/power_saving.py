@@ -34,8 +34,8 @@ from climate.core.settings import Provisioning
 from climate.db.engine import ids
 from climate.db.provisioning import shutdowns
 from climate.db.resources import allocations, resources
+from climate.manager.process.lead_times import LeadTimes
 from climate.manager.process.runtime import Runtime
-from climate.manager.provisioning.lead_times import LeadTimes
 from climate.plugins.base import ResourcePlugin
 
 LOG = logging.getLogger(__name__)

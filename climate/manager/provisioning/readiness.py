@@ -22,9 +22,9 @@ from climate.db.provisioning import preparations, readiness
 from climate.db.resources import resources
 from climate.manager.leases import ready_start as starting
 from climate.manager.notifications.lease_messages import notify_nodes
+from climate.manager.process.lead_times import LeadTimes
 from climate.manager.process.runtime import Runtime
 from climate.manager.provisioning import planner
-from climate.manager.provisioning.lead_times import LeadTimes
 
 # The cloud may notice this much later that a host is up.
 _SETTLING = timedelta(minutes=2)

@@ -121,7 +121,7 @@ def _book(runtime: Runtime, session: Session, wait: Wait, window: Window, now: d
             for planned in plan(window, lease.notices, now)
         ),
     )
-    gates = [*reminder_gates(runtime.settings, booked), *_gates(runtime, wait)]
+    gates = [*reminder_gates(runtime, booked), *_gates(runtime, wait)]
     for gate in gates:
         gate.before(session, booked, now)
     _take(runtime, session, booked, now)

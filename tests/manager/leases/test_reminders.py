@@ -140,6 +140,25 @@ def test_rules_give_leases_of_certain_hosts_other_reminders(make_story: MakeStor
     assert times(mine) == ["12:30"], "the owner's reminders replace those of all rules"
 
 
+def test_a_learned_lead_time_is_the_offset_of_a_reminder(make_story: MakeStory) -> None:
+    story = make_story(
+        manager__reminder_rules=["physical:host: p90, 300"],
+        provisioning__enabled=True,
+        provisioning__prior=1200,
+        provisioning__margin=1,
+    )
+    story.register(1)
+    lease = story.reserve(180, 240)
+    learned, last = times(lease)
+    assert (times(story.lease(lease["id"])), last) == ([learned, last], "14:55")
+    assert "14:00" < learned < "14:40", "the first estimate is longer than the usual 20 minutes"
+
+
+def test_a_learned_lead_time_needs_provisioning(make_story: MakeStory) -> None:
+    with pytest.raises(Misconfigured, match=r"need \[provisioning\] enabled"):
+        make_story(manager__reminder_rules=["physical:host: p90"])
+
+
 def test_a_rule_for_a_type_that_no_plug_in_manages_prevents_the_start(
     make_story: MakeStory,
 ) -> None:

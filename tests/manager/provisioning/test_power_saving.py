@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from climate.cmd import bootstrap
 from climate.core.provisioning.shutdown import ShutdownState
 from climate.db.provisioning import shutdowns as db
+from climate.manager.process.lead_times import LeadTimes
 from climate.manager.provisioning import planner as preparing
-from climate.manager.provisioning.lead_times import LeadTimes
 from climate.manager.provisioning.power_saving import PowerSaver
 from climate.manager.resources import inventory_sync as inventory
 from tests.conftest import MakeStory

@@ -11,8 +11,8 @@ from climate.cmd import bootstrap
 from climate.core.provisioning.lead_time import REMEMBERED
 from climate.db.provisioning import readiness as stored_readiness
 from climate.manager.audit.backlog import show_backlog
+from climate.manager.process.lead_times import LeadTimes
 from climate.manager.provisioning import planner as preparing
-from climate.manager.provisioning.lead_times import LeadTimes
 from climate.manager.resources import inventory_sync as inventory
 from tests.conftest import MakeStory
 from tests.support.provisioners import (
