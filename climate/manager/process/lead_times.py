@@ -5,7 +5,7 @@ durations for a minute.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
@@ -35,7 +35,7 @@ class LeadTimes:
         self._profiles: Mapping[str, Profile] = {}
 
     def of_lease(
-        self, session: Session, hosts: Sequence[Resource], share: float, now: datetime
+        self, session: Session, hosts: Collection[Resource], share: float, now: datetime
     ) -> float:
         """Return how many seconds before a lease the preparation of its hosts must begin.
 
