@@ -29,6 +29,9 @@ class Outcome:
     refused: int = 0
     gave_up: int = 0
     retries: int = 0
+    # The seconds from the end of the last request to the arrival of the next one. Negative if the
+    # next one arrived before: then it waited.
+    idle: float = 0.0
     # Whether the client has no more requests.
     finished: bool = False
 
@@ -108,7 +111,7 @@ def _live(pipe: Any, together: Any, limit: Limit, task: Task, *arguments: Any) -
     while not outcome.finished and limit.permits(before - begin, len(outcome.seconds)):
         next(steps)
         after = time.perf_counter()
-        outcome.seconds.append(after - before)
+        outcome.seconds.append(after - before - outcome.idle)
         before = after
     outcome.elapsed = before - begin
     outcome.cpu = time.process_time() - cpu

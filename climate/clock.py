@@ -50,6 +50,10 @@ class SampledClock(SystemClock):
     machines differ or change. The error is at most the time that one reading takes. While the
     source fails, the clock keeps running. Until the first reading succeeds, the clock returns the
     machine's time.
+
+    A reading that is a little earlier than expected, as its error explains, does not set the clock
+    back: the clock stands still for these milliseconds. Otherwise an event could be due in one
+    query and not yet due in the next. Thread-safe.
     """
 
     # Seconds between two samples. A crystal drifts by less than a millisecond in this time.
@@ -65,6 +69,8 @@ class SampledClock(SystemClock):
         self._read = read
         self._ahead: timedelta | None = None
         self._sampled_at = float("-inf")
+        self._lock = threading.Lock()
+        self._latest = _EPOCH
 
     def now(self) -> datetime:
         """Return the time of the source, as aware UTC: the last reading plus the time since then.
@@ -81,7 +87,14 @@ class SampledClock(SystemClock):
                 threading.Thread(target=self.sample, name="clock", daemon=True).start()
         if self._ahead is None:
             return super().now()
-        return _EPOCH + self._ahead + timedelta(seconds=self.elapsed())
+        return self._not_set_back(_EPOCH + self._ahead + timedelta(seconds=self.elapsed()))
+
+    def _not_set_back(self, present: datetime) -> datetime:
+        """Return ``present``, or the last result if ``present`` is only a little earlier."""
+        with self._lock:
+            if not timedelta() < self._latest - present < timedelta(seconds=self._SLOW):
+                self._latest = present
+            return self._latest
 
     def sample(self) -> None:
         """Read the source and store the reading. Logs errors instead of raising them."""

@@ -69,6 +69,17 @@ def test_samples_the_server_every_ten_seconds_and_runs_on_in_between(
     assert (clock.now(), server.requests) == (NOON + timedelta(seconds=10), 2)
 
 
+def test_an_inexact_sample_does_not_set_the_clock_back(
+    server: Server, clock: SampledClock
+) -> None:
+    before = clock.now()
+    server.clock.step(-0.01)
+    clock.sample()
+    assert clock.now() == before
+    server.clock.advance(0.02)
+    assert clock.now() == before + timedelta(seconds=0.01)
+
+
 @pytest.mark.parametrize("step", [HOUR, -HOUR, 1.0, -1.0])
 def test_every_clock_follows_a_step_of_the_servers_clock(
     server: Server, monkeypatch: pytest.MonkeyPatch, step: float

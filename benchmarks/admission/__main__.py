@@ -12,6 +12,8 @@ Prints one JSON object a line for each calendar, number of clients and case:
 * ``hotspot``: all clients request one of the same (up to 1,000) hosts for the same window, until
   no host is ``free``.
 * ``full``: a host in a window in which no host is free.
+* ``mixed``: 1,000 requests of ``full`` and 50 of ``spread`` per second arrive at random times. The
+  time of a request counts from its arrival. ``ratio_to_raw`` means nothing here.
 
 The same number of clients commits rows before and after each case; ``ratio_to_raw`` is relative to
 that rate, so that results of different machines are comparable. ``double`` counts double bookings,
@@ -43,7 +45,7 @@ from benchmarks.databases.processor_time import Meter, backends
 from benchmarks.databases.scratch import scratch
 from benchmarks.options import names, numbers, some_of
 
-CASES = (*DIRECT, *HTTP)
+CASES = (*DIRECT, "mixed", *HTTP)
 
 
 def measure(bench: Bench, case: str, clients: int, turn: int) -> dict[str, Any]:

@@ -47,7 +47,8 @@ class Bench:
     def ask(self, case: str, clients: int, turn: int, meters: Collection[Meter] = ()) -> Outcome:
         """Create leases with the use case itself."""
         limit = self._limit(case, clients)
-        return run(tasks.ask, clients, limit, self.urls, case, self.book, turn, meters=meters)
+        arguments = (self.urls, case, self.book, turn, clients)
+        return run(tasks.ask, clients, limit, *arguments, meters=meters)
 
     def post(
         self,
@@ -73,7 +74,7 @@ class Bench:
     def _limit(self, case: str, clients: int) -> Limit:
         if case == "hotspot":
             return Limit(_HOTSPOT_SECONDS)
-        if case in {"full", "http-full"}:
+        if case in {"full", "http-full", "mixed"}:
             return Limit(self.seconds, math.inf)
         most = self.book.bookings * _ADDED / clients / self.rounds
         return Limit(self.seconds, max(50, most))

@@ -4,6 +4,7 @@ import http.client
 import json
 import logging
 import random
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -84,7 +85,9 @@ def _row(name: str, made_at: str) -> dict[str, str]:
 
 
 # Unmeasured requests of each client at its start.
-_WARM = {"spread": 20, "instance": 20, "hotspot": 5, "full": 5}
+_WARM = {"spread": 20, "instance": 20, "hotspot": 5, "full": 5, "mixed": 20}
+# Requests per second of all clients in the case mixed, and the share of them that is refused.
+_MIXED_RATE, _MIXED_REFUSED = 1_050, 1_000 / 1_050
 WARM_TURN = -1
 
 Wish = tuple[Window, str, dict[str, Any]]
@@ -100,7 +103,7 @@ def wishes(case: str, book: Calendar, turn: int, number: int) -> Iterator[Wish]:
     while True:
         if case == "hotspot":
             yield book.hot_window(turn), HOST, _params(1, 1, _HOT)
-        elif case in {"full", "http-full"}:
+        elif case in {"full", "http-full"} or (case == "mixed" and dice.random() < _MIXED_REFUSED):
             yield book.full_window, HOST, _params(1, 1, "")
         else:
             least, most = sorted(dice.choices([1, 2, 3], k=2))
@@ -128,9 +131,13 @@ def _instances(amount: int, wanted: str) -> dict[str, Any]:
 
 
 def ask(
-    number: int, urls: Sequence[str], case: str, book: Calendar, turn: int
+    number: int, urls: Sequence[str], case: str, book: Calendar, turn: int, clients: int
 ) -> Iterator[Outcome]:
-    """Create leases with the use case itself."""
+    """Create leases with the use case itself.
+
+    In the case mixed, requests arrive at random times at a fixed rate, whether or not the client is
+    ready. In the other cases, each request follows the one before.
+    """
     runtime = make_runtime(urls[number % len(urls)])
     fill_memory(runtime)
     # The warm-up must not book the hosts of the case hotspot.
@@ -139,7 +146,13 @@ def ask(
         _ask(runtime, wish, Outcome())
     outcome, conflicts = Outcome(), _conflicts(runtime.database)
     yield outcome
+    dice, arrival = random.Random(number), time.perf_counter()
     for wish in wishes(case, book, turn, number):
+        if case == "mixed":
+            now = time.perf_counter()
+            arrival += dice.expovariate(_MIXED_RATE / clients)
+            outcome.idle = arrival - now
+            time.sleep(max(0.0, outcome.idle))
         _ask(runtime, wish, outcome)
         outcome.retries = conflicts()
         outcome.finished = case == "hotspot" and outcome.refused > 0
