@@ -69,9 +69,7 @@ def test_samples_the_server_every_ten_seconds_and_runs_on_in_between(
     assert (clock.now(), server.requests) == (NOON + timedelta(seconds=10), 2)
 
 
-def test_an_inexact_sample_does_not_set_the_clock_back(
-    server: Server, clock: SampledClock
-) -> None:
+def test_an_inexact_sample_does_not_set_the_clock_back(server: Server, clock: SampledClock) -> None:
     before = clock.now()
     server.clock.step(-0.01)
     clock.sample()
