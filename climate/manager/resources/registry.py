@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from climate.core.errors import Conflict, InvalidInput, NotFound
 from climate.core.lease.model import Resource
 from climate.core.matching import query as expressions
-from climate.core.matching.property_type import ALLOWED_PROJECTS, canonical
-from climate.core.matching.query import ITEM_SEPARATOR
+from climate.core.matching.property_type import ALLOWED_PROJECTS, canonical, permitted
+from climate.core.matching.query import ITEM_SEPARATOR, both
 from climate.core.page import Page, Part, ResourceFilter
 from climate.core.provisioning.host_state import HostState
 from climate.db.engine.database import Database
@@ -234,14 +234,15 @@ def find_resources(
     page: Page,
     *,
     private: bool,
+    project_id: str,
     states: Collection[HostState] = (),
 ) -> Part[Resource]:
     """Return a page of the resources that match the filter ``wanted``.
 
     If ``states`` is not empty, only resources in one of these states match. If ``private`` is
-    false, private properties (hidden from ordinary users) are left out, and the expression in the
-    filter must not name them. Raises InvalidQuery if the expression names an unknown or forbidden
-    property.
+    false, private properties (hidden from ordinary users) and resources that the project may not
+    book are left out, and the expression in the filter must not name such properties. Raises
+    InvalidQuery if the expression names an unknown or forbidden property.
     """
     with runtime.database.read() as session:
         extra = resources.definitions(session, *wanted.resource_types)
@@ -250,6 +251,9 @@ def find_resources(
         in_states = host_facts.in_states(
             states, provisioning=runtime.settings.provisioning is not None
         )
+        if not private:
+            may_book = permitted(runtime.settings.property_types, project_id)
+            wanted = replace(wanted, query=both(wanted.query, may_book))
         part = resource_pages.find_resources(session, wanted, page, *in_states)
     items = [_without(resource, hidden) for resource in part.items]
     return Part(items=items, more=part.more)

@@ -145,7 +145,12 @@ def _find(call: Call, query: Mapping[str, Any], page: Page) -> Part[Resource]:
             name_part=query["q"],
         )
         return registry.find_resources(
-            call.runtime, wanted, page, private=private, states=query["state"]
+            call.runtime,
+            wanted,
+            page,
+            private=private,
+            project_id=call.caller.project_id,
+            states=query["state"],
         )
     except InvalidQuery as error:
         raise validation.of_parameter(error, "properties") from None

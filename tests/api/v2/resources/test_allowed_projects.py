@@ -65,6 +65,15 @@ def test_admission_books_only_permitted_resources(site: Story) -> None:
     refuses_others(site)
 
 
+def test_the_list_leaves_out_what_the_project_may_not_book(site: Story) -> None:
+    def listed(token: str) -> list[str]:
+        answer = site.call("GET", f"{RESOURCES}?sort=name", token=token).get_json()
+        return [each["name"] for each in answer["resources"]]
+
+    assert listed(OTHER) == ["sim-3"]
+    assert listed(LAB) == listed("root:admin:admin") == ["sim-1", "sim-2", "sim-3"]
+
+
 def test_a_waiting_lease_takes_a_host_that_an_earlier_one_may_not_take(
     make_story: MakeStory,
 ) -> None:
