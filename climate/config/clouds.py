@@ -36,6 +36,14 @@ HOST: list[cfg.Opt] = [
         min=0,
         help="Minutes before its start from which a lease gets others for failed hosts; 0: always.",
     ),
+    cfg.ListOpt(
+        "register",
+        default=[],
+        help="Names of hosts that managers register themselves as soon as the cloud reports them"
+        " without servers, for example the clusters of vCenter: 'cluster-1, gpu-*'. * stands for"
+        " any characters, ? for one. A host that an operator removes comes back while it is"
+        " listed.",
+    ),
 ]
 FLOATINGIP: list[cfg.Opt] = [
     cfg.StrOpt(

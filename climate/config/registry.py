@@ -292,6 +292,7 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         shutdown_timeout=manager.shutdown_timeout,
         sync_interval=manager.sync_interval,
         healing_interval=_minutes(conf["physical:host"].healing_interval),
+        registered_hosts=tuple(conf["physical:host"].register),
         idempotency_time=timedelta(hours=conf.api.idempotency_hours),
         limits=rules(conf),
         hold_timeout=timedelta(seconds=conf.enforcement.hold_timeout),

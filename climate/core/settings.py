@@ -66,6 +66,7 @@ class Settings:
     - ``provisioning``: None if climate prepares no hosts.
     - ``property_types``: the declared types of properties, by the name of the property.
     - ``reminder_rules``: the reminders of certain leases, instead of ``before_start_leads``.
+    - ``registered_hosts``: names and patterns of the hosts that managers register themselves.
     - ``packs_hosts``: requests try the hosts with the lowest ids first, instead of random ones.
     """
 
@@ -100,6 +101,7 @@ class Settings:
     provisioning: Provisioning | None = None
     property_types: Types = field(default_factory=dict)
     packs_hosts: bool = False
+    registered_hosts: tuple[str, ...] = ()
     reminder_rules: tuple[Rule, ...] = ()
     before_end_leads: tuple[int, ...] = ()
     wait_list: WaitListRules = field(default_factory=WaitListRules)

@@ -1,4 +1,4 @@
-"""The operator's host aggregates restrict hosts to projects."""
+"""The configuration registers hosts; the operator's host aggregates restrict them to projects."""
 
 import uuid
 from collections.abc import Iterator
@@ -35,18 +35,18 @@ def test_only_the_projects_of_an_aggregate_reserve_its_hosts(
         [HERE, OTHER],
         manager__sync_interval="1",
         resources__project_restrictions="true",
+        **{"physical:host__register": f"{HERE}, {OTHER}"},
     )
     climate.start_manager()
-    climate.register(HERE, OTHER)
     metadata = {"climate:allowed_projects": lab.id}
     cloud.set_aggregate_metadata(aggregate, metadata)
 
     def is_restricted() -> bool:
         hosts = climate.by(climate.administrator).host.list()
-        [here] = [host for host in hosts if host["service_name"] == HERE]
-        return here.get("allowed_projects") == lab.id
+        allowed = {host["service_name"]: host.get("allowed_projects") for host in hosts}
+        return allowed == {HERE: lab.id, OTHER: None}
 
-    eventually(is_restricted, "the aggregate restricts the host")
+    eventually(is_restricted, "both hosts are registered, and the aggregate restricts one")
     both = host_reservation(2, 2, before_end="")
     with pytest.raises(BlazarClientException, match="Not enough hosts"):
         climate.reserve(others.member, reservations=[both])

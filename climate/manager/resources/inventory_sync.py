@@ -8,6 +8,8 @@ A resource is *reservable* if new leases can get it. A resource is not reservabl
 - Managers have failed to end its last lease, so this lease may still use the resource. (This case
   does not apply if the plug-in reports how much of the resource such a lease still uses.)
 
+The sync also registers new hosts whose names the operator lists in the configuration.
+
 If provisioners power on hosts only on demand, a host that no lease needs may be off. The sync
 treats such a host as working.
 
@@ -19,6 +21,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from fnmatch import fnmatchcase
 from functools import partial
 
 from sqlalchemy.orm import Session
@@ -37,6 +40,7 @@ from climate.manager.leases.trusts import TrustWatch
 from climate.manager.process.periodic_task import PeriodicTask, Progress
 from climate.manager.process.runtime import Runtime, Store
 from climate.manager.provisioning import readiness
+from climate.manager.resources import registry
 from climate.plugins.base import DiscoveredResource, ResourcePlugin
 
 LOG = logging.getLogger(__name__)
@@ -60,6 +64,8 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
             registered = resources.find_all(session, resource_type)
         queried_at = runtime.clock.now()
         by_external_id = {item.external_id: item for item in plugin.refresh(registered)}
+        if resource_type == HOST:
+            _register_listed(runtime, registered, by_external_id.values())
         now = runtime.clock.now()
         with runtime.database.read() as session:
             shared = capacity.find_some(session, [resource.id for resource in registered])
@@ -84,6 +90,27 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
     _fill_version_keys(runtime)
     healing.heal_all(runtime, lost.intersection(lost_before))
     return lost
+
+
+def _register_listed(
+    runtime: Runtime, registered: Collection[Resource], discovered: Collection[DiscoveredResource]
+) -> None:
+    """Register the usable hosts of the cloud that the configuration lists.
+
+    If servers are on a host, or another manager registers it at the same time, log the reason. The
+    next sync tries again.
+    """
+    known = {host.external_id for host in registered}
+    for host in discovered:
+        name = host.properties.get("hypervisor_hostname", "")
+        is_listed = any(fnmatchcase(name, each) for each in runtime.settings.registered_hosts)
+        if not is_listed or not host.usable or host.external_id in known:
+            continue
+        try:
+            registry.register(runtime, HOST, name, host.properties.get("id"))
+            LOG.info("registered the host %s, which the configuration lists", name)
+        except ClimateError as error:
+            LOG.info("cannot register the host %s, trying again: %s", name, error)
 
 
 def _fill_version_keys(runtime: Runtime) -> None:
