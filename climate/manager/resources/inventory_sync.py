@@ -58,37 +58,47 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
     Raises the errors of the plug-ins' ``refresh``. After such an error, no lease is healed, and the
     remaining resource types are not reconciled.
     """
-    lost, settings = set[int](), runtime.settings
+    lost = set[int]()
     for resource_type, plugin in runtime.plugins.items():
-        with runtime.database.read() as session:
-            registered = resources.find_all(session, resource_type)
-        queried_at = runtime.clock.now()
-        by_external_id = {item.external_id: item for item in plugin.refresh(registered)}
-        if resource_type == HOST:
-            _register_listed(runtime, registered, by_external_id.values())
-        now = runtime.clock.now()
-        with runtime.database.read() as session:
-            shared = capacity.find_some(session, [resource.id for resource in registered])
-            unusable, may_be_off = readiness.host_status(
-                session, settings.provisioning, registered, now
-            )
-            if not plugin.counts_leftovers:  # their last lease cannot be ended
-                stuck = event_queue.stuck(session, now, now - PATIENCE, settings.max_retries)
-                unusable = stuck.union(unusable)
-        if resource_type == HOST and settings.provisioning is not None:
-            _note_up(runtime.database, registered, by_external_id, queried_at)
-        for resource in registered:
-            id_, discovered = resource.id, by_external_id.get(resource.external_id)
-            discovered = _ignoring_power(discovered, id_ in may_be_off)
-            if discovered is None or discovered.lost:
-                lost.add(id_)
-            try:
-                reconcile(runtime.store, plugin, resource, discovered, stuck=id_ in unusable)
-                _update_inventories(runtime.database, resource, discovered, shared[id_])
-            except ClimateError as error:
-                LOG.warning("cannot update %s, trying again: %s", resource.external_id, error)
+        lost |= _reconcile_type(runtime, resource_type, plugin)
     _fill_version_keys(runtime)
     healing.heal_all(runtime, lost.intersection(lost_before))
+    return lost
+
+
+def _reconcile_type(runtime: Runtime, resource_type: str, plugin: ResourcePlugin) -> set[int]:
+    """Reconcile all resources of a type with the cloud; return the ids of lost resources.
+
+    Also register the hosts that the configuration lists. Raises the errors of ``plugin.refresh``.
+    """
+    lost, settings = set[int](), runtime.settings
+    with runtime.database.read() as session:
+        registered = resources.find_all(session, resource_type)
+    queried_at = runtime.clock.now()
+    by_external_id = {item.external_id: item for item in plugin.refresh(registered)}
+    if resource_type == HOST:
+        _register_listed(runtime, registered, by_external_id.values())
+    now = runtime.clock.now()
+    with runtime.database.read() as session:
+        shared = capacity.find_some(session, [resource.id for resource in registered])
+        unusable, may_be_off = readiness.host_status(
+            session, settings.provisioning, registered, now
+        )
+        if not plugin.counts_leftovers:  # their last lease cannot be ended
+            stuck = event_queue.stuck(session, now, now - PATIENCE, settings.max_retries)
+            unusable = stuck.union(unusable)
+    if resource_type == HOST and settings.provisioning is not None:
+        _note_up(runtime.database, registered, by_external_id, queried_at)
+    for resource in registered:
+        id_, discovered = resource.id, by_external_id.get(resource.external_id)
+        discovered = _ignoring_power(discovered, id_ in may_be_off)
+        if discovered is None or discovered.lost:
+            lost.add(id_)
+        try:
+            reconcile(runtime.store, plugin, resource, discovered, stuck=id_ in unusable)
+            _update_inventories(runtime.database, resource, discovered, shared[id_])
+        except ClimateError as error:
+            LOG.warning("cannot update %s, trying again: %s", resource.external_id, error)
     return lost
 
 
