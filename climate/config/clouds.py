@@ -103,6 +103,14 @@ NOVA: list[cfg.Opt] = [
         min=0,
         help="Seconds that an end waits for the deletion of servers before a retry a second later.",
     ),
+    cfg.BoolOpt(
+        "server_groups",
+        default=False,
+        help="Create a server group, as Blazar does, for each reservation of virtual:instance with"
+        " an affinity. climate does so as the lease's user, with a Keystone trust. Such a lease can"
+        " neither wait for free capacity nor begin as an offer. The affinity itself needs no group."
+        " Do not switch it off while such leases run.",
+    ),
     cfg.ListOpt(
         "traits",
         default=["CUSTOM_*", "HW_*"],

@@ -85,6 +85,10 @@ class InstanceCloud(Protocol):
     #: Whether climate boots servers as the lease's user, which requires a Keystone trust.
     acts_as_user: bool
 
+    @property
+    def makes_groups(self) -> bool:
+        """Whether reservations with an affinity get a server group, which requires a trust."""
+
     def find_flavor(self, flavor_id: str, project_id: str) -> Flavor | None:
         """Return the flavor; None if it does not exist or the project has no access to it."""
 
@@ -115,6 +119,13 @@ class InstanceCloud(Protocol):
         If a server with one of these numbers exists, do not start it again. The servers belong to
         the user who created the Keystone trust ``trust_id``; None if the cloud needs no trust.
         Raises NotYet while the cloud builds servers, and another error if it cannot build a server.
+        """
+
+    def open_group(self, trust_id: str, reservation_id: str, *, apart: bool) -> str:
+        """Create the server group of a reservation in the project of the trust; return its id.
+
+        With ``apart``, the group keeps servers on different hosts, else on one host.
+        ``delete_slots`` deletes the group.
         """
 
     def keep_images(self, reservation_id: str) -> None:

@@ -11,8 +11,11 @@ these hosts:
   AggregateTypeAffinityFilter must reject the project's other flavors.
 
 climate supports the parameter ``affinity`` without server groups of Nova: it puts the slots on one
-host, or on different hosts. climate creates a reservation's aggregate first and deletes it last. So
-an audit finds the objects that an interrupted call has left in the cloud.
+host, or on different hosts. Only for clients of Blazar, it also creates server groups if the option
+``[nova] server_groups`` is set.
+
+climate creates a reservation's aggregate first and deletes it last. So an audit finds the objects
+that an interrupted call has left in the cloud.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,6 +34,7 @@ from climate.plugins.hosts.nova_nodes import MICROVERSION
 from climate.plugins.hosts.nova_pools import HostOccupied
 from climate.plugins.instances.cloud import Boot, Flavor, Size, Slots
 from climate.plugins.instances.nova_flavors import MARK, ReservedFlavors, flavor_name
+from climate.plugins.instances.nova_groups import ServerGroups
 from climate.plugins.instances.nova_servers import NovaServers
 from climate.plugins.openstack import session
 from climate.plugins.openstack.aggregates import AggregateChanges
@@ -57,7 +61,13 @@ class NovaInstances:
         self._host_servers = HostServers(self._nova, placement)
         self._images = session.adapter(conf, self._session, "glance")
         self._servers = NovaServers(conf)
+        self._groups = ServerGroups(conf, self._session) if conf.nova.server_groups else None
         self._patience: float = conf.nova.server_delete_wait
+
+    @property
+    def makes_groups(self) -> bool:
+        """Implement InstanceCloud.makes_groups."""
+        return self._groups is not None
 
     def find_flavor(self, flavor_id: str, project_id: str) -> Flavor | None:
         with _answers():
@@ -123,6 +133,11 @@ class NovaInstances:
     def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
         return self._servers.boot(trust_id, boot)
 
+    def open_group(self, trust_id: str, reservation_id: str, *, apart: bool) -> str:
+        assert self._groups is not None  # noqa: S101 - makes_groups
+        policy = "anti-affinity" if apart else "affinity"
+        return self._groups.ensure(trust_id, reservation_id, policy)
+
     def keep_images(self, reservation_id: str) -> None:
         """Create an image of each server whose state allows it (not ERROR, rescued, shelved)."""
         servers = self.slot_servers(reservation_id)
@@ -149,6 +164,8 @@ class NovaInstances:
 
     def delete_slots(self, reservation_id: str) -> None:
         self._host_servers.evict(lambda: self._flavors.servers(reservation_id), self._patience)
+        if self._groups is not None:
+            self._groups.delete(reservation_id)
         aggregate = self._aggregates().get(reservation_id)
         with _answers():
             self._slots.delete_class(reservation_id)

@@ -163,7 +163,10 @@ class InstancePlugin(ResourcePlugin):
         return Size(self.requirement(params).amounts)
 
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
-        return self.cloud.acts_as_user and creates(params)
+        return self.cloud.acts_as_user and (creates(params) or self._needs_group(params))
+
+    def _needs_group(self, params: Mapping[str, Any]) -> bool:
+        return self.cloud.makes_groups and params["affinity"] is not None
 
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
@@ -184,7 +187,19 @@ class InstancePlugin(ResourcePlugin):
             *(partial(self.cloud.set_slots, id_, host, count) for host, count in counts.items()),
             *(partial(self.cloud.clear_host, id_, host) for host in removed),
         )
-        return {**details, **self._boot(lease, reservation)}
+        return {**details, **self._group(lease, reservation), **self._boot(lease, reservation)}
+
+    def _group(self, lease: Lease, reservation: Reservation) -> dict[str, Any]:
+        """Create the server group, if there is to be one; return ``{"server_group_id": id}``.
+
+        A lease that is older than the option has no trust, and gets no group.
+        """
+        params = reservation.params
+        if lease.trust_id is None or not self._needs_group(params):
+            return {}
+        apart = params["affinity"] is False
+        group = self.cloud.open_group(lease.trust_id, reservation.id, apart=apart)
+        return {"server_group_id": group}
 
     def _boot(self, lease: Lease, reservation: Reservation) -> dict[str, Any]:
         """Start the requested servers that do not exist yet; return ``{"servers": ids}``.

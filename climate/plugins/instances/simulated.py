@@ -25,6 +25,7 @@ class SimulatedInstances:
     """An InstanceCloud (driver for instances) that computes its state from its journal."""
 
     acts_as_user = False
+    makes_groups = False
 
     def __init__(self, conf: ConfigOpts) -> None:
         self.journal = Journal(conf)
@@ -57,6 +58,9 @@ class SimulatedInstances:
             if server not in self.slot_servers(boot.reservation_id):
                 self._act("boot", boot.reservation_id, server=server)
         return servers
+
+    def open_group(self, trust_id: str, reservation_id: str, *, apart: bool) -> str:
+        raise NotImplementedError  # makes_groups
 
     def keep_images(self, reservation_id: str) -> None:
         saved = {effect.get("image") for effect in self._effects(reservation_id)}
