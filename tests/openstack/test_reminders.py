@@ -22,13 +22,13 @@ def test_slow_hosts_are_announced_earlier(deploy: Deploy, lab: Project, topic: s
         HOSTS,
         notifications__transport_url=servers.RABBITMQ,
         notifications__topics=topic,
-        manager__before_start_leads="5",
-        manager__reminder_rules='physical:host ["==", "$$boot", "slow"]: 40, 20',
+        manager__before_start_leads="4",
+        manager__reminder_rules='physical:host ["==", "$$boot", "slow"]: 15, 8',
     )
     climate.start_manager()
     climate.register(SLOW, boot="slow")
     climate.register(FAST, boot="fast")
-    now = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=50)
+    now = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=20)
     start = at(now.replace(second=0), 1)
     with broker.listening(broker.configure("sqlite://", topic, servers.RABBITMQ), topic) as heard:
         for boot in ("slow", "fast"):
@@ -39,11 +39,11 @@ def test_slow_hosts_are_announced_earlier(deploy: Deploy, lab: Project, topic: s
                 start=start,
                 reservations=[host_reservation(1, 1, resource_properties=wanted, before_end="")],
             )
-        # Two leases are created and start; three reminders. The start is up to 110 s away.
-        eventually(lambda: len(heard.payloads) >= 7, "the leases start", 150)
+        # Two leases are created and start; three reminders. The start is up to 80 s away.
+        eventually(lambda: len(heard.payloads) >= 7, "the leases start", 120)
     announced = [
         (payload["name"], round(payload["starts_in"]))
         for name, payload in heard.messages
         if name.endswith("before_start_lease")
     ]
-    assert announced == [("slow", 40), ("slow", 20), ("fast", 5)]
+    assert announced == [("slow", 15), ("slow", 8), ("fast", 4)]

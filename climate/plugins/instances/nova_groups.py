@@ -6,7 +6,6 @@ the lease's user, and deletes it with its own rights, which do not depend on the
 """
 
 from collections.abc import Iterator, Mapping
-from itertools import count
 from typing import Any
 
 from keystoneauth1.adapter import Adapter
@@ -20,8 +19,6 @@ from climate.plugins.openstack.trusts import Trusts
 
 # From this microversion on, a group has one policy instead of a list.
 _MICROVERSION = "2.64"
-# Nova's default for the most items of an answer.
-_PAGE = 1_000
 _PATH = "/os-server-groups"
 
 
@@ -51,7 +48,7 @@ class ServerGroups:
     def delete(self, reservation_id: str) -> None:
         """Delete the groups of a reservation. Servers stay."""
         with answers():
-            for group in _groups(self._own, all_projects="true"):
+            for group in list(_groups(self._own, all_projects="true")):
                 if group["name"] == flavor_name(reservation_id):
                     session.send(
                         self._own, "Nova", "DELETE", f"{_PATH}/{group['id']}", allowed={404}
@@ -60,9 +57,7 @@ class ServerGroups:
 
 def _groups(nova: Adapter, **query: str) -> Iterator[Mapping[str, Any]]:
     """Yield the groups, page by page."""
-    for offset in count(0, _PAGE):
-        given = {**query, "limit": _PAGE, "offset": offset}
-        page = nova.get(_PATH, params=given).json()["server_groups"]
+    offset = 0
+    while page := nova.get(_PATH, params={**query, "offset": offset}).json()["server_groups"]:
         yield from page
-        if len(page) < _PAGE:
-            return
+        offset += len(page)
