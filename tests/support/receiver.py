@@ -78,7 +78,11 @@ class _Handler(BaseHTTPRequestHandler):
     """Passes each request to the server's receiver."""
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body, size = b"", int(self.headers["Content-Length"])
+        with contextlib.suppress(OSError):
+            body = self.rfile.read(size)
+        if len(body) < size:  # the sender died in the middle of the request
+            return
         headers = {name.lower(): value for name, value in self.headers.items()}
         answer = self.receiver.handle(Received(self.path, headers, body))
         self.close_connection = True
