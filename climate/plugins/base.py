@@ -72,11 +72,9 @@ class DiscoveredResource:
     #: Whether an operator took the resource out of service in the cloud. climate then does not
     #: assume that a lost host is off because climate powered it off.
     disabled: bool = False
-    #: The time (aware, UTC) at which the resource last reported to the cloud. None means that this
-    #: is the time at which climate queried the cloud.
+    #: When the resource last reported to the cloud (UTC); None: when climate queried the cloud.
     heard_at: datetime | None = None
-    #: The reason why the resource cannot be registered, or None. Set by host clouds and read by
-    #: HostPlugin. Other plug-ins raise Conflict in ``find`` instead.
+    #: Why the host can never be registered, or None. Other plug-ins raise Conflict in ``find``.
     refusal: str | None = None
     #: Whether ``properties`` and ``inventories`` have all values. If not, climate keeps the stored
     #: inventories, and the stored properties that are missing here.
@@ -407,6 +405,9 @@ class ResourcePlugin(abc.ABC):
         """
         return resource
 
+    def check_unused(self, resource: DiscoveredResource) -> None:  # noqa: B027 - optional
+        """Raise Conflict if ``resource`` is in use, so that it cannot be registered now."""
+
     @abc.abstractmethod
     def inventory(self) -> Iterable[DiscoveredResource]:
         """Return all resources in the cloud that an operator can register or has registered."""
@@ -414,9 +415,8 @@ class ResourcePlugin(abc.ABC):
     def refresh(self, _registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
         """Return the present state of the registered resources, and possibly of others.
 
-        By default, return the whole inventory. Override this method if the cloud has too many
-        resources of the type to list. climate treats a registered resource that is missing in the
-        result like a resource that has failed (``lost``).
+        By default, return the whole inventory; override this if it is too long to list. climate
+        treats a registered resource that is missing in the result as failed (``lost``).
         """
         return self.inventory()
 

@@ -68,7 +68,7 @@ def parse(line: str, types: Types) -> Rule:
 
 
 def need_resources(rules: Iterable[Rule], resource_types: Collection[str]) -> bool:
-    """Return whether only the booked resources of a lease decide which of the rules matches it."""
+    """Return whether the reminders of a lease depend on the resources that it books."""
     first = next((rule for rule in rules if rule.resource_type in resource_types), None)
     return first is not None and bool(first.resources or first.shares)
 

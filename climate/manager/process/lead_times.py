@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from climate.core.lease.model import Resource, hardware
+from climate.core.lease.model import HOST, Resource, hardware
 from climate.core.matching import query
 from climate.core.provisioning import lead_time
 from climate.core.provisioning.lead_time import Lead, Profile
@@ -43,7 +43,9 @@ class LeadTimes:
         """
         self.refresh(session, now)
         wanted = self._settings.hosts
-        prepared = [host for host in hosts if query.matches(wanted, host.properties)]
+        prepared = [
+            each for each in hosts if each.type == HOST and query.matches(wanted, each.properties)
+        ]
         leads = (self.lead(host, len(prepared), share).seconds for host in prepared)
         return max(leads, default=0.0)
 

@@ -31,6 +31,7 @@ from climate.core.lease.model import HOST, Inventory, Resource
 from climate.core.lease.schedule import PATIENCE
 from climate.core.matching.property_type import Kind
 from climate.core.provisioning.readiness import Seen
+from climate.core.settings import Settings
 from climate.db.engine.database import Database
 from climate.db.events import queue as event_queue
 from climate.db.provisioning import readiness as stored_readiness
@@ -44,6 +45,8 @@ from climate.manager.resources import registry
 from climate.plugins.base import DiscoveredResource, ResourcePlugin
 
 LOG = logging.getLogger(__name__)
+# Seconds for which one sync registers hosts.
+_REGISTERING = 30.0
 # Properties whose version keys one transaction computes.
 _FILLED = 1_000
 
@@ -58,26 +61,29 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
     Raises the errors of the plug-ins' ``refresh``. After such an error, no lease is healed, and the
     remaining resource types are not reconciled.
     """
-    lost = set[int]()
+    lost, discovered = set[int](), dict[str, Collection[DiscoveredResource]]()
     for resource_type, plugin in runtime.plugins.items():
-        lost |= _reconcile_type(runtime, resource_type, plugin)
+        lost_now, discovered[resource_type] = _reconcile_type(runtime, resource_type, plugin)
+        lost |= lost_now
     _fill_version_keys(runtime)
     healing.heal_all(runtime, lost.intersection(lost_before))
+    _register_listed(runtime, discovered.get(HOST, ()))
     return lost
 
 
-def _reconcile_type(runtime: Runtime, resource_type: str, plugin: ResourcePlugin) -> set[int]:
-    """Reconcile all resources of a type with the cloud; return the ids of lost resources.
+def _reconcile_type(
+    runtime: Runtime, resource_type: str, plugin: ResourcePlugin
+) -> tuple[set[int], Collection[DiscoveredResource]]:
+    """Reconcile all resources of a type with the cloud.
 
-    Also register the hosts that the configuration lists. Raises the errors of ``plugin.refresh``.
+    Returns the ids of lost resources, and what the cloud reports. Raises the errors of
+    ``plugin.refresh``.
     """
     lost, settings = set[int](), runtime.settings
     with runtime.database.read() as session:
         registered = resources.find_all(session, resource_type)
     queried_at = runtime.clock.now()
     by_external_id = {item.external_id: item for item in plugin.refresh(registered)}
-    if resource_type == HOST:
-        _register_listed(runtime, registered, by_external_id.values())
     now = runtime.clock.now()
     with runtime.database.read() as session:
         shared = capacity.find_some(session, [resource.id for resource in registered])
@@ -99,28 +105,55 @@ def _reconcile_type(runtime: Runtime, resource_type: str, plugin: ResourcePlugin
             _update_inventories(runtime.database, resource, discovered, shared[id_])
         except ClimateError as error:
             LOG.warning("cannot update %s, trying again: %s", resource.external_id, error)
-    return lost
+    return lost, by_external_id.values()
 
 
-def _register_listed(
-    runtime: Runtime, registered: Collection[Resource], discovered: Collection[DiscoveredResource]
-) -> None:
+def _register_listed(runtime: Runtime, discovered: Collection[DiscoveredResource]) -> None:
     """Register the usable hosts of the cloud that the configuration lists.
 
     If servers are on a host, or another manager registers it at the same time, log the reason. The
-    next sync tries again.
+    next sync tries again. It also continues if there are too many hosts for this one.
     """
-    known = {host.external_id for host in registered}
-    for host in discovered:
-        name = host.properties.get("hypervisor_hostname", "")
-        is_listed = any(fnmatchcase(name, each) for each in runtime.settings.registered_hosts)
-        if not is_listed or not host.usable or host.external_id in known:
+    listed = [host for host in discovered if host.usable and _is_listed(runtime.settings, host)]
+    if not listed:
+        return
+    plugin, deadline = runtime.plugin(HOST), runtime.clock.elapsed() + _REGISTERING
+    with runtime.database.read() as session:
+        known = {host.external_id for host in resources.find_all(session, HOST)}
+    new = [host for host in listed if host.external_id not in known]
+    # In random order, so that hosts in use do not take all the time of each sync. Services first,
+    # as a service and a node of it must not be registered both.
+    new = sorted(runtime.rng.sample(new, len(new)), key=_is_node)
+    for host in new:
+        if runtime.clock.elapsed() > deadline:
+            return
+        if _overlaps(host.external_id, known):
             continue
         try:
-            registry.register(runtime, HOST, name, host.properties.get("id"))
-            LOG.info("registered the host %s, which the configuration lists", name)
-        except ClimateError as error:
-            LOG.info("cannot register the host %s, trying again: %s", name, error)
+            plugin.check_unused(host)
+            registry.register_found(runtime, HOST, host)
+            known.add(host.external_id)
+            LOG.info("registered the host %s, which the configuration lists", host.external_id)
+        except Exception as error:  # noqa: BLE001 - the cloud refuses one host, not the others
+            LOG.info("cannot register the host %s, trying again: %s", host.external_id, error)
+
+
+def _is_listed(settings: Settings, host: DiscoveredResource) -> bool:
+    name = host.properties.get("hypervisor_hostname", "")
+    return any(fnmatchcase(name, pattern) for pattern in settings.registered_hosts)
+
+
+def _is_node(host: DiscoveredResource) -> bool:
+    """Return whether the host is a single node of a compute service: ``service/node``."""
+    return "/" in host.external_id
+
+
+def _overlaps(external_id: str, known: Collection[str]) -> bool:
+    """Return whether the host is a node of a registered service, or a service of such a node."""
+    service, is_node, _ = external_id.partition("/")
+    if is_node:
+        return service in known
+    return any(other.startswith(f"{external_id}/") for other in known)
 
 
 def _fill_version_keys(runtime: Runtime) -> None:

@@ -47,8 +47,18 @@ def register(
     climate stores the resource before it changes the cloud, so that the inventory sync can finish
     an interrupted registration.
     """
+    discovered = runtime.plugin(resource_type).find(name=name, external_number=external_number)
+    return register_found(runtime, resource_type, discovered, extra)
+
+
+def register_found(
+    runtime: Runtime,
+    resource_type: str,
+    discovered: DiscoveredResource,
+    extra: Mapping[str, str | None] | None = None,
+) -> Resource:
+    """Register a resource that the plug-in has found, and that is not in use; see ``register``."""
     plugin = runtime.plugin(resource_type)
-    discovered = plugin.find(name=name, external_number=external_number)
     native = plugin.native_properties | discovered.properties.keys()
     own_extra = _values(canonical(runtime.settings.property_types, extra or {}), besides=native)
     discovered = plugin.declared(discovered, own_extra)

@@ -274,10 +274,13 @@ class HostPlugin(ResourcePlugin):
             raise Conflict(hosts[0].refusal)
         if len(hosts) > 1:
             raise Conflict(f"Multiple hosts are named '{value}': give the id of the host instead")
-        servers = self.cloud.servers(hosts[0].external_id)
-        if servers:
-            raise Conflict(f"Servers {list(servers)} found for host {value}")
+        self.check_unused(hosts[0])
         return self.cloud.load_properties(hosts)[0]
+
+    def check_unused(self, resource: DiscoveredResource) -> None:
+        if servers := self.cloud.servers(resource.external_id):
+            name = resource.properties.get("hypervisor_hostname", resource.external_id)
+            raise Conflict(f"Servers {list(servers)} found for host {name}")
 
     def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
         return find_drifts(self.cloud, expected)

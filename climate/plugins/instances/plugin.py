@@ -192,9 +192,12 @@ class InstancePlugin(ResourcePlugin):
     def _group(self, lease: Lease, reservation: Reservation) -> dict[str, Any]:
         """Create the server group, if there is to be one; return ``{"server_group_id": id}``.
 
-        A lease that is older than the option has no trust, and gets no group.
+        A lease that is older than the option has no trust, and gets no group. A group that exists
+        needs no trust: the user may have lost a role when another host replaces a failed one.
         """
         params = reservation.params
+        if group := reservation.details.get("server_group_id"):
+            return {"server_group_id": group}
         if lease.trust_id is None or not self._needs_group(params):
             return {}
         apart = params["affinity"] is False

@@ -1,7 +1,11 @@
 """Managers register the hosts that the configuration lists."""
 
+from dataclasses import replace
+
+import pytest
+
 from climate.manager.resources.inventory_sync import synchronise
-from climate.plugins.hosts.simulated import SimulatedCloud
+from climate.plugins.hosts.simulated import SimulatedCloud, host
 from tests.conftest import MakeStory
 from tests.support.service import Story
 
@@ -31,3 +35,20 @@ def test_a_host_with_servers_is_registered_when_it_is_empty(make_story: MakeStor
     cloud.act("delete_servers", host="sim-1")
     synchronise(story.runtime)
     assert names(story) == ["sim-1", "sim-2"]
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, "svc"), ("n1", "n1")])
+def test_a_service_and_its_nodes_are_never_registered_both(
+    make_story: MakeStory, monkeypatch: pytest.MonkeyPatch, before: str | None, after: str
+) -> None:
+    found = []
+    for number, id_ in enumerate(["svc/n1", "svc/n2", "svc"], 1):
+        each, name = host(number, ()), id_.rpartition("/")[2]
+        named = {**each.properties, "hypervisor_hostname": name, "service_name": name}
+        found.append(replace(each, external_id=id_, properties=named))
+    monkeypatch.setattr(SimulatedCloud, "hosts", lambda _self: found)
+    story = make_story(**{"physical:host__register": ["n1", "svc"]})
+    if before:
+        story.ok("POST", HOSTS, {"name": before})
+    synchronise(story.runtime)
+    assert names(story) == [after]
