@@ -29,7 +29,7 @@ from tenacity import (
 )
 
 from climate.core.errors import Contention
-from climate.db.engine import galera, redaction, replication, servers, sqlite
+from climate.db.engine import galera, redaction, replication, servers, sqlite, triggers
 from climate.db.engine.galera import GUARD
 from climate.db.engine.types import decode_json, encode_json
 
@@ -118,7 +118,7 @@ class Database:
             retry=retry_if_exception(is_transient),
             stop=stop_after_attempt(ATTEMPTS) | stop_after_delay(_WRITE_WAIT),
             wait=wait_random_exponential(multiplier=0.004, max=0.25),
-            before_sleep=self._count_conflict,
+            before_sleep=self._before_retry,
             reraise=True,
         )
         # SQLite's busy wait is unfair (seconds in the worst case); a lock in the process is fair.
@@ -177,8 +177,8 @@ class Database:
 
         If the transaction fails with a transient error (see ``is_transient``), run ``work`` again
         in a new transaction after a random pause. Transient errors are lost races, deadlocks, lock
-        time-outs, and violations of unique keys or of the constraint against double bookings. Other
-        errors are raised at once.
+        time-outs, violations of unique keys or of the constraint against double bookings, and
+        broken triggers of MariaDB, which are first repaired. Other errors are raised at once.
 
         ``session.info["attempt"]`` counts the attempts from 1 to ``ATTEMPTS``. No attempt begins
         after ``_WRITE_WAIT`` seconds. If all attempts fail, the error of the last one is raised.
@@ -194,9 +194,11 @@ class Database:
             raise
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def _count_conflict(self, state: RetryCallState) -> None:
+    def _before_retry(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
         self.on_conflict(conflict(error) if error else "none")
+        if isinstance(error, exc.DBAPIError) and _has_broken_trigger(error):
+            triggers.repair(self.engine)
 
     def rehearse(self, work: Callable[[Session], T]) -> T:
         """Run ``work(session)`` in a transaction, roll it back, and return the result of ``work``.
@@ -295,7 +297,13 @@ def is_transient(error: BaseException) -> bool:
     state, detail = _codes(error)
     if isinstance(detail, str) and state not in _PG_TRANSIENT:
         return GUARD in detail or "database is locked" in detail
-    return state in _PG_TRANSIENT or detail in _MARIADB_TRANSIENT
+    if state in _PG_TRANSIENT or detail in _MARIADB_TRANSIENT:
+        return True
+    return _has_broken_trigger(error)
+
+
+def _has_broken_trigger(error: exc.DBAPIError) -> bool:
+    return error.orig is not None and triggers.is_broken(*(*error.orig.args, None, None)[:2])
 
 
 def conflict(error: BaseException) -> str:

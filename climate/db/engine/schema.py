@@ -16,7 +16,7 @@ from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 
 from climate.core.errors import OperatorError
-from climate.db.engine import galera
+from climate.db.engine import galera, triggers
 from climate.db.engine.database import Database
 
 
@@ -112,6 +112,8 @@ def _migrate(database: Database, step: Callable[[Config, str], None], revision: 
             raise SchemaMismatch(str(error)) from error
         if MigrationContext.configure(connection).get_current_revision() == head():
             galera.fit(connection)
+            # On Galera, the migration aborts transactions, also those of the previous release.
+            triggers.reopen(connection)
 
 
 def _config(connection: sa.Connection | None = None) -> Config:
