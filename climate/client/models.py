@@ -409,6 +409,7 @@ class Subscription(Model, frozen=True, kw_only=True):
     lease_id: str | None = None
     resource_type: str | None = None
     all_projects: bool = False
+    before_start_leads: list[int] = []
     status: str
     reason: str | None = None
     after: int

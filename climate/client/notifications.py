@@ -86,13 +86,18 @@ class Notifications:
 
 
 class SubscriptionOptions(TypedDict, total=False):
-    """What a subscription can have. ``secret`` is ``whsec_`` and the base64 of 24 to 64 bytes."""
+    """What a subscription can have.
+
+    ``secret`` is ``whsec_`` and the base64 of 24 to 64 bytes. ``before_start_leads`` asks for
+    reminders so many seconds before the start of each lease.
+    """
 
     url: str
     secret: str
     event_types: Sequence[str]
     lease_id: str | None
     resource_type: str | None
+    before_start_leads: Sequence[int]
     after: int
     all_projects: bool
     status: str

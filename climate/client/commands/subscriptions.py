@@ -17,6 +17,7 @@ from climate.client.commands.base import (
 )
 from climate.client.commands.display.columns import Time, names, optional
 from climate.client.commands.display.leases import Fields, of_one
+from climate.client.commands.options import times
 from climate.client.models import Feed, Subscription
 
 _SECRET_BYTES = 32
@@ -223,6 +224,13 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lease", metavar="LEASE", help="only about this lease: its id or name")
     parser.add_argument("--type", metavar="TYPE", help="only about leases of this resource type")
     parser.add_argument(
+        "--before-start",
+        action="append",
+        type=_lead,
+        metavar="DURATION",
+        help="remind so long before each start, such as 1h (repeatable); none: send no reminders",
+    )
+    parser.add_argument(
         "--after", type=int, metavar="SEQ", help="begin after this number; default: with new ones"
     )
 
@@ -233,9 +241,18 @@ def _settings(command: ClimateCommand, parsed_args: argparse.Namespace) -> dict[
         "event_types": parsed_args.event_type,
         "lease_id": command.client.leases.find(lease).id if lease else None,
         "resource_type": parsed_args.type,
+        "before_start_leads": _leads(parsed_args.before_start),
         "after": parsed_args.after,
     }
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _lead(text: str) -> int:
+    return 0 if text.lower() == "none" else int(times.duration(text).total_seconds())
+
+
+def _leads(seconds: list[int] | None) -> list[int] | None:
+    return None if seconds is None else [lead for lead in seconds if lead]
 
 
 def _subscription(
@@ -252,6 +269,7 @@ def _subscription(
         "lease_id": optional(found.lease_id),
         "resource_type": optional(found.resource_type),
         "all_projects": found.all_projects,
+        "before_start": names([times.span(lead) for lead in found.before_start_leads]),
         "after": found.after,
         "dead_letters": found.dead_letters,
         "delivered_at": Time(found.delivered_at, zone),

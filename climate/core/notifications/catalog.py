@@ -91,6 +91,12 @@ TYPES = (
         event_type.of_event("KIND"), "A user's own event of a lease is due.", _RESOURCES
     ),
     NotificationType(
+        event_type.LEASE_REMINDER,
+        "A reminder before the start is due that a subscriber asked for (before_start_leads). Only"
+        " this subscription receives it.",
+        (*_RESOURCES[:-1], "starts_in", "subscription_id"),
+    ),
+    NotificationType(
         event_type.LEASE_CATCH_UP,
         "Events of a lease are late, because no manager ran. Published once, with the first of"
         " them.",

@@ -48,6 +48,7 @@ LEASE_NOT_ADMITTED = EventType("lease.not_admitted")
 LEASE_TRUST_LOST = EventType("lease.trust_lost")
 LEASE_TRUST_RESTORED = EventType("lease.trust_restored")
 LEASE_CATCH_UP = EventType("lease.catch_up")
+LEASE_REMINDER = EventType("lease.reminder")
 LEASE_START_DELAYED = EventType("lease.start_delayed")
 LEASE_NOT_STARTED = EventType("lease.not_started")
 RESERVATION_STARTED = EventType("reservation.started")
@@ -72,6 +73,7 @@ KNOWN = (
     LEASE_NOT_ADMITTED,
     *map(of_event, (BEFORE_START, START, UPDATE, BEFORE_END, BEFORE_END_REMINDER, END)),
     BEFORE_END_STOPPED,
+    LEASE_REMINDER,
     LEASE_START_DELAYED,
     LEASE_NOT_STARTED,
     LEASE_CATCH_UP,

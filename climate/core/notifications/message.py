@@ -8,6 +8,8 @@ from typing import Any
 from climate.core.lease.schedule import BEFORE_END_REMINDER, BEFORE_START
 from climate.core.notifications import event_type
 
+_STARTS_SOON = {event_type.of_event(BEFORE_START), event_type.LEASE_REMINDER}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
@@ -30,12 +32,15 @@ class NotificationFilter:
     """Which notifications a client wants. A field that is None or empty matches all of them.
 
     ``event_types`` contains types, or beginnings of types followed by ``*``, such as ``lease.*``.
+    With ``subscription_id``, notifications for this subscription match whatever the other fields
+    are, and those for another subscription do not match.
     """
 
     project_id: str | None = None
     lease_id: str | None = None
     event_types: tuple[str, ...] = ()
     resource_type: str | None = None
+    subscription_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +66,7 @@ def payload_when_sent(notification: Notification, now: datetime) -> dict[str, An
         "seq": notification.seq,
         "message_id": notification.message_id,
     }
-    if notification.event_type == event_type.of_event(BEFORE_START):
+    if notification.event_type in _STARTS_SOON:
         payload["starts_in"] = _seconds_until(payload["start_date"], now)
     if notification.event_type == event_type.of_event(BEFORE_END_REMINDER):
         payload["ends_in"] = _seconds_until(payload["end_date"], now)

@@ -126,6 +126,9 @@ class Subscription:
     the address has confirmed it (``confirmed_at``). ``confirm_requested_at`` and
     ``confirm_sent_at`` are the times of the last request for a confirmation, and of its mail. The
     digest that climate is about to send ends at the number ``digest_through``.
+
+    ``before_start_leads`` are the numbers of seconds before the start of a lease at which the
+    subscriber wants reminders. Reminders due up to ``reminded_through`` are written.
     """
 
     id: str
@@ -151,6 +154,8 @@ class Subscription:
     confirm_requested_at: datetime | None = None
     confirm_sent_at: datetime | None = None
     digest_through: int | None = None
+    before_start_leads: tuple[int, ...] = ()
+    reminded_through: datetime | None = None
 
     @property
     def is_confirmed(self) -> bool:

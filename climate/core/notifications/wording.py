@@ -25,6 +25,7 @@ WITH_CALENDAR = frozenset(
         event_type.LEASE_CREATE,
         event_type.LEASE_UPDATE,
         _STARTS_SOON,
+        event_type.LEASE_REMINDER,
         _STARTED,
         _ENDS_SOON,
         _ENDS_VERY_SOON,
@@ -44,6 +45,7 @@ _TITLES: Mapping[str, str] = {
     event_type.LEASE_UPDATE: "Lease {name} has changed",
     event_type.LEASE_DELETE: "Lease {name} is deleted",
     _STARTS_SOON: "Lease {name} {starts}",
+    event_type.LEASE_REMINDER: "Lease {name} {starts}",
     _STARTED: "Lease {name} has started",
     _ENDS_SOON: "Lease {name} {ends}",
     _ENDS_VERY_SOON: "Lease {name} {ends}",
@@ -72,13 +74,14 @@ _BEFORE_THE_END = (
     "Extend it: on its page, or with 'openstack reservation lease set --prolong-for 1h {id}'.",
     "End it: if you have finished, end it now on its page. Others can use the resources.",
 )
+_BEFORE_THE_START = (
+    "Keep it: you need not do anything. climate hands over the resources at the start.",
+    "Connect: after the start, the page of the lease shows how to use each resource.",
+    "Extend it, or change its end: on the page of the lease.",
+    "End it: if you do not need it, delete it on its page. Others can use the resources.",
+)
 _ADVICE: Mapping[str, Sequence[str]] = {
-    _STARTS_SOON: (
-        "Keep it: you need not do anything. climate hands over the resources at the start.",
-        "Connect: after the start, the page of the lease shows how to use each resource.",
-        "Extend it, or change its end: on the page of the lease.",
-        "End it: if you do not need it, delete it on its page. Others can use the resources.",
-    ),
+    **dict.fromkeys((_STARTS_SOON, event_type.LEASE_REMINDER), _BEFORE_THE_START),
     _STARTED: (
         "Connect: the page of the lease shows how to use each resource.",
         "End it as soon as you have finished. Others can use the resources.",

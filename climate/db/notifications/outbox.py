@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lease import blazar_wire
-from climate.core.notifications.event_type import EventType
+from climate.core.notifications.event_type import LEASE_REMINDER, EventType
 from climate.core.notifications.message import Matches, Notification, NotificationFilter
 from climate.core.window import Window
 from climate.db.tables.bulk import Rows, insert, record
@@ -126,6 +126,7 @@ def _row(event_type: EventType, payload: Mapping[str, Any], now: datetime) -> di
         "resource_types": f" {' '.join(sorted(types))} ",
         "changed_from": window and window.start,
         "changed_until": window and window.end,
+        "subscription_id": payload["subscription_id"] if event_type == LEASE_REMINDER else None,
     }
 
 
@@ -337,6 +338,10 @@ def _conditions(wanted: NotificationFilter) -> list[sa.ColumnElement[bool]]:
         has_type = OutboxRow.resource_types.contains(f" {wanted.resource_type} ", autoescape=True)
         # Rows of earlier releases have no types: include them rather than miss a notification.
         conditions.append(sa.or_(has_type, OutboxRow.resource_types.is_(None)))
+    if wanted.subscription_id is not None:
+        is_its_own = OutboxRow.subscription_id == wanted.subscription_id
+        conditions.append(OutboxRow.subscription_id.is_(None))
+        return [sa.or_(is_its_own, sa.and_(*conditions))]
     return conditions
 
 

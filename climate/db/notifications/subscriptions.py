@@ -9,7 +9,7 @@ limit, even if two requests run at the same time. Webhooks and e-mail have limit
 places of webhooks are 0 and above, those of e-mail -1 and below.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -50,6 +50,7 @@ def insert(session: Session, subscription: Subscription, secret: str, most: int)
     row = {
         **values(subscription, "id project_id user_id url all_projects done_seq created_at"),
         **values(subscription, "attempts given_up slow time_zone confirm_requested_at"),
+        **leads(subscription.before_start_leads, subscription.created_at),
         "kind": subscription.kind.value,
         "format": subscription.format.value,
         "frequency": subscription.frequency.value,
@@ -70,6 +71,12 @@ def filters(wanted: NotificationFilter) -> dict[str, Any]:
     The keys are ``lease_id``, ``event_types`` and ``resource_type``.
     """
     return values(wanted, "lease_id event_types resource_type")
+
+
+def leads(before_start: Iterable[int], now: datetime) -> dict[str, Any]:
+    """Return the columns that store for which reminders a subscriber asked at ``now``."""
+    text = ",".join(map(str, before_start))
+    return {"before_start_leads": text or None, "reminded_through": now if text else None}
 
 
 def get(session: Session, subscription_id: str, *, lock: bool = False) -> Subscription:
@@ -246,7 +253,8 @@ def of(row: SubscriptionRow) -> Subscription:
     """Convert a row to a subscription, which does not contain the secret."""
     fields = {**row.filters, "event_types": tuple(row.filters["event_types"])}
     project_id = None if row.all_projects else row.project_id
-    wanted = NotificationFilter(project_id=project_id, **fields)
+    wanted = NotificationFilter(project_id=project_id, subscription_id=row.id, **fields)
+    stored_leads = (row.before_start_leads or "").split(",")
     return record(
         Subscription,
         row,
@@ -255,4 +263,5 @@ def of(row: SubscriptionRow) -> Subscription:
         kind=Kind(row.kind),
         format=Format(row.format),
         frequency=Frequency(row.frequency),
+        before_start_leads=tuple(int(lead) for lead in stored_leads if lead),
     )

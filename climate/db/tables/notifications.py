@@ -21,6 +21,7 @@ class OutboxRow(Base):
     ``resource_types`` are the types of the lease's reservations, each between spaces.
     ``changed_from`` and ``changed_until`` are the window of the lease; if the change moved the
     window, they include the previous one. Rows of old releases have NULL in these three columns.
+    ``subscription_id`` is set if only this subscription receives the notification.
     ``published_at`` is for processes of schema 0018, which may run beside this release.
     """
 
@@ -44,6 +45,7 @@ class OutboxRow(Base):
     resource_types: Mapped[str | None] = mapped_column(sa.Text)
     changed_from: Mapped[datetime | None]
     changed_until: Mapped[datetime | None]
+    subscription_id: Mapped[str | None] = mapped_column(Id)
 
 
 class RelayRow(Base):
@@ -81,6 +83,10 @@ class SubscriptionRow(Certified, Base):
     ``confirmed_at`` is when the owner of an e-mail address confirmed it. The confirmation was
     requested at ``confirm_requested_at``, and its mail was sent at ``confirm_sent_at``. The next
     digest ends at the number ``digest_through`` (NULL: it is not composed yet).
+
+    ``before_start_leads`` are the numbers of seconds before the start of a lease at which the
+    subscriber wants reminders, separated by commas. Reminders that were due up to
+    ``reminded_through`` are written.
     """
 
     __tablename__ = "subscriptions"
@@ -118,6 +124,8 @@ class SubscriptionRow(Certified, Base):
     confirm_requested_at: Mapped[datetime | None]
     confirm_sent_at: Mapped[datetime | None]
     digest_through: Mapped[int | None] = mapped_column(sa.BigInteger)
+    before_start_leads: Mapped[str | None] = mapped_column(sa.String(64))
+    reminded_through: Mapped[datetime | None]
 
 
 class ConfirmationRow(Base):

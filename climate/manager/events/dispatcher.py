@@ -36,7 +36,7 @@ from climate.manager.events.outcomes import discard
 from climate.manager.events.queue import PAGE, BatchSizeEstimator, FairShare, QueueView
 from climate.manager.leases import finalizers
 from climate.manager.leases.delete import remove_ended
-from climate.manager.notifications import email_links, feeds, log
+from climate.manager.notifications import email_links, feeds, log, reminders
 from climate.manager.process.periodic_task import PeriodicTask, Progress, logged
 from climate.manager.process.runtime import Runtime
 from climate.manager.process.timer import Timer
@@ -46,6 +46,8 @@ from climate.plugins.fencing import FencingToken
 LOG = logging.getLogger(__name__)
 # Seconds between removals of old rows. Each removes small batches, so it runs often.
 _TIDY_INTERVAL = 10.0
+# Seconds between passes that write reminders of subscribers, which are at most so late.
+_REMINDING_INTERVAL = 1.0
 # Renewals per ``claim_timeout``. If one fails or is late, the claim is still valid.
 _RENEWALS = 3
 # If a plug-in call takes longer (seconds), another thread requeues the worker's other events.
@@ -93,6 +95,7 @@ class Dispatcher:
         self._timer.every(renewal, self.upkeep.renew, "renew claims")
         self._timer.every(_TIDY_INTERVAL, self.upkeep.tidy, "remove old rows")
         self._timer.every(min(1.0, settings.call_timeout), self.pool.watch, "watch calls")
+        self._timer.every(_REMINDING_INTERVAL, self.upkeep.remind, "remind subscribers")
         if self._runtime.database.dialect == "mysql":
             number = self.upkeep.number_booking_changes
             self._timer.every(1.0, number, "number booking changes")
@@ -373,6 +376,11 @@ class Upkeep:
         feeds.remove_stale(self._runtime.store)
         email_links.remove_old_confirmations(self._runtime.store)
         write(self._booking_feed.prune)
+
+    def remind(self) -> None:
+        """Write the reminders of subscribers that are due."""
+        if reminders.remind(self._runtime.store):
+            self._runtime.wakeup.hint()
 
     def number_booking_changes(self) -> None:
         """Assign places in the order of commits to new changes of bookings; MariaDB needs it."""

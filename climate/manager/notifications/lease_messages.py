@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from climate.core.lease import blazar_wire, on_start
 from climate.core.lease.lifecycle import RunState
 from climate.core.lease.model import HOST, Granted, Lease, node
-from climate.core.lease.schedule import END, START
+from climate.core.lease.schedule import BEFORE_START, END, START
 from climate.core.notifications import event_type
 from climate.core.settings import Provisioning
 from climate.db.notifications import outbox
@@ -49,6 +49,18 @@ def announce(session: Session, news: Sequence[News], now: datetime) -> None:
     ids = {reservation.id for item in news for reservation in item.lease.reservations}
     named = allocations.named(session, ids)
     payloads = ((event_type.of_event(item.kind), _payload(item, named)) for item in news)
+    outbox.write_all(session, payloads, now)
+
+
+def remind(
+    session: Session, pending: Collection[Lease], subscription_id: str, now: datetime
+) -> None:
+    """Write a notification ``lease.reminder`` of each lease that only one subscription receives."""
+    ids = {reservation.id for lease in pending for reservation in lease.reservations}
+    named = allocations.named(session, ids) if ids else {}
+    extra = {"subscription_id": subscription_id}
+    news = (News(BEFORE_START, lease, extra) for lease in pending)
+    payloads = [(event_type.LEASE_REMINDER, _payload(item, named)) for item in news]
     outbox.write_all(session, payloads, now)
 
 

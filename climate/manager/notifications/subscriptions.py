@@ -50,7 +50,8 @@ class Change:
     """A change of a subscription. If a field is None, the stored value stays.
 
     ``wanted`` contains only the filters to change, by name. ``after`` is the number of a
-    notification: delivery continues with the notifications after it.
+    notification: delivery continues with the notifications after it. ``before_start_leads`` are the
+    numbers of seconds before the start of a lease at which the subscriber wants reminders.
     """
 
     url: str | None = None
@@ -61,6 +62,7 @@ class Change:
     format: Format | None = None
     frequency: Frequency | None = None
     time_zone: str | None = None
+    before_start_leads: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,7 @@ def _new(new: New, settings: Change, done_seq: int, now: datetime) -> Subscripti
         format=settings.format or Format.CLOUDEVENTS,
         frequency=settings.frequency or Frequency.IMMEDIATE,
         time_zone=settings.time_zone or "UTC",
+        before_start_leads=settings.before_start_leads or (),
         confirm_requested_at=now if new.kind is Kind.EMAIL else None,
     )
 
@@ -144,6 +147,7 @@ def update(runtime: Runtime, subscription_id: str, change: Change) -> Subscripti
     def work(session: Session) -> Subscription:
         before = subscriptions.get(session, subscription_id, lock=True)
         values = _values(session, before, change) | _confirmation(runtime, session, before, change)
+        values |= _leads(before, change, now)
         reset = {"attempts": 0, "given_up": 0, "reason": None, "due_at": now, "slow": False}
         reset["digest_through"] = None
         unclaimed = {"owner": None, "claimed_until": None}
@@ -213,6 +217,15 @@ def _values(session: Session, before: Subscription, change: Change) -> dict[str,
     if is_active and change.after is None and before.is_confirmed:
         _start(session, before.done_seq)
     return values
+
+
+def _leads(before: Subscription, change: Change, now: datetime) -> dict[str, Any]:
+    """Return the values to store so that reminders due from ``now`` on are sent."""
+    if change.before_start_leads is not None:
+        return subscriptions.leads(change.before_start_leads, now)
+    if change.status is SubscriptionStatus.ACTIVE:
+        return subscriptions.leads(before.before_start_leads, now)
+    return {}
 
 
 def _start(session: Session, after: int | None) -> int:

@@ -128,6 +128,7 @@ def test_each_loop_of_a_manager_reports_its_progress(story: Story, manager: Mana
     (beat,) = find_beats(story.runtime.store).alive
     assert set(beat.loops) == {
         *("dispatcher", "renew claims", "remove old rows", "watch calls"),
+        "remind subscribers",
         *("numbers", "relay", "deliveries", "inventory", "self-audit"),
         "wait list",
     }

@@ -9,6 +9,7 @@ from climate.api.v2.http.fields import Count, Moment, Strict, flag
 from climate.api.v2.http.schemas import PageQuery, described, page_of, wait_seconds
 from climate.core.errors import InvalidInput
 from climate.core.notifications import event_type, mail, message
+from climate.core.notifications.subscriber_reminder import LONGEST_LEAD, MOST_LEADS
 from climate.core.notifications.subscription import (
     LONGEST_URL,
     Format,
@@ -144,6 +145,14 @@ class _SubscriptionSettings(Strict):
     )
     lease_id = fields.String(allow_none=True, validate=validate.Length(1, 36))
     resource_type = fields.String(allow_none=True, validate=validate.Length(1, 64))
+    before_start_leads = fields.List(
+        fields.Integer(strict=True, validate=validate.Range(1, LONGEST_LEAD)),
+        validate=validate.Length(max=MOST_LEADS),
+        metadata=described(
+            "Reminders of your own (lease.reminder): how many seconds before the start of each"
+            " lease. Empty: none."
+        ),
+    )
     after = fields.Integer(
         strict=True,
         validate=validate.Range(0, _MAX_SEQ),
@@ -222,6 +231,7 @@ class Subscription(Schema):
     lease_id = fields.String(attribute="wanted.lease_id", allow_none=True)
     resource_type = fields.String(attribute="wanted.resource_type", allow_none=True)
     all_projects = fields.Boolean()
+    before_start_leads = fields.List(fields.Integer())
     status = fields.Enum(SubscriptionStatus, by_value=True)
     reason = fields.String(
         allow_none=True,

@@ -166,7 +166,12 @@ def _receiver(call: Call, name: str, value: str) -> str:
 
 
 def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: data.get(name) for name in ("after", "format", "frequency", "time_zone")}
+    leads = data.get("before_start_leads")
+    return {
+        **{name: data.get(name) for name in ("after", "format", "frequency", "time_zone")},
+        # In order, without duplicates.
+        "before_start_leads": None if leads is None else tuple(sorted({*leads}, reverse=True)),
+    }
 
 
 def _filters(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,7 @@ def test_a_subscription_is_created_shown_listed_and_changed(story: Story) -> Non
         "lease_id": None,
         "resource_type": None,
         "all_projects": False,
+        "before_start_leads": [],
         "status": "active",
         "reason": None,
         "after": 0,
