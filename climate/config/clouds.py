@@ -107,8 +107,8 @@ NOVA: list[cfg.Opt] = [
         "server_groups",
         default=False,
         help="Create a server group, as Blazar does, for each reservation of virtual:instance with"
-        " an affinity. climate does so as the lease's user, with a Keystone trust. Such a lease"
-        " cannot wait for free capacity. The affinity itself needs no group."
+        " an affinity, with the token of the request. Such a lease cannot wait for free capacity."
+        " The affinity itself needs no group."
         " Do not switch it off while such leases run.",
     ),
     cfg.ListOpt(

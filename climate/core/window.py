@@ -48,8 +48,9 @@ class Window:
         if self.start.tzinfo is None or self.end.tzinfo is None:
             raise TypeError("a window needs aware times")
         if self.end <= self.start:
+            # Clients of Blazar look for the first sentence.
             raise InvalidDate(
-                "End date must be later than start date:"
+                "End date must be later than start date."
                 f" {shown(self.end)} is not after {shown(self.start)}."
             )
 

@@ -219,8 +219,7 @@ class ResourcePlugin(abc.ABC):
     fixed: ClassVar[frozenset[str]] = frozenset()
     #: The names of the properties that the cloud can report for resources of the type.
     native_properties: frozenset[str]
-    #: Whether ``prepare`` creates anything. climate calls it only if this is so for at least one
-    #: reservation of the lease.
+    #: Whether ``prepare`` creates anything for each reservation.
     needs_preparation: ClassVar[bool] = False
     #: Whether climate calls ``look_up`` and ``members`` also when a user changes a reservation.
     #: Otherwise it calls them only for new reservations.
@@ -228,10 +227,7 @@ class ResourcePlugin(abc.ABC):
 
     @property
     def type_of_resources(self) -> str:
-        """The type of the resources that reservations use: their own type, or ``resources_type``.
-
-        For instance, reservations of instances use resources of the type ``physical:host``.
-        """
+        """The type of the resources that reservations use; ``physical:host`` for instances."""
         return self.resources_type or self.resource_type
 
     def look_up(self, params: Mapping[str, Any], _requester: Requester) -> Mapping[str, Any]:
@@ -255,11 +251,14 @@ class ResourcePlugin(abc.ABC):
     def acts_as_user(self, _params: Mapping[str, Any]) -> bool:
         """Return whether ``start``, ``before_end`` or ``end`` act as the lease's user. Pure.
 
-        If so, climate creates a Keystone trust before it confirms the lease, and stores the trust's
-        id as the lease's ``trust_id``. A plug-in of a simulated cloud, which has no Keystone,
-        returns False.
+        If so, climate creates a Keystone trust before it confirms the lease, and stores its id as
+        the lease's ``trust_id``. A plug-in of a simulated cloud, without Keystone, returns False.
         """
         return False
+
+    def prepares(self, _params: Mapping[str, Any]) -> bool:
+        """Return whether ``prepare`` creates anything for a reservation of the lease. Pure."""
+        return self.needs_preparation
 
     def prepare(
         self, _lease: Lease, _reservation: Reservation, _requester: Requester
@@ -423,17 +422,16 @@ class ResourcePlugin(abc.ABC):
     def audit(self, _expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
         """Return the differences between the cloud and the expected state; change nothing.
 
-        Read the cloud first, then call ``_expected``, which reads the database. In the opposite
-        order, the objects of a lease that starts in between would look like leftovers.
+        Read the cloud first, then call ``_expected``, which reads the database. Otherwise, the
+        objects of a lease that starts in between would look like leftovers.
         """
         return ()
 
 
 def run_all(*steps: Callable[[], object]) -> None:
-    """Call all steps in order, even if some fail.
+    """Call all steps in order, even if some fail; then raise the first exception but NotYet.
 
-    Afterwards, if steps failed, raise the first exception other than NotYet. If all exceptions
-    were NotYet, raise the first one.
+    If all exceptions were NotYet, raise the first one.
     """
     failures: list[Exception] = []
     for step in steps:

@@ -38,7 +38,8 @@ class TestValidity:
     @pytest.mark.parametrize("end", [9, 8.5], ids=["empty", "reversed"])
     def test_rejects_an_end_before_the_start(self, end: float) -> None:
         with pytest.raises(
-            InvalidDate, match=r"^End date must be later than start date: .* is not after .* UTC\.$"
+            InvalidDate,
+            match=r"^End date must be later than start date\. .* is not after .* UTC\.$",
         ):
             window(9, end)
 

@@ -1,17 +1,20 @@
 """Clients of Blazar boot reserved instances with the hint of a server group, on a real cloud."""
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from blazarclient.exception import BlazarClientException
 from openstack.exceptions import BadRequestException
 
 from tests.openstack import guests, settings
 from tests.openstack.accounts import Project
 from tests.openstack.conftest import Boot, Deploy
 from tests.openstack.deployment import Deployment
-from tests.openstack.killing import LeaseCycle
-from tests.openstack.proxy import FaultyProxy
+from tests.openstack.proxy import Answer, Change, FaultyProxy
 from tests.openstack.test_instances import PLUGINS, instances, remains
+from tests.support.process import eventually
 
 HOSTS = settings.HOSTS[:2]
 OPTIONS = {"manager__plugins": PLUGINS, "nova__server_groups": "true"}
@@ -36,8 +39,10 @@ def groups(climate: Deployment, reservation_id: str) -> list[Any]:
 def test_members_boot_with_the_group_of_their_reservation(
     climate: Deployment, lab: Project, others: Project, boot: Boot
 ) -> None:
-    lease = climate.start_lease(lab.member, instances(2, affinity=False))
+    made = climate.reserve(lab.member, reservations=[instances(2, affinity=False)])
+    lease = climate.until(lab.member, made["id"], "ACTIVE")
     [reservation] = lease["reservations"]
+    assert made["reservations"][0]["server_group_id"] == reservation["server_group_id"]
     group, flavor = reservation["server_group_id"], reservation["flavor_id"]
     [stored] = groups(climate, reservation["id"])
     assert (stored.id, stored.policy, stored.project_id) == (group, "anti-affinity", lab.id)
@@ -60,31 +65,28 @@ def test_without_affinity_there_is_neither_group_nor_trust(
     assert climate.trusts() == []
 
 
-class Grouped(LeaseCycle):
-    """Leases of an instance with a server group."""
-
-    def reservations(self) -> list[dict[str, Any]]:
-        return [instances(1, affinity=True)]
-
-    def state(self, lease_id: str) -> Any:
-        [reservation] = self._climate.http(self._lab.member).lease(lease_id)["reservations"]
-        found = groups(self._climate, reservation["id"])
-        return [group.policy for group in found]
-
-    def use(self, lease_id: str) -> None:
-        """Boot nothing: groups do not depend on servers."""
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(1200)
-def test_there_is_one_group_whenever_the_manager_is_killed(
+def test_no_group_remains_if_the_answer_of_nova_is_lost(
     deploy: Deploy, lab: Project, nova: FaultyProxy
 ) -> None:
-    climate = deploy(
-        "blazar", manager__claim_timeout=1, nova__endpoint_override=nova.url, **OPTIONS
-    )
-    climate.register(*HOSTS)
-    cycle = Grouped(climate, lab, nova)
-    undisturbed = cycle.run_undisturbed()
-    assert undisturbed == [["affinity"], []]
-    assert cycle.check_each_kill(undisturbed) > 5
+    climate = deploy("blazar", nova__endpoint_override=nova.url, **OPTIONS)
+    climate.start_manager()
+    climate.register(HOSTS[0])
+    made: list[Any] = []
+
+    def lose(change: Change, forward: Callable[[], Answer]) -> Answer | None:
+        answer = forward()
+        if change.kind.startswith("POST os-server-groups"):
+            made.append(json.loads(answer.body)["server_group"]["id"])
+            return None
+        return answer
+
+    nova.fault = lose
+    with pytest.raises(BlazarClientException, match="Nova failed"):
+        climate.reserve(lab.member, reservations=[instances(1, affinity=True)])
+
+    def ids() -> set[str]:
+        return {group.id for group in climate.cloud.compute.server_groups(all_projects=True)}
+
+    assert made
+    eventually(lambda: not ids() & {*made}, "a manager deletes the group")
+    assert climate.query("SELECT id FROM leases") == []

@@ -51,7 +51,8 @@ class Date(fields.Field[Any]):
         try:
             return datetime.strptime(value, FORMAT).replace(tzinfo=UTC)
         except (TypeError, ValueError):
-            required = "YYYY-MM-DD HH:MM in UTC" + (", or now" if self._now else "")
+            # Clients of Blazar look for this text up to the format.
+            required = f"{FORMAT} (YYYY-MM-DD HH:MM in UTC{', or now' if self._now else ''})"
             raise InvalidDate(f"{value} is an invalid date. Required format: {required}") from None
 
 

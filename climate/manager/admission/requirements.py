@@ -166,7 +166,7 @@ def any_prepares(catalog: Catalog, reservations: Iterable[Requested]) -> bool:
 
     Such a plug-in acts when the lease is created, long before the start.
     """
-    return any(catalog.plugins[r.resource_type].needs_preparation for r in reservations)
+    return any(catalog.plugins[r.resource_type].prepares(r.params) for r in reservations)
 
 
 def any_acts_as_user(catalog: Catalog, reservations: Iterable[Requested]) -> bool:

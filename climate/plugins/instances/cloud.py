@@ -87,7 +87,7 @@ class InstanceCloud(Protocol):
 
     @property
     def makes_groups(self) -> bool:
-        """Whether reservations with an affinity get a server group, which requires a trust."""
+        """Whether reservations with an affinity get a server group."""
 
     def find_flavor(self, flavor_id: str, project_id: str) -> Flavor | None:
         """Return the flavor; None if it does not exist or the project has no access to it."""
@@ -121,12 +121,15 @@ class InstanceCloud(Protocol):
         Raises NotYet while the cloud builds servers, and another error if it cannot build a server.
         """
 
-    def open_group(self, trust_id: str, reservation_id: str, *, apart: bool) -> str:
-        """Create the server group of a reservation in the project of the trust; return its id.
+    def make_group(self, requester: Requester, reservation_id: str, *, apart: bool) -> str:
+        """Create the server group of a reservation in the requester's project; return its id.
 
         With ``apart``, the group keeps servers on different hosts, else on one host.
-        ``delete_slots`` deletes the group.
+        ``delete_slots`` deletes the group, too. Raises Conflict if the requester has no token.
         """
+
+    def delete_group(self, reservation_id: str) -> None:
+        """Delete the server group of a reservation, if there is one. Servers stay."""
 
     def keep_images(self, reservation_id: str) -> None:
         """Create an image of each instance whose state allows this. The project owns the images.

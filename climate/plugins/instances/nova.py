@@ -133,10 +133,14 @@ class NovaInstances:
     def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
         return self._servers.boot(trust_id, boot)
 
-    def open_group(self, trust_id: str, reservation_id: str, *, apart: bool) -> str:
+    def make_group(self, requester: Requester, reservation_id: str, *, apart: bool) -> str:
         assert self._groups is not None  # noqa: S101 - makes_groups
         policy = "anti-affinity" if apart else "affinity"
-        return self._groups.ensure(trust_id, reservation_id, policy)
+        return self._groups.make(requester, reservation_id, policy)
+
+    def delete_group(self, reservation_id: str) -> None:
+        if self._groups is not None:
+            self._groups.delete(reservation_id)
 
     def keep_images(self, reservation_id: str) -> None:
         """Create an image of each server whose state allows it (not ERROR, rescued, shelved)."""
@@ -164,8 +168,7 @@ class NovaInstances:
 
     def delete_slots(self, reservation_id: str) -> None:
         self._host_servers.evict(lambda: self._flavors.servers(reservation_id), self._patience)
-        if self._groups is not None:
-            self._groups.delete(reservation_id)
+        self.delete_group(reservation_id)
         aggregate = self._aggregates().get(reservation_id)
         with _answers():
             self._slots.delete_class(reservation_id)

@@ -163,10 +163,26 @@ class InstancePlugin(ResourcePlugin):
         return Size(self.requirement(params).amounts)
 
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
-        return self.cloud.acts_as_user and (creates(params) or self._needs_group(params))
+        return self.cloud.acts_as_user and creates(params)
 
-    def _needs_group(self, params: Mapping[str, Any]) -> bool:
+    def prepares(self, params: Mapping[str, Any]) -> bool:
+        """Return whether the reservation gets a server group."""
         return self.cloud.makes_groups and params["affinity"] is not None
+
+    def prepare(
+        self, _lease: Lease, reservation: Reservation, requester: Requester
+    ) -> Mapping[str, Any]:
+        """Create the server group of the reservation, if there is to be one; return its id."""
+        if not self.prepares(reservation.params):
+            return {}
+        apart = reservation.params["affinity"] is False
+        group = self.cloud.make_group(requester, reservation.id, apart=apart)
+        return {"server_group_id": group}
+
+    def discard(self, _lease: Lease, reservation: Reservation) -> None:
+        """Delete the server group."""
+        if self.prepares(reservation.params):
+            self.cloud.delete_group(reservation.id)
 
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
@@ -187,22 +203,8 @@ class InstancePlugin(ResourcePlugin):
             *(partial(self.cloud.set_slots, id_, host, count) for host, count in counts.items()),
             *(partial(self.cloud.clear_host, id_, host) for host in removed),
         )
-        return {**details, **self._group(lease, reservation), **self._boot(lease, reservation)}
-
-    def _group(self, lease: Lease, reservation: Reservation) -> dict[str, Any]:
-        """Create the server group, if there is to be one; return ``{"server_group_id": id}``.
-
-        A lease that is older than the option has no trust, and gets no group. A group that exists
-        needs no trust: the user may have lost a role when another host replaces a failed one.
-        """
-        params = reservation.params
-        if group := reservation.details.get("server_group_id"):
-            return {"server_group_id": group}
-        if lease.trust_id is None or not self._needs_group(params):
-            return {}
-        apart = params["affinity"] is False
-        group = self.cloud.open_group(lease.trust_id, reservation.id, apart=apart)
-        return {"server_group_id": group}
+        group = {"server_group_id": reservation.details.get("server_group_id")}
+        return {**details, **group, **self._boot(lease, reservation)}
 
     def _boot(self, lease: Lease, reservation: Reservation) -> dict[str, Any]:
         """Start the requested servers that do not exist yet; return ``{"servers": ids}``.

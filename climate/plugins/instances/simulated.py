@@ -59,7 +59,10 @@ class SimulatedInstances:
                 self._act("boot", boot.reservation_id, server=server)
         return servers
 
-    def open_group(self, trust_id: str, reservation_id: str, *, apart: bool) -> str:
+    def make_group(self, requester: Requester, reservation_id: str, *, apart: bool) -> str:
+        raise NotImplementedError  # makes_groups
+
+    def delete_group(self, reservation_id: str) -> None:
         raise NotImplementedError  # makes_groups
 
     def keep_images(self, reservation_id: str) -> None:
