@@ -74,8 +74,6 @@ class DiscoveredResource:
     disabled: bool = False
     #: When the resource last reported to the cloud (UTC); None: when climate queried the cloud.
     heard_at: datetime | None = None
-    #: Why the host can never be registered, or None. Other plug-ins raise Conflict in ``find``.
-    refusal: str | None = None
     #: Whether ``properties`` and ``inventories`` have all values. If not, climate keeps the stored
     #: inventories, and the stored properties that are missing here.
     complete: bool = True

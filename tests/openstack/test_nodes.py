@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from blazarclient.exception import BlazarClientException
 from openstack.connection import Connection
 
 from tests.openstack import settings, traces
@@ -51,14 +50,3 @@ def test_a_service_with_several_nodes_is_reserved_and_isolated_as_a_whole(
         assert shell.read("lease", "show", lease["id"])["status"] == "TERMINATED"
     with climate.shell(climate.administrator, tmp_path) as shell:
         assert shell.read("host", "show", SERVICE)["reservable"] is True
-
-
-def test_a_node_that_cannot_be_isolated_alone_is_refused_with_the_reason(deploy: Deploy) -> None:
-    climate = deploy("blazar", [SERVICE])
-    with pytest.raises(BlazarClientException) as refusal:
-        climate.register(NODES[0])
-    assert refusal.value.kwargs["code"] == 409
-    assert f"{NODES[0]} is one of {len(NODES)} nodes of" in str(refusal.value)
-    assert str(refusal.value).endswith(f"register {SERVICE}")
-    assert climate.by(climate.administrator).host.list() == []
-    assert traces.holders(climate.cloud, SERVICE) == []

@@ -22,9 +22,10 @@ HOST = f"{SERVICE}/{NODE}"
 
 
 @pytest.fixture
-def nova(administrator: Account, tmp_path: Path) -> NovaCloud:
-    """Return the cloud in mode tenancy; skip if it has no such node."""
-    options = {**settings.options(administrator, "tenancy"), "nova__server_delete_wait": "60"}
+def nova(administrator: Account, tmp_path: Path, request: pytest.FixtureRequest) -> NovaCloud:
+    """Return the cloud in the mode of the parameter, or tenancy; skip if it has no such node."""
+    isolation = getattr(request, "param", "tenancy")
+    options = {**settings.options(administrator, isolation), "nova__server_delete_wait": "60"}
     made = config_registry.new()
     path = write_config(tmp_path / "climate.conf", **options)
     config_registry.load(made, "test", ["--config-file", str(path)])
@@ -60,6 +61,7 @@ def unlimited(cloud: Connection, made: Project) -> Project:
     return made
 
 
+@pytest.mark.parametrize("nova", ["tenancy", "blazar"], indirect=True)
 def test_only_the_owner_boots_on_a_reserved_node(
     nova: NovaCloud, pool: str, large: str, cloud: Connection, project: Callable[[str], Project]
 ) -> None:

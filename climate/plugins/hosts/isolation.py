@@ -25,8 +25,6 @@ class Isolation:
     zone_prefix: str | None
     #: The metadata of the free pool's aggregate, which closes its hosts to all projects.
     free: Mapping[str, str]
-    #: Whether climate can reserve single nodes of a compute service that has several.
-    nodes: bool
 
     def operators_zone(self, zone: str) -> str:
         """Return ``zone``, or an empty string if climate created the zone for a reservation."""
@@ -55,5 +53,5 @@ def isolation(conf: ConfigOpts) -> Isolation:
     AggregateMultiTenancyIsolation, which is part of Nova.
     """
     if conf.nova.isolation == "blazar":
-        return Isolation("blazar:owner", conf.nova.blazar_az_prefix, {}, nodes=False)
-    return Isolation("filter_tenant_id", None, {"filter_tenant_id": NOBODY}, nodes=True)
+        return Isolation("blazar:owner", conf.nova.blazar_az_prefix, {})
+    return Isolation("filter_tenant_id", None, {"filter_tenant_id": NOBODY})

@@ -61,7 +61,7 @@ class NovaHosts:
         with session.answers():
             services = known_services(self._services.find_all(), self._isolation.operators_zone)
             nodes = [node.to_dict() for node in self._host_servers.hypervisors()]
-        return find_hosts(nodes, services, self._capabilities, alone=self._isolation.nodes)
+        return find_hosts(nodes, services, self._capabilities)
 
     def load_properties(self, hosts: Sequence[DiscoveredResource]) -> list[DiscoveredResource]:
         """Return the hosts with their traits and inventories from Placement.
@@ -108,8 +108,6 @@ class NovaHosts:
         return sorted([*(free.hosts if free else ()), *self._closed_nodes()])
 
     def _closed_nodes(self) -> list[str]:
-        if not self._isolation.nodes:
-            return []
         with session.answers():
             nodes = [host.external_id for host in self.hosts() if is_node(host.external_id)]
             return [node for node in nodes if self._nodes.is_closed(node)]

@@ -3,12 +3,14 @@
 Nova's host aggregates contain whole services, so they cannot separate the nodes of one service.
 Therefore climate uses Placement:
 
-- To close a node to all projects, climate allocates all memory of the node.
+- To close a node to all projects, climate allocates all memory of the node. A node of Ironic has no
+  memory in Placement, but one unit of its resource class; then climate allocates this unit.
 - climate adds a child provider to the resource provider of each node. Each reservation has its own
   resource class. Only the child providers of the reservation's nodes offer this class.
 - The reservation's private flavor requests this class, and no memory. The flavor also requests one
   VCPU of the node: if a flavor requests only a class of a child provider, Nova finds no host for it
-  (Nova 34, Placement 16).
+  (Nova 34, Placement 16). A node of Ironic has no VCPU in Placement. There the flavor requests one
+  unit of the class NODE_CLASS, which a configuration file of nova-compute adds to each node.
 - A Placement aggregate with the reservation's UUID contains the child providers of the
   reservation's nodes.
 
@@ -25,6 +27,7 @@ from keystoneauth1.adapter import Adapter
 from novaclient import exceptions as nova_errors
 
 from climate.core.errors import Conflict
+from climate.plugins.base import NotYet
 from climate.plugins.openstack.placement_reservations import reservation_class
 from climate.plugins.openstack.servers import HOLD
 
@@ -34,6 +37,11 @@ _SPACE = uuid.UUID("6d1c1a52-94a5-5f39-8f0a-0c0d6a5c9a11")
 # Attempts to write to a provider that others change at the same time.
 _RACES = 5
 _PREFIX = "climate_"
+# The resource class that a file in nova-compute's ``provider_config_location`` adds to each node.
+NODE_CLASS = "CUSTOM_CLIMATE_NODE"
+_CUSTOM = "CUSTOM_"
+
+Inventories = Mapping[str, Mapping[str, Any]]
 
 
 class NovaNodes:
@@ -48,10 +56,10 @@ class NovaNodes:
         self._nova = nova
 
     def enroll(self, host: str) -> None:
-        """Close a node to all projects by allocating all its memory. Idempotent.
+        """Close a node to all projects by allocating all its memory, or its class. Idempotent.
 
-        Raises Conflict if Placement has no inventory for the node's memory, or if a part of the
-        memory is in use.
+        Raises Conflict if Placement lacks an inventory that climate needs, or if the node is in use
+        or unavailable.
         """
         root = self._root(host)
         provider = {"name": _child_name(host), "uuid": _child(host), "parent_provider_uuid": root}
@@ -60,11 +68,9 @@ class NovaNodes:
         if self.is_closed(host):
             return
         inventories = self._get(f"/resource_providers/{root}/inventories")["inventories"]
-        if "MEMORY_MB" not in inventories:
-            raise Conflict(f"{host} cannot be closed: it has no MEMORY_MB in Placement")
-        memory = inventories["MEMORY_MB"]["total"] - inventories["MEMORY_MB"]["reserved"]
+        base_class(host, inventories)
         allocation = {
-            "allocations": {root: {"resources": {"MEMORY_MB": memory}}},
+            "allocations": {root: {"resources": closing_amounts(host, inventories)}},
             "project_id": _holder(host),
             "user_id": _holder(host),
             "consumer_generation": None,
@@ -77,12 +83,12 @@ class NovaNodes:
                 raise Conflict(f"{host} cannot be closed, because it is in use: {error}") from error
 
     def withdraw(self, host: str) -> None:
-        """Delete climate's allocation of a node's memory, so that all projects can use the node."""
+        """Delete the allocation with which climate closes a node: all projects can use the node."""
         with suppress(http_errors.NotFound):
             self._placement.delete(f"/allocations/{_holder(host)}")
 
     def is_closed(self, host: str) -> bool:
-        """Return whether climate has allocated a node's memory, which closes the node."""
+        """Return whether climate's allocation closes the node."""
         return bool(self._get(f"/allocations/{_holder(host)}")["allocations"])
 
     def of_pool(self, pool: str, services: Mapping[str, str]) -> list[str]:
@@ -99,15 +105,23 @@ class NovaNodes:
 
         To do so, create the reservation's private flavor, and give the project access to it.
         ``size`` contains the sizes of the flavor: ``vcpus``, ``ram`` (MiB) and ``disk`` (GiB).
-        Raises Conflict if another reservation still has the node.
+        Raises Conflict if another reservation still has the node, and NotYet while Ironic has the
+        node not available, for instance while it cleans the node.
         """
         self.enroll(host)
+        inventories = self._get(f"/resource_providers/{self._root(host)}/inventories")[
+            "inventories"
+        ]
+        if is_unavailable(inventories) and not self._is_open(pool, host):
+            raise NotYet(
+                f"{host} is not available in Ironic: in cleaning, in maintenance or in use"
+            )
         present = set(self._get(f"{_path(host)}/aggregates")["aggregates"])
         if others := present - {pool}:
             raise Conflict(f"{host} still belongs to reservation {', '.join(sorted(others))}")
         self._write(f"{_path(host)}/aggregates", aggregates=[pool])
         self._placement.put(f"/resource_classes/{reservation_class(pool)}")
-        self._ensure_flavor(pool, size)
+        self._ensure_flavor(pool, size, base_class(host, inventories))
         self._write(
             f"{_path(host)}/inventories", inventories={reservation_class(pool): {"total": 1}}
         )
@@ -135,14 +149,26 @@ class NovaNodes:
         with suppress(http_errors.NotFound):
             self._placement.delete(f"/resource_classes/{reservation_class(pool)}")
 
-    def _ensure_flavor(self, pool: str, size: Mapping[str, int]) -> None:
+    def _is_open(self, pool: str, host: str) -> bool:
+        """Return whether the servers of a reservation can already use a node."""
+        inventories = self._get(f"{_path(host)}/inventories")["inventories"]
+        return reservation_class(pool) in inventories
+
+    def _ensure_flavor(self, pool: str, size: Mapping[str, int], base: str) -> None:
+        """Create the private flavor of a reservation. ``base`` is the class of the node itself.
+
+        Raises Conflict if the flavor requests another class, because of the reservation's other
+        nodes: then nothing could start on one of the nodes.
+        """
         try:
             flavor = self._nova.flavors.get(pool)
         except nova_errors.NotFound:
             name = f"reservation:{pool}"
             flavor = self._nova.flavors.create(name, **size, flavorid=pool, is_public=False)
-        needs = {"VCPU": 1, "MEMORY_MB": 0, "DISK_GB": 0, reservation_class(pool): 1}
-        flavor.set_keys({f"resources:{name}": str(count) for name, count in needs.items()})
+        specs, present = flavor_specs(pool, base), flavor.get_keys()
+        if present and present != specs:
+            raise Conflict(f"reservation {pool} has nodes of Ironic together with other nodes")
+        flavor.set_keys(specs)
 
     def _access(self, pool: str) -> list[Any]:
         try:
@@ -176,6 +202,67 @@ class NovaNodes:
 
     def _get(self, path: str, **query: str) -> dict[str, Any]:
         return dict(self._placement.get(path, params=query).json())
+
+
+def closing_amounts(host: str, inventories: Inventories) -> dict[str, int]:
+    """Return the amounts to allocate so that no other server fits on a node.
+
+    ``inventories`` are those of the node's own provider in Placement. Raises Conflict if climate
+    cannot close the node.
+    """
+    memory = {"MEMORY_MB"} & inventories.keys()
+    amounts = {
+        name: inventories[name]["total"] - inventories[name]["reserved"]
+        for name in memory or _hardware_classes(inventories)
+    }
+    if not amounts:
+        raise Conflict(
+            f"{host} cannot be closed: it has neither MEMORY_MB nor a class of its hardware in"
+            " Placement"
+        )
+    if not all(amounts.values()):
+        raise Conflict(
+            f"{host} cannot be closed, because it is in use or not available: all of its"
+            f" {', '.join(sorted(amounts))} is reserved in Placement"
+        )
+    return amounts
+
+
+def base_class(host: str, inventories: Inventories) -> str:
+    """Return the resource class of a node of which a reservation's flavor requests one unit.
+
+    Raises Conflict if the node has no such class.
+    """
+    for name in ("VCPU", NODE_CLASS):
+        if name in inventories:
+            return name
+    raise Conflict(
+        f"{host} has neither VCPU nor {NODE_CLASS} in Placement: add {NODE_CLASS} with a file in"
+        " provider_config_location of its nova-compute"
+    )
+
+
+def is_unavailable(inventories: Inventories) -> bool:
+    """Return whether a node belongs to Ironic and cannot get a server now.
+
+    Nova reserves the class of such a node in Placement: while a server is on the node, during its
+    cleaning, and during maintenance.
+    """
+    if "MEMORY_MB" in inventories:
+        return False
+    classes = [inventories[name] for name in _hardware_classes(inventories)]
+    return any(record["reserved"] >= record["total"] for record in classes)
+
+
+def flavor_specs(pool: str, base: str) -> dict[str, str]:
+    """Return the extra specs of a reservation's flavor: one unit of ``base``, and one of a node."""
+    needs = {"VCPU": 0, "MEMORY_MB": 0, "DISK_GB": 0, base: 1, reservation_class(pool): 1}
+    return {f"resources:{name}": str(count) for name, count in needs.items()}
+
+
+def _hardware_classes(inventories: Inventories) -> set[str]:
+    """Return the custom resource classes of a node, which Ironic has set."""
+    return {name for name in inventories if name.startswith(_CUSTOM) and name != NODE_CLASS}
 
 
 def _node(host: str) -> str:

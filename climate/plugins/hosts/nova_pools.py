@@ -19,6 +19,11 @@ from climate.plugins.openstack import session
 
 # Seconds to wait for servers that Nova is deleting, before a host counts as occupied.
 _SETTLING = 2.0
+# The properties with the sizes of a node, by attribute of a flavor. Nova reports no sizes of a node
+# of Ironic. The default memory then fits any quota. The default disk fits usual images: Nova
+# rejects images that are larger, and it lets members boot with a disk of 0 only from volumes.
+_SIZES = {"vcpus": "vcpus", "ram": "memory_mb", "disk": "local_gb"}
+_DEFAULT_SIZES = {"vcpus": 1, "ram": 1024, "disk": 100}
 
 
 class HostOccupied(RuntimeError):
@@ -127,8 +132,10 @@ class NovaPools(NovaHosts):
         node = next((node for node in self.hosts() if node.external_id == host), None)
         if node is None:
             raise HostOccupied(f"Nova no longer has {host}")
-        columns = {"vcpus": "vcpus", "ram": "memory_mb", "disk": "local_gb"}
-        size = {column: int(node.properties[name]) for column, name in columns.items()}
+        size = {
+            column: int(node.properties[name] or 0) or _DEFAULT_SIZES[column]
+            for column, name in _SIZES.items()
+        }
         with session.answers():
             self._changes.ensure(aggregate, pool, None, {NODES_MARK: "true"})
             self._nodes.add(pool, host, aggregate.metadata[self._isolation.owner_key], size)

@@ -82,15 +82,12 @@ def find_hosts(
     nodes: Iterable[Node],
     services: Mapping[str, Service],
     capabilities: Mapping[str, Mapping[str, str]],
-    *,
-    alone: bool,
 ) -> Iterator[DiscoveredResource]:
     """Yield a host for each compute service of ``nodes``, in the order of service names.
 
-    If a service has several nodes, also yield a host for each of these nodes. ``alone`` says
-    whether climate can reserve these hosts. If it is false, the ``refusal`` of each of these hosts
-    says why. ``services`` is keyed by service name. ``capabilities`` maps node names to additional
-    properties from the configuration.
+    If a service has several nodes, also yield a host for each of these nodes. ``services`` is keyed
+    by service name. ``capabilities`` maps node names to additional properties from the
+    configuration.
     """
     by_service: dict[str, list[Node]] = {}
     for node in nodes:
@@ -104,8 +101,7 @@ def find_hosts(
         if len(members) > 1:
             for node, properties in zip(members, described, strict=True):
                 name = f"{service}/{node['hypervisor_hostname']}"
-                reason = None if alone else _refusal(service, len(members), node)
-                yield _host(name, [node], properties, known.heard_at, reason)
+                yield _host(name, [node], properties, known.heard_at)
 
 
 def parse_capabilities(lines: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -176,7 +172,6 @@ def _host(
     nodes: Sequence[Node],
     properties: Mapping[str, str],
     heard_at: datetime | None,
-    refusal: str | None = None,
 ) -> DiscoveredResource:
     lost = any(node["state"] != "up" for node in nodes)
     disabled = any(map(_is_disabled, nodes))
@@ -187,15 +182,6 @@ def _host(
         lost=lost,
         disabled=disabled,
         heard_at=heard_at,
-        refusal=refusal,
-    )
-
-
-def _refusal(service: str, count: int, node: Node) -> str:
-    return (
-        f"{node['hypervisor_hostname']} is one of {count} nodes of the compute service {service},"
-        " and Nova's host aggregates can only close all of them together: register"
-        f" {service}"
     )
 
 

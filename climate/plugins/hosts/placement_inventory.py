@@ -22,6 +22,7 @@ from keystoneauth1.exceptions import ClientException
 from climate.core.lease.model import Inventory
 from climate.core.matching.extra_specs import LONGEST_NAME, PRESENT, RESOURCES, TRAIT
 from climate.plugins.base import DiscoveredResource
+from climate.plugins.hosts.nova_nodes import NODE_CLASS
 from climate.plugins.hosts.nova_services import NODES, is_node
 
 LOG = logging.getLogger(__name__)
@@ -120,13 +121,13 @@ class ProviderInventory:
             if self._traits:
                 traits.update(self._get(f"{path}/traits")["traits"])
             for name, record in self._get(f"{path}/inventories")["inventories"].items():
-                if not name.startswith(_RESERVATION):
+                if name != NODE_CLASS and not name.startswith(_RESERVATION):
                     inventory = Inventory(**{key: record[key] for key in _FIELDS})
                     inventories[name] = _sum(inventories.get(name), inventory)
         properties = {f"{TRAIT}{name}": PRESENT for name in traits if _matches(name, self._traits)}
         properties |= {
-            f"{RESOURCES}{name}": str(inventory.total - inventory.reserved)
-            for name, inventory in inventories.items()
+            f"{RESOURCES}{name}": str(amount)
+            for name, amount in _amounts(inventories).items()
             if _matches(name, self._classes)
         }
         storable = {name: value for name, value in properties.items() if len(name) <= LONGEST_NAME}
@@ -134,6 +135,20 @@ class ProviderInventory:
 
     def _get(self, path: str, **query: str) -> dict[str, Any]:
         return dict(self._placement.get(path, params=query).json())
+
+
+def _amounts(inventories: Mapping[str, Inventory]) -> dict[str, int]:
+    """Return how much of each class a node offers to the leases of all times.
+
+    That is its total minus the reserved amount. But a node of Ironic has only the class of its
+    hardware, and Nova reserves this class while the node has a server or is being cleaned. So such
+    a node offers the total: a lease can book it for a later time.
+    """
+    is_bare_metal = not {"VCPU", "MEMORY_MB"} & inventories.keys()
+    return {
+        name: inventory.total - (0 if is_bare_metal else inventory.reserved)
+        for name, inventory in inventories.items()
+    }
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

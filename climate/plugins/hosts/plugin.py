@@ -270,8 +270,6 @@ class HostPlugin(ResourcePlugin):
         if not hosts:
             what = "id" if external_number else "name"
             raise NotFound(f"Host '{value}' not found: the cloud has no host with this {what}")
-        if hosts[0].refusal:
-            raise Conflict(hosts[0].refusal)
         if len(hosts) > 1:
             raise Conflict(f"Multiple hosts are named '{value}': give the id of the host instead")
         self.check_unused(hosts[0])
@@ -286,7 +284,7 @@ class HostPlugin(ResourcePlugin):
         return find_drifts(self.cloud, expected)
 
     def inventory(self) -> Iterable[DiscoveredResource]:
-        return self.cloud.load_properties([host for host in self.cloud.hosts() if not host.refusal])
+        return self.cloud.load_properties(list(self.cloud.hosts()))
 
 
 def _query(selector: Selector) -> Query:

@@ -35,15 +35,15 @@ def install_openstack() -> None:
     # venv puts pip there last, so that one which was interrupted is made again.
     if not (layout.BIN / "pip").exists():
         subprocess.run([sys.executable, "-m", "venv", layout.VENV], check=True)
-    _expect_registry()
+    expect_registry()
     log = layout.LOG / "pip.log"
     with tempfile.TemporaryDirectory() as scratch:
         # pip builds where the source is, which would leave things there.
         inside = shutil.copytree(_INSIDE, Path(scratch) / "inside")
         lists = [part for path in _lists() for part in ("--requirement", path)]
         command = [*_PIP, "install", "--constraint", _CONSTRAINTS, *lists, inside]
-        if not _runs(command, log):
-            _expect_registry()
+        if not runs(command, log):
+            expect_registry()
             raise Failure(f"pip failed; {layout.end_of(log)}")
     installed.write_text(_fingerprint())
 
@@ -58,9 +58,9 @@ def need(*commands: str) -> None:
         raise Failure(f"install these first, or run this as root on Debian: {' '.join(missing)}")
     log = layout.LOG / "apt.log"
     # One repository out of order need not matter, so this is judged by what comes next.
-    updated = _runs(["apt-get", "update", "--option", "APT::Update::Error-Mode=any"], log)
+    updated = runs(["apt-get", "update", "--option", "APT::Update::Error-Mode=any"], log)
     install = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
-    if not _runs(install, log):
+    if not runs(install, log):
         reason = f"apt-get cannot install {' '.join(missing)}"
         if updated:
             raise Failure(f"{reason}; {layout.end_of(log)}")
@@ -79,20 +79,20 @@ def _fingerprint() -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
-def _expect_registry() -> None:
+def expect_registry() -> None:
     """Raise Unreachable if pip cannot download a small package."""
     log = layout.LOG / "pip-registry.log"
     with tempfile.TemporaryDirectory() as scratch:
         # Impatient, as pip would otherwise try for a quarter of an hour.
         options = ["--no-deps", "--no-cache-dir", "--retries", "1", "--timeout", "15"]
-        if _runs([*_PIP, "download", *options, "--dest", scratch, "pymemcache"], log):
+        if runs([*_PIP, "download", *options, "--dest", scratch, "pymemcache"], log):
             return
     if _NO_CONNECTION.search(log.read_text()):
         raise Unreachable(f"pip cannot reach its package registry; see {log}")
     raise Failure(f"pip failed; {layout.end_of(log)}")
 
 
-def _runs(command: list[str | Path], log: Path) -> bool:
+def runs(command: list[str | Path], log: Path) -> bool:
     environment = layout.environment(DEBIAN_FRONTEND="noninteractive")
     with log.open("wb") as output:
         done = subprocess.run(

@@ -36,9 +36,9 @@ def node(name: str, service: str, **values: Any) -> dict[str, Any]:
     }
 
 
-def hosts(*nodes: dict[str, Any], alone: bool = True, **options: Any) -> list[DiscoveredResource]:
+def hosts(*nodes: dict[str, Any], **options: Any) -> list[DiscoveredResource]:
     services = {name: Service(zone) for name, zone in options.get("zones", {}).items()}
-    return list(find_hosts(nodes, services, options.get("capabilities", {}), alone=alone))
+    return list(find_hosts(nodes, services, options.get("capabilities", {})))
 
 
 class TestServiceWithOneNode:
@@ -50,7 +50,6 @@ class TestServiceWithOneNode:
         assert host.properties["availability_zone"] == "az-1"
         assert host.properties["vcpus"] == "16"
         assert json.loads(host.properties["cpu_info"]) == {"arch": "x86_64"}
-        assert host.refusal is None
 
     @each_case(
         "values, usable", [({}, True), ({"state": "down"}, False), ({"status": "disabled"}, False)]
@@ -76,7 +75,6 @@ class TestServiceWithOneNode:
                 [node("b1", "s"), node("b2", "s"), node("n1", "n1")],
                 known_services(listed, str),
                 {},
-                alone=True,
             )
         ]
         assert heard == [datetime(1970, 1, 1, tzinfo=UTC), moment, moment, moment]
@@ -130,11 +128,6 @@ class TestServiceWithSeveralNodes:
     def test_is_usable_only_if_all_its_nodes_are(self) -> None:
         nodes = (node("b1", "s"), node("b2", "s", state="down"))
         assert [host.usable for host in hosts(*nodes)] == [False, True, False]
-
-    def test_explains_why_a_node_cannot_be_reserved_alone(self) -> None:
-        refusals = [host.refusal for host in hosts(*self.NODES, alone=False)]
-        assert refusals[0] is refusals[3] is None
-        assert "b2 is one of 2 nodes of the compute service ironic" in str(refusals[1])
 
 
 class TestCapabilities:

@@ -123,6 +123,12 @@ class TestProperties:
         whole = host("service", "n1", "n2")
         assert facts(placement, whole) == [{"trait:CUSTOM_A": "True", "resources:CUSTOM_GPU": "3"}]
 
+    def test_of_bare_metal_include_what_nova_reserves_during_its_use(
+        self, placement: Placement
+    ) -> None:
+        placement.add("b1", CUSTOM_METAL=1, CUSTOM_CLIMATE_NODE=1)
+        assert facts(placement, host("b1")) == [{"resources:CUSTOM_METAL": "1"}]
+
     def test_are_not_requested_if_none_are_configured(self, placement: Placement) -> None:
         reader = ProviderInventory(placement, [], [])  # type: ignore[arg-type]
         assert described(reader, host("n1"), host("n2")) == [{}, {}]
