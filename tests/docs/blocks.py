@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
+from tests.support.process import environment
+
 # Seconds; far more than a block needs, as the machine may be busy.
 _DEADLINE = 120
 _FENCE = re.compile(r"^( *)```(\w+)$")
@@ -114,7 +116,7 @@ def run(chosen: Iterable[Block], url: str, home: Path) -> None:
     scripts = [block for block in listed if block.language == "python"]
     if scripts:
         text = "\n".join(_at(block.text, url) for block in scripts)
-        done = _run([sys.executable, "-c", text], home, {**os.environ, "TZ": "UTC"})
+        done = _run([sys.executable, "-c", text], home, _environment(home))
         assert done.returncode == 0, _report(scripts[-1], done)
 
 
@@ -122,12 +124,17 @@ def _at(text: str, url: str) -> str:
     return text.replace("http://127.0.0.1:1234", url)
 
 
+def _environment(home: Path) -> dict[str, str]:
+    """Return an environment without the caller's settings, such as those of a cloud."""
+    return {**environment(home), "TZ": "UTC"}
+
+
 def _run_shell(text: str, home: Path) -> subprocess.CompletedProcess[str]:
     variables = home / "variables"
     kept = variables.read_text().split("\0") if variables.exists() else []
     given = dict(entry.split("=", 1) for entry in kept if "=" in entry)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environ = {**os.environ, "PATH": path, **given, "STATE": str(home), "HOME": str(home)}
+    environ = {**_environment(home), "PATH": path, **given, "STATE": str(home), "HOME": str(home)}
     return _run(["bash", "-c", _PROLOGUE + text + _EPILOGUE], home, environ)
 
 
