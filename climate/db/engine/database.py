@@ -9,6 +9,7 @@ IMMEDIATE: one writer at a time.
 """
 
 import contextlib
+import logging
 import select
 import sqlite3
 import threading
@@ -32,6 +33,8 @@ from climate.core.errors import Contention
 from climate.db.engine import galera, redaction, replication, servers, sqlite, triggers
 from climate.db.engine.galera import GUARD
 from climate.db.engine.types import decode_json, encode_json
+
+LOG = logging.getLogger(__name__)
 
 ATTEMPTS = 10
 # From this attempt on, a writer waits for locked rows in id order instead of skipping them.
@@ -198,7 +201,8 @@ class Database:
         error = state.outcome.exception() if state.outcome else None
         self.on_conflict(conflict(error) if error else "none")
         if isinstance(error, exc.DBAPIError) and _has_broken_trigger(error):
-            triggers.repair(self.engine)
+            LOG.warning("MariaDB has an open table with a broken trigger: closing the table")
+            triggers.reopen(self.engine)
 
     def rehearse(self, work: Callable[[Session], T]) -> T:
         """Run ``work(session)`` in a transaction, roll it back, and return the result of ``work``.
@@ -330,7 +334,12 @@ def _codes(error: exc.DBAPIError) -> tuple[str | None, Any]:
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Return whether the database did not answer, or no pooled connection became free in time."""
+    """Return whether the database did not answer, or no pooled connection became free in time.
+
+    Or MariaDB has a broken trigger that climate could not repair.
+    """
+    if isinstance(error, exc.DBAPIError) and _has_broken_trigger(error):
+        return True
     return isinstance(error, exc.OperationalError | exc.InterfaceError | exc.TimeoutError)
 
 

@@ -112,8 +112,9 @@ def _migrate(database: Database, step: Callable[[Config, str], None], revision: 
             raise SchemaMismatch(str(error)) from error
         if MigrationContext.configure(connection).get_current_revision() == head():
             galera.fit(connection)
-            # On Galera, the migration aborts transactions, also those of the previous release.
-            triggers.reopen(connection)
+    # On Galera, the migration aborted transactions, also those of the previous release.
+    if current(database) == head():
+        triggers.reopen(database.engine)
 
 
 def _config(connection: sa.Connection | None = None) -> Config:

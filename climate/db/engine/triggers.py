@@ -33,14 +33,23 @@ def is_broken(code: Any, message: Any) -> bool:  # noqa: ANN401 - arguments of a
     return code == _PARSE_ERROR and str(message).startswith(_BEGINNINGS)
 
 
-def reopen(connection: sa.Connection) -> None:
+def reopen(engine: sa.Engine) -> None:
     """Let MariaDB close all tables that have triggers, so that it reads the triggers again.
 
     On Galera, all nodes do. A user without the privilege RELOAD changes the tables' comments
-    instead, which also closes them. Do nothing on other databases.
+    instead, which also closes them. Log a failure: the next write may fail then. Do nothing on
+    other databases.
     """
-    if connection.dialect.name != "mysql":
+    if engine.dialect.name != "mysql":
         return
+    try:
+        with engine.connect() as connection:
+            _reopen(connection)
+    except exc.DBAPIError:
+        LOG.exception("MariaDB could not close the tables that have triggers")
+
+
+def _reopen(connection: sa.Connection) -> None:
     wait = f"SET STATEMENT lock_wait_timeout = {_WAIT} FOR"
     try:
         connection.exec_driver_sql(f"{wait} FLUSH TABLES {', '.join(_TABLES)}")
@@ -49,16 +58,3 @@ def reopen(connection: sa.Connection) -> None:
             raise
         for table in _TABLES:
             connection.exec_driver_sql(f"{wait} ALTER TABLE {table} COMMENT ''")
-
-
-def repair(engine: sa.Engine) -> None:
-    """Let MariaDB read the triggers again after an error for which ``is_broken`` is true.
-
-    Log a failure: the next attempt of the transaction then fails, too.
-    """
-    LOG.warning("MariaDB has an open table with a broken trigger: closing the table")
-    try:
-        with engine.connect() as connection:
-            reopen(connection)
-    except exc.DBAPIError:
-        LOG.exception("MariaDB could not close its tables")

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session
 
 from climate.db.engine import triggers
-from climate.db.engine.database import Database
+from climate.db.engine.database import Database, is_unavailable
 from climate.db.tables.leases import ResourceRow
 from tests.conftest import NOON
 
@@ -26,6 +27,10 @@ def _add(session: Session) -> None:
             type="physical:host", external_id="host", reservable=True, created_at=NOON
         )
     )
+
+
+def _update(session: Session) -> None:
+    session.execute(sa.text(_UPDATE))
 
 
 @contextmanager
@@ -76,23 +81,44 @@ def _break_trigger(database: Database) -> None:
 def test_a_write_repairs_a_broken_trigger(database: Database) -> None:
     database.write(_add)
     _break_trigger(database)
-    database.write(lambda session: session.execute(sa.text(_UPDATE)))
+    database.write(_update)
 
 
-def test_a_user_without_reload_repairs_a_broken_trigger(database: Database) -> None:
-    url = database.engine.url
+@pytest.fixture
+def limited(database: Database) -> Iterator[Callable[[str], Database]]:
+    """Return a function that opens the database as a user with certain privileges on its tables."""
+    url = database.engine.url.set(username="climate_limited", password="x")
+    opened = []
+
+    def as_user(privileges: str) -> Database:
+        with database.engine.begin() as connection:
+            connection.exec_driver_sql("DROP USER IF EXISTS climate_limited")
+            connection.exec_driver_sql("CREATE USER climate_limited IDENTIFIED BY 'x'")
+            connection.exec_driver_sql(f"GRANT {privileges} ON {url.database}.* TO climate_limited")
+        opened.append(Database(url.render_as_string(hide_password=False)))
+        return opened[-1]
+
+    yield as_user
+    for each in opened:
+        each.dispose()
     with database.engine.begin() as connection:
         connection.exec_driver_sql("DROP USER IF EXISTS climate_limited")
-        connection.exec_driver_sql("CREATE USER climate_limited IDENTIFIED BY 'x'")
-        connection.exec_driver_sql(f"GRANT ALL ON {url.database}.* TO climate_limited")
-    limited = Database(
-        url.set(username="climate_limited", password="x").render_as_string(hide_password=False)
-    )
-    try:
-        database.write(_add)
-        _break_trigger(database)
-        limited.write(lambda session: session.execute(sa.text(_UPDATE)))
-    finally:
-        limited.dispose()
-        with database.engine.begin() as connection:
-            connection.exec_driver_sql("DROP USER climate_limited")
+    triggers.reopen(database.engine)
+
+
+def test_a_user_without_reload_repairs_a_broken_trigger(
+    database: Database, limited: Callable[[str], Database]
+) -> None:
+    database.write(_add)
+    _break_trigger(database)
+    limited("ALL").write(_update)
+
+
+def test_a_broken_trigger_that_stays_is_an_outage(
+    database: Database, limited: Callable[[str], Database]
+) -> None:
+    database.write(_add)
+    _break_trigger(database)
+    with pytest.raises(ProgrammingError) as caught:
+        limited("SELECT, UPDATE").write(_update)
+    assert is_unavailable(caught.value), "the API answers 503"
