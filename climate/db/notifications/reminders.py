@@ -35,7 +35,7 @@ def upcoming(
         for delay in (timedelta(seconds=lead) for lead in subscription.before_start_leads)
     )
     query = sa.select(row.id, row.created_at, row.start_at).where(
-        sa.or_(*windows), row.start_at > now, row.status == LeaseStatus.PENDING.value
+        sa.or_(sa.false(), *windows), row.start_at > now, row.status == LeaseStatus.PENDING.value
     )
     if wanted.project_id is not None:
         query = query.where(row.project_id == wanted.project_id)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
 from climate.core.notifications.subscriber_reminder import Reminders, due
-from climate.core.notifications.subscription import Subscription
+from climate.core.notifications.subscription import Subscription, SubscriptionStatus
 from climate.db.leases import leases
 from climate.db.notifications import reminders, subscriptions
 from climate.manager.notifications import lease_messages
@@ -45,13 +45,20 @@ def _remind(subscription_id: str, now: datetime, session: Session) -> int:
     except NotFound:  # deleted just now
         return 0
     found = _due(session, subscription, now)
-    if found.through <= _since(subscription):  # another manager was faster
+    is_done = found.through <= _since(subscription)  # by another manager
+    if is_done or not _wants_any(subscription):
         return 0
     stored = leases.find_some(session, found.lease_ids)
     pending = [stored[id_] for id_ in found.lease_ids if id_ in stored]
     lease_messages.remind(session, pending, subscription_id, now)
     reminders.note(session, subscription_id, found.through)
     return len(pending)
+
+
+def _wants_any(subscription: Subscription) -> bool:
+    """Return whether the subscription, which a user may have changed just now, wants reminders."""
+    is_active = subscription.status is SubscriptionStatus.ACTIVE
+    return is_active and subscription.is_confirmed and bool(subscription.before_start_leads)
 
 
 def _due(session: Session, subscription: Subscription, now: datetime) -> Reminders:

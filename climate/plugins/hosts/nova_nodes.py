@@ -166,7 +166,7 @@ class NovaNodes:
             name = f"reservation:{pool}"
             flavor = self._nova.flavors.create(name, **size, flavorid=pool, is_public=False)
         specs, present = flavor_specs(pool, base), flavor.get_keys()
-        if present and present != specs:
+        if contradict(present, specs):
             raise Conflict(f"reservation {pool} has nodes of Ironic together with other nodes")
         flavor.set_keys(specs)
 
@@ -258,6 +258,11 @@ def flavor_specs(pool: str, base: str) -> dict[str, str]:
     """Return the extra specs of a reservation's flavor: one unit of ``base``, and one of a node."""
     needs = {"VCPU": 0, "MEMORY_MB": 0, "DISK_GB": 0, base: 1, reservation_class(pool): 1}
     return {f"resources:{name}": str(count) for name, count in needs.items()}
+
+
+def contradict(present: Mapping[str, str], specs: Mapping[str, str]) -> bool:
+    """Return whether a flavor already has other values of ``specs``. It may have further specs."""
+    return any(present.get(name, value) != value for name, value in specs.items())
 
 
 def _hardware_classes(inventories: Inventories) -> set[str]:

@@ -1,6 +1,5 @@
 """Webhooks of chat services receive messages in their own format, and no surprises in them."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,18 +8,12 @@ from climate.db.notifications import outbox
 from climate.manager.notifications.subscription_delivery import SubscriptionDelivery
 from climate.notifications import webhook_sender
 from tests.conftest import MakeStory
-from tests.support.receiver import Received, Receiver, receiving
+from tests.support.receiver import Received, Receiver
 from tests.support.service import Story
 
 PATH = "/v2/subscriptions"
 EVIL = "<!channel> [x](https://evil.example) <b>&amp; @room"
 LEASE = "lease/1?"
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as made:
-        yield made
 
 
 @pytest.fixture

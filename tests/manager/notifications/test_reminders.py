@@ -1,24 +1,19 @@
 """Subscribers choose when they are reminded of the start of leases."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from climate.db.notifications import reminders
+from climate.db.notifications.reminders import subscribers
 from climate.manager.notifications.reminders import remind
 from climate.manager.notifications.subscription_delivery import SubscriptionDelivery
 from climate.notifications import webhook_sender
 from tests.conftest import NOON, MakeStory
-from tests.support.receiver import SECRET, Receiver, receiving
+from tests.support.receiver import SECRET, Receiver
 from tests.support.service import Story
 
 SUBSCRIPTIONS = "/v2/subscriptions"
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as made:
-        yield made
 
 
 @pytest.fixture
@@ -93,3 +88,16 @@ def test_reminders_match_the_lease_and_type_and_can_be_ended(
     assert reminded(story, receiver, 58.9) == [], "what was due while it was suspended is over"
     story.ok("PATCH", path, {"before_start_leads": []})
     assert reminded(story, receiver, 59.5) == []
+
+
+def test_a_subscription_that_a_user_suspends_meanwhile_gets_no_reminder(
+    story: Story, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{SUBSCRIPTIONS}/{subscribe(story, receiver.url, before_start_leads=[600])}"
+    story.reserve(60, 90)
+    with story.runtime.database.read() as session:
+        found = subscribers(session)
+    story.ok("PATCH", path, {"status": "suspended"})
+    monkeypatch.setattr(reminders, "subscribers", lambda _: found)
+    story.at(51)
+    assert remind(story.runtime.store) == 0

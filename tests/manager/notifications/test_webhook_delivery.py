@@ -44,12 +44,6 @@ NO = Answer(500)
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as made:
-        yield made
-
-
-@pytest.fixture
 def any_story(make_story_everywhere: MakeStory) -> Story:
     """Return a service that may send to the loopback, on each database in turn."""
     return make_story_everywhere(**LOOPBACK)

@@ -12,6 +12,7 @@ from climate.plugins.hosts.nova_nodes import (
     NODE_CLASS,
     base_class,
     closing_amounts,
+    contradict,
     flavor_specs,
     is_unavailable,
 )
@@ -54,6 +55,14 @@ def test_a_flavor_requests_one_unit_of_the_node_and_one_of_the_reservation(
     nothing = {f"resources:{name}": "0" for name in ("VCPU", "MEMORY_MB", "DISK_GB")}
     units = {f"resources:{base}": "1", "resources:CUSTOM_RESERVATION_AB_C": "1"}
     assert specs == nothing | units
+
+
+def test_one_flavor_cannot_serve_a_node_of_ironic_and_another_node() -> None:
+    metal, other = flavor_specs("a", NODE_CLASS), flavor_specs("a", "VCPU")
+    assert contradict(metal, other)
+    assert contradict(other, metal)
+    assert not contradict({}, metal)
+    assert not contradict({**metal, "hw:set_by": "an operator"}, metal)
 
 
 def test_a_node_of_ironic_needs_the_file_of_nova_compute() -> None:

@@ -20,7 +20,6 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Migrate the schema from this revision back to the previous one."""
-    op.execute("DELETE FROM outbox WHERE subscription_id IS NOT NULL AND seq IS NULL")
     op.drop_column("outbox", "subscription_id")
     op.drop_column("subscriptions", "reminded_through")
     op.drop_column("subscriptions", "before_start_leads")
