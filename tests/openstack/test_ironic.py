@@ -27,14 +27,14 @@ pytestmark = pytest.mark.timeout(300)
 def metal(administrator: Account) -> Iterator[Metal]:
     """Run Ironic beside the testbed; skip if it cannot be installed or started here."""
     if not (layout.CONF / "nova.conf").exists():
-        servers.absent("openstack", f"{layout.HOME} has no testbed: set OPENSTACK_DIR")
+        servers.absent("ironic", f"{layout.HOME} has no testbed: set OPENSTACK_DIR")
     user = {"username": "nova", "project_name": "service"}
     account = Account({**administrator.environment, **_as_ids(user)}, "service")
     try:
         with ironic.running(administrator.cloud, account.cloud) as made:
             yield made
     except Unreachable as error:
-        pytest.skip(f"Ironic cannot be installed: {error}")
+        servers.absent("ironic", str(error))
 
 
 def _as_ids(user: dict[str, str]) -> dict[str, str]:

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from werkzeug import Request, Response
-from werkzeug.serving import BaseWSGIServer, make_server
 
 from tests.support.process import free_port
+from tests.support.wsgi import listening
 
 EXPIRY = {"issued_at": "2026-01-01T00:00:00.000000Z", "expires_at": "2999-01-01T00:00:00.000000Z"}
 # Like common web servers.
@@ -77,15 +77,8 @@ class Keystone:
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Answer requests, until the end of the block."""
-        server = make_server("127.0.0.1", self.port, self._answer, threaded=True)
-        thread = threading.Thread(target=_serve, args=(server,))
-        thread.start()
-        try:
+        with listening(self._answer, self.port):
             yield
-        finally:
-            server.shutdown()
-            thread.join()
-            server.server_close()
 
     def _catalog(self) -> list[dict[str, Any]]:
         return [
@@ -175,10 +168,6 @@ class Keystone:
             for id_ in self.memberships[user]
         ]
         return _json({"projects": projects}, 200)
-
-
-def _serve(server: BaseWSGIServer) -> None:
-    server.serve_forever(poll_interval=0.01)
 
 
 def _json(body: dict[str, Any], status: int, token: str | None = None) -> Response:

@@ -5,8 +5,6 @@ Both run beside the services of the testbed, whose configuration and packages st
 
 import shutil
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -26,7 +24,6 @@ _HOME = layout.HOME / "ironic"
 _VENV = _HOME / "venv"
 _CONF = _HOME / "conf"
 _STATE = _HOME / "state"
-_REQUIREMENTS = layout.SOURCE / "requirements-ironic.txt"
 _MICROVERSION = {"X-OpenStack-Ironic-API-Version": "1.95"}
 # Nova looks for new nodes every few seconds.
 _PATIENCE = 60.0
@@ -99,7 +96,7 @@ def running(admin: Connection, service: Connection) -> Iterator[Metal]:
     ``service`` is the connection of a user that Ironic accepts as a service. Raises Unreachable if
     the registry of packages does not answer.
     """
-    _install()
+    packages.install_over(_VENV, layout.SOURCE / "requirements-ironic.txt")
     port = _free_port()
     url = f"http://127.0.0.1:{port}"
     _write(port)
@@ -117,26 +114,6 @@ def running(admin: Connection, service: Connection) -> Iterator[Metal]:
         stack.callback(daemons.stop, compute.name)
         compute.start()
         yield Metal(service, url)
-
-
-def _install() -> None:
-    """Install Ironic in an environment over that of the other services, unless it is there."""
-    done, wanted = _VENV / ".installed", _REQUIREMENTS.read_text()
-    if done.exists() and done.read_text() == wanted:
-        return
-    packages.expect_registry()
-    shutil.rmtree(_VENV, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", _VENV], check=True)
-    (below,) = layout.VENV.glob("lib/python*/site-packages")
-    (site,) = _VENV.glob("lib/python*/site-packages")
-    (site / "testbed.pth").write_text(f"{below}\n")
-    constraints = layout.SOURCE / "constraints.txt"
-    options = ["--constraint", constraints, "--requirement", _REQUIREMENTS]
-    log = layout.LOG / "pip-ironic.log"
-    python = [_VENV / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
-    if not packages.runs([*python, "install", *options], log):
-        raise Failure(f"pip failed; {layout.end_of(log)}")
-    done.write_text(wanted)
 
 
 def _write(port: int) -> None:

@@ -35,7 +35,7 @@ def install_openstack() -> None:
     # venv puts pip there last, so that one which was interrupted is made again.
     if not (layout.BIN / "pip").exists():
         subprocess.run([sys.executable, "-m", "venv", layout.VENV], check=True)
-    expect_registry()
+    _expect_registry()
     log = layout.LOG / "pip.log"
     with tempfile.TemporaryDirectory() as scratch:
         # pip builds where the source is, which would leave things there.
@@ -43,9 +43,31 @@ def install_openstack() -> None:
         lists = [part for path in _lists() for part in ("--requirement", path)]
         command = [*_PIP, "install", "--constraint", _CONSTRAINTS, *lists, inside]
         if not runs(command, log):
-            expect_registry()
+            _expect_registry()
             raise Failure(f"pip failed; {layout.end_of(log)}")
     installed.write_text(_fingerprint())
+
+
+def install_over(venv: Path, requirements: Path) -> None:
+    """Install packages in an environment over that of the services, which stays as it is.
+
+    Do nothing if they are installed already. Raises Unreachable if the registry does not answer.
+    """
+    done, wanted = venv / ".installed", requirements.read_text()
+    if done.exists() and done.read_text() == wanted:
+        return
+    _expect_registry()
+    shutil.rmtree(venv, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    (below,) = layout.VENV.glob("lib/python*/site-packages")
+    (site,) = venv.glob("lib/python*/site-packages")
+    (site / "testbed.pth").write_text(f"{below}\n")
+    log = layout.LOG / f"pip-{requirements.stem}.log"
+    pip = [venv / "bin" / "python", *_PIP[1:], "install", "--constraint", _CONSTRAINTS]
+    if not runs([*pip, "--requirement", requirements], log):
+        _expect_registry()
+        raise Failure(f"pip failed; {layout.end_of(log)}")
+    done.write_text(wanted)
 
 
 def need(*commands: str) -> None:
@@ -79,7 +101,7 @@ def _fingerprint() -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
-def expect_registry() -> None:
+def _expect_registry() -> None:
     """Raise Unreachable if pip cannot download a small package."""
     log = layout.LOG / "pip-registry.log"
     with tempfile.TemporaryDirectory() as scratch:
