@@ -14,7 +14,7 @@ from tests.openstack.conftest import Boot, Deploy
 from tests.openstack.deployment import Deployment
 from tests.openstack.proxy import Answer, Change, FaultyProxy
 from tests.openstack.test_instances import PLUGINS, instances, remains
-from tests.support.process import eventually
+from tests.support.process import date, eventually
 
 HOSTS = settings.HOSTS[:2]
 OPTIONS = {"manager__plugins": PLUGINS, "nova__server_groups": "true"}
@@ -55,6 +55,19 @@ def test_members_boot_with_the_group_of_their_reservation(
     climate.end(lab.member, lease["id"])
     assert groups(climate, reservation["id"]) == []
     assert remains(climate.cloud, reservation["id"]) == []
+
+
+def test_the_group_of_a_lease_that_never_starts_is_deleted(
+    climate: Deployment, lab: Project
+) -> None:
+    lease = climate.reserve(lab.member, start=date(60), reservations=[instances(1, affinity=True)])
+    [reservation] = lease["reservations"]
+    assert [group.id for group in groups(climate, reservation["id"])] == [
+        reservation["server_group_id"]
+    ]
+    climate.by(lab.member).lease.delete(lease["id"])
+    climate.until_gone(lab.member, lease["id"])
+    assert groups(climate, reservation["id"]) == []
 
 
 def test_without_affinity_there_is_neither_group_nor_trust(
