@@ -96,7 +96,7 @@ class ClimateLease(resource.Resource):
         body = self._request_body(self.properties)
         lease = self._call("POST", "", body, {"Idempotency-Key": f"heat-{self.uuid}"})
         self.resource_id_set(lease["id"])
-        self._store_ids([reservation["id"] for reservation in lease["reservations"]])
+        self._store_ids(_own_ids(lease))
 
     def check_create_complete(self, _created: object) -> bool:
         """Return whether the creation is complete; it may include the start of the lease."""
@@ -127,8 +127,7 @@ class ClimateLease(resource.Resource):
             change.update(parts)
         if change:
             lease = self._call("PATCH", f"/{self.resource_id}", change)
-            present = [reservation["id"] for reservation in lease["reservations"]]
-            added = [id_ for id_ in present if id_ not in ids]
+            added = [id_ for id_ in _own_ids(lease) if id_ not in ids]
             self._store_ids([id_ or added.pop(0) for id_ in next_ids])
         return bool(after["wait_until_active"])
 
@@ -217,6 +216,15 @@ class ClimateLease(resource.Resource):
         except http_errors.HttpError as error:
             raise Refused(_message(error)) from error
         return dict(response.json()) if response.content else {}
+
+
+def _own_ids(lease: Mapping[str, Any]) -> list[str]:
+    """Return the ids of the reservations in the request; climate adds others for parts of stacks.
+
+    Reservations that an update removes come last, or are left out.
+    """
+    requested = [each for each in lease["reservations"] if "stack" not in each["params"]]
+    return [each["id"] for each in requested]
 
 
 def _reservation(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from climate.db.engine.advisory_lock import AdvisoryLocks
 from climate.db.engine.clock import present
 from climate.manager import enforcement
 from climate.manager.audit.backlog import show_backlog, show_pool
+from climate.manager.audit.changes_in_cloud import follow_task
 from climate.manager.audit.invariants import report_memory, self_audit
 from climate.manager.events.dispatcher import Dispatcher, owner_name
 from climate.manager.notifications.relay import Relay
@@ -166,7 +167,10 @@ def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
     mailer = mail_sender.for_config(conf, runtime.settings.webhooks.secret_keys)
     deliveries = SubscriptionDelivery(runtime, poster, owner, mailer)
     periodic: list[InventorySync | PeriodicTask | Planner]
-    periodic = [InventorySync(runtime), wait_list_task(runtime), *audit, *planner]
+    follow = (
+        [follow_task(runtime)] if any(p.follows_changes for p in runtime.plugins.values()) else []
+    )
+    periodic = [InventorySync(runtime), wait_list_task(runtime), *follow, *audit, *planner]
     loops = (dispatcher, relay, deliveries, *periodic)
     return Manager(
         dispatcher,

@@ -28,12 +28,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
-from marshmallow import EXCLUDE, Schema, missing, post_load
-
 from climate.core.errors import Conflict
 from climate.core.lease import on_start
 from climate.core.lease.model import Granted, Inventory, Lease, Reservation, Resource
 from climate.core.matching.requirement import Requirement
+from climate.plugins.request_fields import RequestSchema
 
 # ``with turn("name"):`` holds the advisory lock of this name. At most one thread of all climate
 # processes holds it. The call raises Contention if it cannot get the lock within one minute. The
@@ -159,27 +158,6 @@ class NotYet(Exception):
     """
 
 
-class RequestSchema(Schema):
-    """The base class of schemas for the parameters of a reservation; it ignores unknown keys."""
-
-    class Meta:
-        """Ignore unknown keys, because a request also has keys that the plug-in does not need."""
-
-        unknown = EXCLUDE
-
-
-class DefaultingSchema(RequestSchema):
-    """A RequestSchema in which null for an optional parameter means the parameter's default."""
-
-    @post_load
-    def _replace_null(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        return {
-            name: value if value is not None or each.required else each.deserialize(missing)
-            for name, value in data.items()
-            for each in (self.fields[name],)
-        }
-
-
 class ResourcePlugin(abc.ABC):
     """A resource type: validates requests, hands resources over to projects and reclaims them.
 
@@ -222,6 +200,8 @@ class ResourcePlugin(abc.ABC):
     #: Whether climate calls ``look_up`` and ``members`` also when a user changes a reservation.
     #: Otherwise it calls them only for new reservations.
     looks_up_changes: ClassVar[bool] = False
+    #: Whether users can change in the cloud what ``start`` created; see ``changed_params``.
+    follows_changes: ClassVar[bool] = False
 
     @property
     def type_of_resources(self) -> str:
@@ -315,6 +295,14 @@ class ResourcePlugin(abc.ABC):
         cloud has not finished. After any other exception, the manager stores that the attempt has
         failed, and retries.
         """
+
+    def changed_params(self, _lease: Lease, _reservation: Reservation) -> Mapping[str, Any] | None:
+        """Return the parameters that users have changed in the cloud, with their new values.
+
+        If they changed nothing, the result is empty. Return None while the cloud is changing what
+        the running reservation has. climate reserves the difference, and calls ``start`` again.
+        """
+        return {}
 
     def unused(self, _resources: Sequence[Granted]) -> Iterable[Granted]:
         """Yield those of a running reservation's resources on which users have no objects.

@@ -1,9 +1,9 @@
-"""Fields for the schemas of request parameters, and their metadata for generated forms."""
+"""Schemas and fields for request parameters, and their metadata for generated forms."""
 
 import json
 from typing import Any
 
-from marshmallow import fields
+from marshmallow import EXCLUDE, Schema, fields, missing, post_load
 
 from climate.core.errors import InvalidQuery
 from climate.core.matching.extra_specs import read
@@ -18,6 +18,27 @@ def titled(title: str, description: str = "", **more: Any) -> dict[str, Any]:
     secret.
     """
     return {"title": title, **({"description": description} if description else {}), **more}
+
+
+class RequestSchema(Schema):
+    """The base class of schemas for the parameters of a reservation; it ignores unknown keys."""
+
+    class Meta:
+        """Ignore unknown keys, because a request also has keys that the plug-in does not need."""
+
+        unknown = EXCLUDE
+
+
+class DefaultingSchema(RequestSchema):
+    """A RequestSchema in which null for an optional parameter means the parameter's default."""
+
+    @post_load
+    def _replace_null(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
+        return {
+            name: value if value is not None or each.required else each.deserialize(missing)
+            for name, value in data.items()
+            for each in (self.fields[name],)
+        }
 
 
 class WholeNumber(fields.Integer):

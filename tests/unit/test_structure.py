@@ -42,7 +42,8 @@ LAYERS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"resources", "events", "audit"}),
     ),
     "climate.plugins": (
-        frozenset({"base", "fencing", "filters", "request_fields"}),
+        frozenset({"request_fields"}),
+        frozenset({"base", "fencing", "filters"}),
         frozenset({"loader", "simulated_journal"}),
         frozenset({"openstack"}),
         frozenset({"hosts"}),

@@ -57,8 +57,12 @@ SHARES = "handed_over_shares"
 UNAPPLIED = "unapplied"
 # Key of a reservation's details: its run state, a ``RunState`` as text. Absent means "stopped".
 RUN_STATE = "run_state"
+# Key of a reservation's details: an id of the source that climate deployed last for a stack.
+DEPLOYED_SOURCE = "deployed_source"
+# Key of a reservation's details: why climate could not reserve what users changed in the cloud.
+NOT_RESERVED = "not_reserved"
 # Details that no answer and no notification contains.
-NOT_SHOWN = frozenset({HANDED_OVER, SHARES, UNAPPLIED, RUN_STATE})
+NOT_SHOWN = frozenset({HANDED_OVER, SHARES, UNAPPLIED, RUN_STATE, DEPLOYED_SOURCE})
 # The parameter that says when climate creates the resource, and its values: at the start of the
 # lease, never, or when a user starts the reservation.
 ON_START = "on_start"

@@ -113,6 +113,12 @@ TYPES = (
         ("waiting_for", "reason"),
     ),
     NotificationType(
+        event_type.LEASE_NOT_RESERVED,
+        "A user changed a stack in Heat, and climate cannot reserve what it needs now. Published"
+        " once.",
+        ("reason",),
+    ),
+    NotificationType(
         event_type.LEASE_TRUST_LOST,
         "climate can no longer act as the user of a lease.",
         ("reason",),

@@ -47,6 +47,7 @@ LEASE_PROMISE_WITHDRAWN = EventType("lease.promise_withdrawn")
 LEASE_NOT_ADMITTED = EventType("lease.not_admitted")
 LEASE_TRUST_LOST = EventType("lease.trust_lost")
 LEASE_TRUST_RESTORED = EventType("lease.trust_restored")
+LEASE_NOT_RESERVED = EventType("lease.not_reserved")
 LEASE_CATCH_UP = EventType("lease.catch_up")
 LEASE_REMINDER = EventType("lease.reminder")
 LEASE_START_DELAYED = EventType("lease.start_delayed")
@@ -77,6 +78,7 @@ KNOWN = (
     LEASE_START_DELAYED,
     LEASE_NOT_STARTED,
     LEASE_CATCH_UP,
+    LEASE_NOT_RESERVED,
     LEASE_TRUST_LOST,
     LEASE_TRUST_RESTORED,
     LEASE_DELETE,

@@ -51,6 +51,7 @@ _TITLES: Mapping[str, str] = {
     _ENDS_VERY_SOON: "Lease {name} {ends}",
     event_type.BEFORE_END_STOPPED: "Lease {name} does not end soon any more",
     _ENDED: "Lease {name} has ended",
+    event_type.LEASE_NOT_RESERVED: "Lease {name} does not cover a change of its stack",
     event_type.LEASE_TRUST_LOST: "climate cannot act for the owner of lease {name} any more",
     event_type.LEASE_TRUST_RESTORED: "climate can act for the owner of lease {name} again",
     event_type.LEASE_CATCH_UP: "Events of lease {name} were late",

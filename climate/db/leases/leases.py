@@ -196,6 +196,19 @@ def ailing(session: Session, now: datetime, until: datetime | None) -> list[str]
     return list(session.scalars(query.where(sa.or_(LeaseRow.degraded, failing))))
 
 
+def running_with(session: Session, resource_types: Collection[str]) -> list[str]:
+    """Return the ids of the ACTIVE leases that have a reservation of one of these types."""
+    has_one = (
+        sa.select(ReservationRow.id)
+        .where(
+            ReservationRow.lease_id == LeaseRow.id, ReservationRow.resource_type.in_(resource_types)
+        )
+        .exists()
+    )
+    query = sa.select(LeaseRow.id).where(LeaseRow.status == LeaseStatus.ACTIVE.value, has_one)
+    return list(session.scalars(query))
+
+
 def with_trusts(session: Session, until: datetime) -> list[tuple[str, str]]:
     """Return (lease id, trust id) of each lease that has a trust and starts before ``until``.
 

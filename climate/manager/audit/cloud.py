@@ -75,7 +75,7 @@ def _expected(database: Database, resource_type: str) -> ExpectedState:
         registered = resources.find_all(session, resource_type)
         leases_ = leases.find_all(session, None)
         present = [lease for lease in leases_ if _is_in_cloud(lease)]
-        settled = [lease for lease in present if _is_settled(lease)]
+        settled = [lease for lease in present if is_settled(lease)]
         running = _holdings(session, settled, resource_type)
         shared = _shared(session, present, resource_type)
     changing = [
@@ -134,7 +134,7 @@ def _is_alive(database: Database, reservation_id: str | None) -> bool:
         )
 
 
-def _is_settled(lease: Lease) -> bool:
+def is_settled(lease: Lease) -> bool:
     """Return whether the lease is running and no update of it is waiting or in progress."""
     return lease.status is LeaseStatus.ACTIVE and not any(
         event.kind == UPDATE and event.status in OPEN_EVENT for event in lease.events
@@ -190,7 +190,7 @@ def _retry(store: Store, lease_id: str) -> None:
             lease = leases.get(session, lease_id, lock=True)
         except NotFound:
             return
-        if _is_settled(lease):
+        if is_settled(lease):
             add_update_event(session, lease, now)
         else:
             event_queue.run_now(session, lease_id, RELENTLESS, now)

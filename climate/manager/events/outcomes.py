@@ -33,6 +33,7 @@ from climate.core.lease.lifecycle import (
 from climate.core.lease.model import (
     HANDED_OVER,
     LEAVING,
+    NOT_RESERVED,
     RUN_STATE,
     SHARES,
     UNAPPLIED,
@@ -185,7 +186,9 @@ def after(success: Success, lease: Lease, events: tuple[Event, ...], now: dateti
         _reservation_after(success, reservation, now) for reservation in lease.reservations
     )
     if kind in {START, UPDATE}:
-        degraded = any(reservation.missing_resources for reservation in reservations)
+        degraded = any(
+            each.missing_resources or NOT_RESERVED in each.details for each in reservations
+        )
     if status is not LeaseStatus.DELETING:
         status = step(LEASE, status, _LEASE_AFTER.get(kind, status))
     start = replace(lease.start, started_at=now) if kind == START else lease.start
@@ -234,6 +237,8 @@ def _handed_over(
         return {"details": dict(details)}
     begun = next(each for each in work.lease.reservations if each.id == reservation.id)
     marks: dict[str, Any] = {LEAVING: True} if LEAVING in reservation.details else {}
+    if NOT_RESERVED in reservation.details:
+        marks[NOT_RESERVED] = reservation.details[NOT_RESERVED]
     if UNAPPLIED in reservation.details and begun.params != reservation.params:
         marks[UNAPPLIED] = True  # the parameters changed while the action ran
     if state := on_start.state_after(begun, reservation):

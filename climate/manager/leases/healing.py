@@ -19,6 +19,7 @@ while the lease was running. A lease is ``degraded`` while one of these is true:
 - One of its reservations has ``missing_resources``.
 - Users cannot use one of its working resources yet.
 - A removed reservation still has resources.
+- climate cannot reserve what users have changed in the cloud (``audit.changes_in_cloud``).
 - A reservation that a user starts or stops has not reached the new state.
 
 Unlike Blazar, healing clears ``missing_resources`` and ``degraded``; it never clears
@@ -36,7 +37,15 @@ from sqlalchemy.orm import Session
 from climate.core.errors import ClimateError, NotFound
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
-from climate.core.lease.model import HANDED_OVER, LEAVING, SHARES, UNAPPLIED, Lease, Reservation
+from climate.core.lease.model import (
+    HANDED_OVER,
+    LEAVING,
+    NOT_RESERVED,
+    SHARES,
+    UNAPPLIED,
+    Lease,
+    Reservation,
+)
 from climate.core.lease.on_start import UNDER_WAY
 from climate.core.lease.schedule import UPDATE
 from climate.core.matching.packing import first
@@ -207,7 +216,7 @@ def _flag(
     waiting = any(event.kind == UPDATE and event.status in OPEN_EVENT for event in lease.events)
     if behind and not waiting:
         add_update_event(session, lease, now)
-    degraded = short or behind
+    degraded = short or behind or any(NOT_RESERVED in r.details for r in live)
     if any(gained.values()) or degraded != lease.degraded:
         leases.update(session, replace(lease, degraded=degraded, updated_at=now))
         state = "is degraded" if degraded else "is complete"

@@ -22,14 +22,13 @@ from climate.plugins.base import (
     DiscoveredResource,
     Drift,
     ExpectedState,
-    RequestSchema,
     ResourcePlugin,
     Turn,
     run_all,
 )
 from climate.plugins.hosts.audit import AuditedCloud, find_drifts
 from climate.plugins.loader import load_cloud
-from climate.plugins.request_fields import Expression, WholeNumber, titled
+from climate.plugins.request_fields import Expression, RequestSchema, WholeNumber, titled
 
 # Limits one request: climate locks, stores and reports each host separately.
 MAX_HOSTS = 10_000

@@ -14,12 +14,12 @@ from marshmallow import fields, post_load, validate
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.matching.extra_specs import read
 from climate.core.matching.requirement import RequestedFlavor, Requirement
-from climate.plugins.base import Requester, RequestSchema
+from climate.plugins.base import Requester
 from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.instances.cloud import Flavor, Size
 from climate.plugins.instances.plugin import MAX_INSTANCES, Affinity, InstancePlugin, image_of
 from climate.plugins.instances.server_schema import LifeCycleSchema
-from climate.plugins.request_fields import WholeNumber, titled
+from climate.plugins.request_fields import RequestSchema, WholeNumber, titled
 
 _POLICY = "hw:cpu_policy"
 # Extra specs that change the number of CPUs in a way that climate does not compute.

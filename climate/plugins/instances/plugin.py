@@ -22,7 +22,6 @@ from climate.plugins.base import (
     Drift,
     ExpectedState,
     Requester,
-    RequestSchema,
     ResourcePlugin,
     Turn,
     run_all,
@@ -32,7 +31,7 @@ from climate.plugins.instances.audit import find_drifts
 from climate.plugins.instances.cloud import Boot, InstanceCloud, Size
 from climate.plugins.instances.server_schema import SNAPSHOT, LifeCycleSchema
 from climate.plugins.loader import load_cloud
-from climate.plugins.request_fields import Expression, WholeNumber, titled
+from climate.plugins.request_fields import Expression, RequestSchema, WholeNumber, titled
 
 # Limits one request: climate chooses a host for each instance separately.
 MAX_INSTANCES = 10_000

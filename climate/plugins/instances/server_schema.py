@@ -21,8 +21,8 @@ from marshmallow import (
 
 from climate.core.lease.model import CREATE, MANUAL, NOTHING
 from climate.core.lease.on_start import creates
-from climate.plugins.base import DELETE, DefaultingSchema
-from climate.plugins.request_fields import titled
+from climate.plugins.base import DELETE
+from climate.plugins.request_fields import DefaultingSchema, titled
 
 SNAPSHOT = "snapshot"
 # Limits the start of a reservation: each server requires a request to Nova. Users can boot more

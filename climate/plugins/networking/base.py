@@ -19,14 +19,13 @@ from climate.core.lease.model import CREATE, MANUAL, NOTHING, Lease, Reservation
 from climate.plugins.base import (
     DELETE,
     KEEP,
-    DefaultingSchema,
     Drift,
     ExpectedState,
     HeldReservation,
     ResourcePlugin,
     run_all,
 )
-from climate.plugins.request_fields import titled
+from climate.plugins.request_fields import DefaultingSchema, titled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

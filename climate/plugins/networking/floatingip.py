@@ -16,11 +16,11 @@ from climate.core.errors import Conflict, InvalidInput, NotFound
 from climate.core.lease.model import Resource
 from climate.core.matching.query import And, Compare, In, Not, Operand, Query
 from climate.core.matching.requirement import Requirement
-from climate.plugins.base import DiscoveredResource, RequestSchema, Turn
+from climate.plugins.base import DiscoveredResource, Turn
 from climate.plugins.loader import load_cloud
 from climate.plugins.networking.addressing import Subnet
 from climate.plugins.networking.base import EndpointCloud, EndpointPlugin, EndpointSchema
-from climate.plugins.request_fields import WholeNumber, titled
+from climate.plugins.request_fields import RequestSchema, WholeNumber, titled
 
 # Limits one request: each address requires one or two calls to the cloud at the start.
 MAX_FLOATINGIPS = 1_000

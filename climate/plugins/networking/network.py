@@ -16,11 +16,11 @@ from climate.core.lease.model import Resource
 from climate.core.matching import expression
 from climate.core.matching.query import both
 from climate.core.matching.requirement import Requirement
-from climate.plugins.base import DiscoveredResource, RequestSchema, Turn
+from climate.plugins.base import DiscoveredResource, Turn
 from climate.plugins.loader import load_cloud
 from climate.plugins.networking.addressing import Segment
 from climate.plugins.networking.base import EndpointCloud, EndpointPlugin, EndpointSchema
-from climate.plugins.request_fields import Expression, titled
+from climate.plugins.request_fields import Expression, RequestSchema, titled
 
 
 class NetworkCloud(EndpointCloud, Protocol):

@@ -131,6 +131,10 @@ class Trusts:
                 raise _dead_trust() from None
         return session
 
+    def token(self, trust_id: str) -> str:
+        """Return a token of the user who created the trust. Raises the errors of ``session``."""
+        return str(self.session(trust_id).get_token())
+
     def check(self, trust_id: str) -> None:
         """Raise DeadTrust if climate cannot use the trust any more.
 

@@ -25,7 +25,8 @@ _PLAN = "climate-plan:"
 class Stack:
     """A stack of Heat.
 
-    ``status`` is Heat's status, such as UPDATE_FAILED; ``reason`` explains it.
+    ``status`` is Heat's status, such as UPDATE_FAILED; ``reason`` explains it. ``updated_at`` is
+    when the last update began (None: the stack has never been updated).
     """
 
     id: str
@@ -35,6 +36,7 @@ class Stack:
     reason: str = ""
     tags: Collection[str] = field(default=())
     created_at: datetime | None = None
+    updated_at: datetime | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -121,6 +123,9 @@ class StackCloud(Protocol):
 
         Raises InvalidInput if there is no such stack.
         """
+
+    def current(self, stack: Stack) -> Source:
+        """Return the present source of a stack, which users may have changed."""
 
     def make_empty(self, requester: Requester, name: str, reservation_id: str) -> Stack:
         """Return the empty stack that is marked with a reservation; create it if it is missing.

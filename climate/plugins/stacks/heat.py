@@ -82,19 +82,15 @@ class HeatStacks:
             raise _stack_error(error) from None
 
     def source(self, requester: Requester, stack_id: str) -> Source:
-        heat = self._as_requester(requester)
         try:
-            with _answers():
-                template = heat.stacks.template(stack_id)
-                environment = dict(heat.stacks.environment(stack_id))
-                files = heat.stacks.files(stack_id)
+            return _source(self._as_requester(requester), stack_id)
         except BackendUnavailable as error:
             if isinstance(error.__cause__, heat_errors.NotFound):
                 raise InvalidInput(f"Stack {stack_id} could not be found") from None
             raise _stack_error(error) from None
-        parameters = environment.pop("parameters", {})
-        names = {"resource_registry", "parameter_defaults"} & environment.keys()
-        return Source(template, files, parameters, {name: environment[name] for name in names})
+
+    def current(self, stack: Stack) -> Source:
+        return _source(self._as_climate(stack.project_id), _path(stack))
 
     def make_empty(self, requester: Requester, name: str, reservation_id: str) -> Stack:
         if present := self.find_marked(requester.project_id, reservation_id):
@@ -217,6 +213,15 @@ def _marked(heat: Any, project: str | None = None, **query: str) -> Iterator[Sta
         yield _stack(record, project or record["project"])
 
 
+def _source(heat: Any, stack_id: str) -> Source:  # noqa: ANN401 - heatclient's
+    with _answers():
+        template = heat.stacks.template(stack_id)
+        environment = dict(heat.stacks.environment(stack_id))
+        files = heat.stacks.files(stack_id)
+    parameters = environment.pop("parameters", {})
+    return Source(template, files, parameters, environment).normal
+
+
 def _path(stack: Stack) -> str:
     return f"{stack.name}/{stack.id}"
 
@@ -229,8 +234,13 @@ def _stack(record: Mapping[str, Any], project_id: str) -> Stack:
         status=record["stack_status"],
         reason=record["stack_status_reason"],
         tags=record.get("tags") or (),
-        created_at=datetime.fromisoformat(record["creation_time"]).astimezone(UTC),
+        created_at=_moment(record["creation_time"]),
+        updated_at=_moment(record["updated_time"]) if record.get("updated_time") else None,
     )
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
 
 
 def _stack_error(error: BackendUnavailable) -> BackendUnavailable | InvalidInput:

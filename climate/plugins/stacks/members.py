@@ -20,6 +20,8 @@ from climate.plugins.stacks.template import Source
 
 Reserves = dict[str, list[dict[str, Any]]]
 
+# Key of the details of a member for volumes: the type of its volumes in Cinder.
+_RESERVED_TYPE = "reserved_type"
 _SERVERS, _VOLUMES, _FLOATINGIPS = "servers", "volumes", "floatingips"
 
 
@@ -146,7 +148,7 @@ def reserved(source: Source, params: Mapping[str, Any], members: Iterable[Reserv
             case "flavor:instance":
                 flavors |= dict.fromkeys((entry["flavor"], entry["flavor_id"]), reservation.id)
             case "virtual:volume":
-                types[entry["volume_type"]] = reservation.details["reserved_type"]
+                types[entry["volume_type"]] = reservation.details[_RESERVED_TYPE]
             case "virtual:floatingip":
                 ids = sorted(reservation.details["floatingips"].values())
                 adopted |= dict(zip(entry["resources"], ids, strict=False))
@@ -156,3 +158,9 @@ def reserved(source: Source, params: Mapping[str, Any], members: Iterable[Reserv
         edit = template.with_volume_types(types, default)
         copy = template.edited(copy, edit)
     return template.adopting(copy, adopted)
+
+
+def reserved_types(members: Iterable[Reservation]) -> set[str]:
+    """Return the volume types that ``reserved`` puts into the source for these members."""
+    details = (member.details for member in members)
+    return {each[_RESERVED_TYPE] for each in details if _RESERVED_TYPE in each}

@@ -9,6 +9,10 @@ trust can update a stack but not create one. At the start, climate updates this 
 that uses the reserved flavors, volume types and floating IPs. A tag on the stack, called the plan,
 identifies the source that climate deployed last. The source is the template with its files,
 parameters and environment.
+
+While the lease runs, users may also update the stack with requests to Heat. climate finds such a
+change (``changed_params``), reserves what it needs, and then deploys the changed source on the
+reserved resources. Until climate can reserve it, the stack stays as the users left it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +25,7 @@ from oslo_config.cfg import ConfigOpts
 from climate.clock import Clock
 from climate.core.errors import Conflict
 from climate.core.lease.lifecycle import ReservationStatus
-from climate.core.lease.model import Granted, Lease, Reservation
+from climate.core.lease.model import DEPLOYED_SOURCE, Granted, Lease, Reservation
 from climate.core.lease.on_start import creates
 from climate.core.matching.query import Everything
 from climate.core.matching.requirement import Requirement
@@ -33,11 +37,11 @@ from climate.plugins.base import (
     Member,
     NotYet,
     Requester,
-    RequestSchema,
     ResourcePlugin,
     Turn,
 )
 from climate.plugins.loader import load_cloud
+from climate.plugins.request_fields import RequestSchema
 from climate.plugins.stacks import members as stack_members
 from climate.plugins.stacks import template
 from climate.plugins.stacks.cloud import Stack, StackCloud
@@ -45,6 +49,8 @@ from climate.plugins.stacks.contents import count_contents
 from climate.plugins.stacks.schema import SUSPEND, StackSchema, source_of, stored
 from climate.plugins.stacks.template import Source
 
+# The times of Heat have no fractions of a second, so two updates in quick succession look the same.
+_UNCERTAIN = timedelta(minutes=1)
 # A stack that is younger may belong to a lease that climate is just creating.
 _NEW = timedelta(hours=1)
 
@@ -94,11 +100,16 @@ class StackPlugin(ResourcePlugin):
     fixed: ClassVar[frozenset[str]] = frozenset({"stack_id", "stack_name", "on_start"})
     needs_preparation: ClassVar[bool] = True
     looks_up_changes: ClassVar[bool] = True
+    follows_changes: ClassVar[bool] = True
     native_properties: frozenset[str] = frozenset()
 
     def __init__(self, conf: ConfigOpts, turn: Turn, clock: Clock) -> None:
         self._clock = clock
         self.cloud: StackCloud = load_cloud("virtual:stack", conf, turn=turn)
+        # By stack id: when the stack was updated last, and the source that it then had.
+        self._known: dict[str, tuple[datetime, Source]] = {}
+        # By stack id: the plan that this process sent last, while the update is in progress.
+        self._sent: dict[str, str] = {}
 
     def look_up(self, params: Mapping[str, Any], requester: Requester) -> Mapping[str, Any]:
         """Return ``params`` with the stack's source and, as ``reserves``, its maximum contents."""
@@ -155,37 +166,100 @@ class StackPlugin(ResourcePlugin):
     ) -> Mapping[str, Any]:
         """Update the stack to a template that uses the resources of the member reservations.
 
-        Raises NotYet until the update is complete, and StackFailed if it fails.
+        If users have updated a running stack themselves, the stack stays as it is until the
+        reservation has the parameters that ``changed_params`` returns. Raises NotYet until the
+        update is complete, and StackFailed if it fails.
         """
         if not creates(reservation.params):
             return {}
         stack = self._get(lease, reservation)
         if stack is None:
             raise StackFailed(f"stack {self._id(reservation)} was deleted")
-        members = [
+        source = self._reserved_source(lease, reservation)
+        is_current = True
+        if self._was_sent(stack, reservation, source):
+            is_current = self._current(stack) == source.normal
+        if is_current or self._users_source(lease, reservation, stack) is None:
+            if reservation.status is not ReservationStatus.ACTIVE:
+                self._resume(stack)
+            self._deploy(lease, stack, source, reservation.id, is_current=is_current)
+        self._sent.pop(stack.id, None)
+        return {
+            "stack_id": stack.id,
+            "stack_name": stack.name,
+            "deployed": True,
+            DEPLOYED_SOURCE: self._source(reservation).fingerprint,
+        }
+
+    def _was_sent(self, stack: Stack, reservation: Reservation, source: Source) -> bool:
+        """Return whether climate has sent ``source`` to Heat before.
+
+        Then any difference is a change of the users. If they made it during the update, neither
+        the details nor the tags need to show that climate has sent the source.
+        """
+        plan = _plan(reservation.id, source)
+        deployed = reservation.details.get(DEPLOYED_SOURCE)
+        is_same = deployed == self._source(reservation).fingerprint
+        return is_same or plan in {stack.plan, self._sent.get(stack.id)}
+
+    def changed_params(self, lease: Lease, reservation: Reservation) -> Mapping[str, Any] | None:
+        """Return the stack's source as parameters, if it is not what climate has deployed."""
+        stack = self._get(lease, reservation) if creates(reservation.params) else None
+        if stack is None:
+            return {}
+        if stack.is_busy:
+            return None
+        if self._current(stack) == self._reserved_source(lease, reservation).normal:
+            return {}
+        return stored(self._users_source(lease, reservation, stack) or self._source(reservation))
+
+    def _current(self, stack: Stack) -> Source:
+        """Return the present source of the stack. Raises NotYet while Heat is changing it."""
+        _wait(stack)
+        at, source = self._known.get(stack.id, (None, None))
+        if source is None or stack.updated_at is None or at != stack.updated_at:
+            source = self.cloud.current(stack).normal
+            self._known.pop(stack.id, None)
+            if stack.updated_at and self._clock.now() - stack.updated_at > _UNCERTAIN:
+                self._known[stack.id] = stack.updated_at, source
+        return source
+
+    def _users_source(self, lease: Lease, reservation: Reservation, stack: Stack) -> Source | None:
+        """Return the present source of the stack without climate's edits.
+
+        Returns None if it is the source in the parameters of the reservation. Raises NotYet while
+        Heat is changing the stack.
+        """
+        original = self._source(reservation)
+        types = stack_members.reserved_types(self._members(lease, reservation))
+        users = template.restored(self._current(stack), original, types)
+        return None if users == original.normal else users
+
+    def _reserved_source(self, lease: Lease, reservation: Reservation) -> Source:
+        members = self._members(lease, reservation)
+        return stack_members.reserved(self._source(reservation), reservation.params, members)
+
+    def _members(self, lease: Lease, reservation: Reservation) -> list[Reservation]:
+        return [
             each for each in lease.reservations if each.stack_id == reservation.id and each.stays
         ]
-        source = stack_members.reserved(self._source(reservation), reservation.params, members)
-        if reservation.status is not ReservationStatus.ACTIVE:
-            self._resume(stack)
-        self._deploy(lease, stack, source, reservation.id)
-        return {"stack_id": stack.id, "stack_name": stack.name, "deployed": True}
 
     def end(self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]) -> None:
         """Delete, suspend or keep the stack, as the parameter ``on_end`` says.
 
-        Before climate suspends or keeps the stack, it updates the stack to the original source, so
-        that the stack no longer uses reserved resources. Raises NotYet until all actions are
-        complete, and StackFailed if one fails.
+        Before climate suspends or keeps the stack, it updates the stack to the original source, or
+        to what the users have made of it, so that the stack no longer uses reserved resources.
+        Raises NotYet until all actions are complete, and StackFailed if one fails.
         """
         stack = self._get(lease, reservation)
         if stack is None:  # or on_start was nothing, and climate does not know it
             return
         on_end, is_climates = reservation.params["on_end"], reservation.params["stack_id"] is None
-        if on_end == KEEP and not (is_climates and stack.plan is None):
+        is_empty = is_climates and not _was_deployed(stack, reservation)
+        if on_end == KEEP and not is_empty:
             if stack.reservation_id == reservation.id:
-                self._deploy(lease, stack, self._source(reservation), None)
-        elif on_end == SUSPEND and not (is_climates and stack.plan is None):
+                self._deploy(lease, stack, self._kept_source(lease, reservation, stack), None)
+        elif on_end == SUSPEND and not is_empty:
             self._suspend(lease, stack, reservation)
         else:
             self._delete(stack)
@@ -237,6 +311,13 @@ class StackPlugin(ResourcePlugin):
         assert source is not None  # noqa: S101 - look_up stores it
         return source
 
+    def _kept_source(self, lease: Lease, reservation: Reservation, stack: Stack) -> Source:
+        """Return the source that a stack keeps after the lease. Raises NotYet as ``_current``."""
+        original = self._source(reservation)
+        if DEPLOYED_SOURCE not in reservation.details:
+            return original
+        return self._users_source(lease, reservation, stack) or original
+
     def _resume(self, stack: Stack) -> None:
         """Resume the stack if it is suspended.
 
@@ -247,21 +328,27 @@ class StackPlugin(ResourcePlugin):
             self._retry(stack, lambda: self.cloud.resume(stack), "resumed")
 
     def _deploy(
-        self, lease: Lease, stack: Stack, source: Source, reservation_id: str | None
+        self,
+        lease: Lease,
+        stack: Stack,
+        source: Source,
+        reservation_id: str | None,
+        *,
+        is_current: bool = True,
     ) -> None:
         """Update the stack to ``source``, and set its tags.
 
-        If ``reservation_id`` is None, remove the mark of the reservation. Raises NotYet until the
-        update is complete, and StackFailed if it fails.
+        If ``reservation_id`` is None, remove the mark of the reservation. If ``is_current`` is
+        false, update the stack even if its tags say that it has this source. Raises NotYet until
+        the update is complete, and StackFailed if it fails.
         """
         _wait(stack)
-        # A part of the id only: a tag has at most 80 characters.
-        prefix = f"{reservation_id[-8:]}-" if reservation_id else ""
-        plan = f"{prefix}{source.fingerprint}"
+        plan = _plan(reservation_id, source)
         tags = stack.tags_for(reservation_id, plan)
-        if stack.plan != plan:
+        if stack.plan != plan or not is_current:
             self._resume(stack)
             self.cloud.update(lease, stack, source, tags)
+            self._sent[stack.id] = plan
             raise NotYet(f"stack {stack.id} is being updated")
         if stack.status == "UPDATE_FAILED":
             self._retry(stack, lambda: self.cloud.update(lease, stack, source, tags), "updated")
@@ -274,9 +361,8 @@ class StackPlugin(ResourcePlugin):
         or the suspension fails.
         """
         _wait(stack)
-        source = self._source(reservation)
-        # An update without tags removes them, so the details count, too.
-        deployed = stack.plan is not None or reservation.details.get("deployed", False)
+        source = self._kept_source(lease, reservation, stack)
+        deployed = _was_deployed(stack, reservation)
         if deployed and (stack.plan != source.fingerprint or stack.action == "UPDATE"):
             self._deploy(lease, stack, source, None)
         if stack.status != _SUSPENDED:
@@ -313,6 +399,20 @@ class StackPlugin(ResourcePlugin):
 
     def inventory(self) -> Iterable[DiscoveredResource]:
         return ()
+
+
+def _plan(reservation_id: str | None, source: Source) -> str:
+    """Return the plan for a source: an id of at most 41 characters, as a tag has at most 80."""
+    prefix = f"{reservation_id[-8:]}-" if reservation_id else ""
+    return f"{prefix}{source.fingerprint}"
+
+
+def _was_deployed(stack: Stack, reservation: Reservation) -> bool:
+    """Return whether climate has deployed a source to the stack.
+
+    A user's update without tags removes the plan, so the details count, too.
+    """
+    return stack.plan is not None or bool(reservation.details.get("deployed"))
 
 
 def _wait(stack: Stack) -> None:

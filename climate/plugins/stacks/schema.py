@@ -6,8 +6,8 @@ from typing import Any
 from marshmallow import ValidationError, fields, post_load, validate, validates_schema
 
 from climate.core.lease.model import CREATE, MANUAL, NOTHING
-from climate.plugins.base import DELETE, KEEP, RequestSchema
-from climate.plugins.request_fields import titled
+from climate.plugins.base import DELETE, KEEP
+from climate.plugins.request_fields import RequestSchema, titled
 from climate.plugins.stacks.document import InvalidTemplate, parse_environment, parse_template
 from climate.plugins.stacks.template import Source
 

@@ -67,6 +67,9 @@ class SimulatedStacks:
                 return Source(**json.loads(effect["source"]))
         raise InvalidInput(f"Stack {stack_id} could not be found")
 
+    def current(self, stack: Stack) -> Source:
+        return self.source(Requester(stack.project_id, ""), stack.id)
+
     def make_empty(self, requester: Requester, name: str, reservation_id: str) -> Stack:
         if present := self.find_marked(requester.project_id, reservation_id):
             return present

@@ -14,7 +14,7 @@ CloudFormation (``cfn``).
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,6 +48,10 @@ NOTED = "climate_volume_type"
 _ADOPTING = "2016-10-14"
 # The properties that connect a floating IP with a port.
 _PORT = ("port_id", "fixed_ip_address")
+# The parts of an environment that a stack has, beside parameters.
+_ENVIRONMENT = ("resource_registry", "parameter_defaults")
+# The suffix of the resources that climate adds: they connect adopted floating IPs with ports.
+_AT_PORT = "_at_its_port"
 # The properties of groups: the maximum size, and the sizes that climate sets to the maximum.
 _SIZES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "OS::Heat::AutoScalingGroup": ("max_size", ("min_size", "desired_capacity")),
@@ -73,6 +77,16 @@ class Source:
     def fingerprint(self) -> str:
         """A hash of the source, as 32 hexadecimal digits."""
         return hashlib.sha256(self._text.encode()).hexdigest()[:32]
+
+    @property
+    def normal(self) -> "Source":
+        """The same source without empty parts, which Heat adds and leaves out."""
+        kept = {name: self.environment.get(name) for name in _ENVIRONMENT}
+        registry = {**(kept["resource_registry"] or {})}
+        if not registry.get("resources"):
+            registry.pop("resources", None)
+        parts = {**kept, "resource_registry": registry}
+        return replace(self, environment={name: part for name, part in parts.items() if part})
 
     @property
     def size(self) -> int:
@@ -197,11 +211,89 @@ def adopting(source: Source, floatingips: Mapping[str, str]) -> Source:
         resource["external_id"] = id_
         port = {key: properties[key] for key in _PORT if properties.get(key) is not None}
         if "port_id" in port:
-            resources[f"{name}_at_its_port"] = {
+            resources[f"{name}{_AT_PORT}"] = {
                 "type": f"{FLOATINGIP}Association",
                 "properties": {"floatingip_id": id_, **port},
             }
     return replace(source, template=template)
+
+
+def restored(current: Source, original: Source, reserved_types: Collection[str]) -> Source:
+    """Return what the users of a deployed stack made of its source: undo climate's own edits.
+
+    climate has deployed an edited copy of ``original``. ``current`` is the source that the stack
+    has now. Users may have replaced it, or changed a part of the copy. ``reserved_types`` are the
+    volume types that climate may have put into the copy.
+    """
+    template = _with_original_addresses(current.template, original.template)
+    plain = edited(replace(current, template=template), _without_replacements(reserved_types))
+    spellings = [original.files, current.files]
+    files = {name: _respelled(name, text, spellings) for name, text in plain.files.items()}
+    return replace(plain, files=files).normal
+
+
+def _with_original_addresses(
+    template: Mapping[str, Any], original: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return a copy of a template in which floating IPs are as in ``original``, not adopted."""
+    resources = template.get("resources")
+    if not isinstance(resources, Mapping):
+        return template
+    own = {
+        name: original["resources"][name]
+        for name in adoptable(original)
+        if isinstance(resources.get(name), Mapping) and "external_id" in resources[name]
+    }
+    added = {f"{name}{_AT_PORT}" for name in own}
+    kept = {name: resource for name, resource in resources.items() if name not in added}
+    return {**template, "resources": {**kept, **own}}
+
+
+def _without_replacements(reserved_types: Collection[str]) -> Edit:
+    """Return an Edit that undoes ``with_flavors`` and ``with_volume_types``."""
+
+    def edit(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: FBT001
+        name = FLAVORS.get(kind)
+        if name is not None and name in properties:
+            properties[name] = _before_replacement(properties[name])
+        for volume in _volumes(kind, properties):
+            type_ = _before_replacement(volume.get("volume_type"))
+            if isinstance(type_, str) and type_ in reserved_types:
+                del volume["volume_type"]  # the original has none
+            elif type_ is not None:
+                volume["volume_type"] = type_
+
+    return edit
+
+
+def _before_replacement(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return the expression that ``replaced`` has wrapped; return any other value unchanged."""
+    match value:
+        case {
+            "str_replace": {
+                "template": {"str_replace": {"template": "<value>", "params": {"value": inner}}}
+            }
+        }:
+            return inner
+        case {"Fn::Replace": [_, {"Fn::Replace": [{"value": inner}, "<value>"]}]}:
+            return inner
+    return value
+
+
+def _respelled(name: str, text: str, spellings: Iterable[Mapping[str, str]]) -> str:
+    """Return the text of file ``name`` in ``spellings`` that is the same template as ``text``.
+
+    The first such text counts; if there is none, the result is ``text``, which has been read and
+    written by ``edited``.
+    """
+    for files in spellings:
+        if name in files and _edited_file(name, files[name], _unchanged, {}) == text:
+            return files[name]
+    return text
+
+
+def _unchanged(_kind: str, _properties: Properties, _cfn: bool) -> None:  # noqa: FBT001
+    """Change nothing. This function is an ``Edit``."""
 
 
 def adoptable(template: Mapping[str, Any]) -> list[str]:

@@ -31,17 +31,21 @@ from climate.core.matching.requirement import Requirement
 from climate.plugins.base import (
     DELETE,
     KEEP,
-    DefaultingSchema,
     DiscoveredResource,
     Drift,
     ExpectedState,
     Requester,
-    RequestSchema,
     ResourcePlugin,
     Turn,
 )
 from climate.plugins.loader import load_cloud
-from climate.plugins.request_fields import Expression, WholeNumber, titled
+from climate.plugins.request_fields import (
+    DefaultingSchema,
+    Expression,
+    RequestSchema,
+    WholeNumber,
+    titled,
+)
 from climate.plugins.volumes import lifecycle
 from climate.plugins.volumes.audit import find_drifts
 from climate.plugins.volumes.cloud import (

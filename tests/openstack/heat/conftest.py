@@ -18,6 +18,10 @@ from tests.openstack.templates import Template
 from tests.support import servers
 from tests.support.process import Program, Service, eventually, running, write_config
 
+PLUGINS = (
+    "physical.host.plugin,virtual.instance.plugin,flavor.instance.plugin,virtual.floatingip.plugin,"
+    "virtual.stack.plugin"
+)
 NO_OVERRIDES = "{}\n"
 # As docs/compatibility/heat.md has it.
 MEMBERS_MAY_SEE_HOSTS = '"climate:oshosts:get": "rule:project_member_or_admin"\n'
@@ -65,7 +69,8 @@ def program(
         DEFAULT__port=catalog_address[1],
         database__connection=f"sqlite:///{home}/climate.sqlite",
         oslo_policy__policy_file=policy_file,
-        manager__plugins="physical.host.plugin,virtual.instance.plugin",
+        manager__plugins=PLUGINS,
+        **{"virtual:stack__cloud": "heat", "virtual:floatingip__cloud": "neutron"},
         **settings.options(administrator, ISOLATION),
         **settings.identity(administrator),
     )

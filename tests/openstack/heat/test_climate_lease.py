@@ -1,5 +1,6 @@
 """OS::Climate::Lease, climate's own resource: all types, changes in place, complete when active."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -92,6 +93,40 @@ def test_a_stack_update_changes_the_lease_in_place(
     found = climate.ok("GET", f"/v2/leases/{lease_id}")
     start, end = (datetime.fromisoformat(found[name]) for name in ("start", "end"))
     assert end - start == timedelta(hours=2)
+
+
+def test_a_template_reserves_another_stack_and_changes_it(
+    stack: MakeStack, lab: Project, climate: Service, administrator: Account
+) -> None:
+    flavor, image = guests.smallest(administrator.cloud)
+    networks = [{"allocate_network": "none"}]
+    web = {
+        "type": "OS::Nova::Server",
+        "properties": {"image": image, "flavor": flavor, "networks": networks},
+    }
+
+    def reserving(*names: str) -> Template:
+        inner = {"heat_template_version": "2016-10-14", "resources": dict.fromkeys(names, web)}
+        # As text, because Heat would evaluate the functions of an object.
+        reservation = {
+            "resource_type": "virtual:stack",
+            "params": {"template": json.dumps(inner)},
+        }
+        return template(outputs(), lease=lease(reservation, wait_until_active=True))
+
+    def flavors() -> list[str]:
+        found = lab.member.cloud.compute.servers()
+        return [str(item.flavor["id"]) for item in found if item.status == "ACTIVE"]
+
+    made = stack(lab.member, reserving("one"))
+    assert made.settled() == CREATED
+    [own, part] = climate.ok("GET", f"/v2/leases/{made.resource('lease')[0]}")["reservations"]
+    assert made.outputs["reservation_ids"] == [own["id"]]
+    assert flavors() == [f"reservation:{part['id']}"]
+    assert made.update(reserving("one", "two"))[0] == UPDATED
+    assert made.outputs["reservation_ids"] == [own["id"]]
+    assert flavors() == 2 * [f"reservation:{part['id']}"]
+    assert made.delete()[0] == "DELETE_COMPLETE"
 
 
 def test_a_change_without_capacity_leaves_the_lease_unchanged(

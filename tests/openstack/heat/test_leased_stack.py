@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -254,6 +255,64 @@ def test_the_template_of_an_active_stack_changes_only_if_it_fits(
     eventually(
         lambda: flavors_of(http.ok("GET", path)) == [tiny], "its room is given back", PATIENCE
     )
+    end(deployed, lab, lease)
+    until(deployed, lab, lease, "TERMINATED")
+
+
+def is_followed(climate: Deployment, lab: Project, lease: dict[str, Any], **amounts: int) -> bool:
+    """Return whether a lease reserves these servers by flavor, and the project has only these."""
+    found = climate.http(lab.member).ok("GET", f"/v2/leases/{lease['id']}")
+    reserves = found["reservations"][0]["params"]["reserves"]["servers"]
+    fits = {entry["flavor"]: entry["amount"] for entry in reserves} == amounts
+    placed = {item.flavor["id"] for item in lab.member.cloud.compute.servers()}
+    reserved = {f"reservation:{id_}" for id_ in flavors_of(found)}
+    return fits and placed == reserved and not found["degraded"] and climate.audit() == []
+
+
+def test_follows_what_its_user_changes_in_heat(
+    deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
+) -> None:
+    lease = until(deployed, lab, reserve(deployed, lab, asked(shop(cloud, 1))), "ACTIVE")
+    stack_id = lease["reservations"][0]["details"]["stack_id"]
+    template = shop(cloud, 2, other=server(cloud, "m1.small"))
+    template["parameters"]["most"] = {"type": "number", "default": 2}
+    template["resources"]["workers"]["properties"]["max_size"] = {"get_param": "most"}
+    for change, tiny in (
+        ({"template": template}, 3),
+        ({"existing": True, "parameters": {"most": 4}}, 5),
+    ):
+        heat.client.stacks.update(stack_id, **change)
+        fits = partial(is_followed, deployed, lab, lease, **{"m1.tiny": tiny, "m1.small": 1})
+        eventually(fits, f"climate follows {change}", 2 * PATIENCE)
+        assert heat.settled(stack_id) == "UPDATE_COMPLETE"
+    end(deployed, lab, lease)
+    until(deployed, lab, lease, "TERMINATED")
+    assert heat[stack_id] is None
+    assert list(lab.member.cloud.compute.servers()) == []
+
+
+def test_reports_a_change_in_heat_that_does_not_fit_and_keeps_it(
+    deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
+) -> None:
+    lease = until(deployed, lab, reserve(deployed, lab, asked(shop(cloud, 1))), "ACTIVE")
+    path, stack_id = f"/v2/leases/{lease['id']}", lease["reservations"][0]["details"]["stack_id"]
+    fill(deployed, lab, cloud)
+    heat.client.stacks.update(stack_id, template=shop(cloud, 9))
+
+    def reason() -> str:
+        found = deployed.http(lab.member).ok("GET", path)
+        text = found["reservations"][0]["details"].get("not_reserved", "")
+        assert found["degraded"] or not text
+        return str(text)
+
+    eventually(reason, "the lease says that the change does not fit", PATIENCE)
+    assert "servers of flavor m1.tiny in the stack" in reason()
+    group = heat.client.stacks.template(stack_id)["resources"]["workers"]["properties"]
+    assert group["max_size"] == 9
+    query = "SELECT event_type FROM outbox WHERE lease_id = ? AND event_type LIKE '%reserved'"
+    assert deployed.query(query, lease["id"]) == [("lease.not_reserved",)]
+    heat.client.stacks.update(stack_id, template=shop(cloud, 1))
+    eventually(lambda: not reason(), "a change that fits is followed", PATIENCE)
     end(deployed, lab, lease)
     until(deployed, lab, lease, "TERMINATED")
 

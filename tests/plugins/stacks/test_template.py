@@ -83,3 +83,37 @@ def test_templates_too_old_for_external_ids_adopt_nothing() -> None:
         "heat_template_version": "2015-10-15",
     }
     assert stack_template.adoptable(template) == []
+
+
+def test_restores_what_users_made_of_an_edited_copy() -> None:
+    disk = {"volume_size": 1, "boot_index": 0}
+    inner = {"type": "OS::Heat::ResourceGroup", "properties": {"resource_def": server("m1.tiny")}}
+    address = {"type": "OS::Neutron::FloatingIP", "properties": {"port_id": "a"}}
+    big = {"type": "OS::Nova::Server", "properties": {"block_device_mapping_v2": [disk]}}
+    volume = {"type": "OS::Cinder::Volume", "properties": {"size": 1, "volume_type": "gold"}}
+    template = hot(one=server("m1.tiny"), all=inner, ip=address, big=big, volume=volume)
+    nested = "heat_template_version: 2016-10-14\nresources: {one: {type: OS::Nova::Server}}\n"
+    original = Source(template, {"a.yaml": nested, "run.sh": "#!/bin/sh"})
+    edits = (
+        stack_template.with_flavors(FLAVORS),
+        stack_template.with_volume_types({"gold": "reserved-1"}, "reserved-2"),
+    )
+    copy = original
+    for edit in edits:
+        copy = stack_template.edited(copy, edit)
+    copy = stack_template.adopting(copy, {"ip": "fip"})
+    types = {"reserved-1", "reserved-2"}
+    assert stack_template.restored(copy, original, types) == original
+    resources = {**copy.template["resources"], "two": server("m1.small")}
+    del resources["all"]
+    users = Source({**copy.template, "resources": resources}, copy.files, {"more": 1})
+    mine = {**template["resources"], "two": server("m1.small")}
+    del mine["all"]
+    assert stack_template.restored(users, original, types) == Source(
+        {**template, "resources": mine}, original.files, {"more": 1}
+    )
+
+
+def test_the_normal_form_ignores_what_heat_adds_to_an_environment() -> None:
+    added = {"resource_registry": {"resources": {}}, "parameter_defaults": {}, "event_sinks": []}
+    assert Source(hot(), environment=added).normal == Source(hot()).normal

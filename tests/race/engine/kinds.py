@@ -24,7 +24,8 @@ from climate.manager.process.deletion_waits import DeletionWaits
 from climate.manager.process.long_poll import LongPoll
 from climate.manager.process.runtime import Runtime
 from climate.observability.metrics import Metrics
-from climate.plugins.base import DiscoveredResource, RequestSchema, ResourcePlugin
+from climate.plugins.base import DiscoveredResource, ResourcePlugin
+from climate.plugins.request_fields import RequestSchema
 from tests.conftest import NOON
 
 HOST, INSTANCE, ADDRESS = "physical:host", "virtual:instance", "virtual:address"

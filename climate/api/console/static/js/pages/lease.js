@@ -269,12 +269,14 @@ function warnings(lease, { resources, readiness }, now) {
   const notes = [];
   const held = resources?.resources || [];
   const failing = held.filter(({ state: now_ }) => ["failing", "set_aside"].includes(now_)).map((item) => item.name);
+  const change = lease.reservations.map((item) => item.details.not_reserved).find(Boolean);
   if (lease.status === "ERROR") {
     notes.push(note("bad", "refused", h("p", {}, h("b", {}, "The lease has failed. "),
-      "climate could not hand over or reclaim all of its resources. It tries again. If that takes long, ",
+      "climate could not hand over or reclaim all resources. It tries again. If that takes long, ",
       "ask your operator.")));
   } else if (lease.degraded && !isOver(lease)) {
-    notes.push(note("care", "warning", h("p", {}, h("b", {}, degradedTitle(failing)), " ", degradedText(lease))));
+    notes.push(note("care", "warning", h("p", {}, ...(change ? [h("b", {}, "Not reserved: "), change]
+      : [h("b", {}, degradedTitle(failing)), " ", degradedText(lease)]))));
   }
   if (lease.trust_lost) notes.push(
     note("care", "warning", h("p", {}, h("b", {}, "climate cannot act as you. "), lease.trust_lost)));
@@ -282,23 +284,22 @@ function warnings(lease, { resources, readiness }, now) {
     const hosts = readiness?.waiting_for || [];
     notes.push(note("care", "half", h("p", {}, h("b", {}, "The start waits for hosts. "),
       hosts.length ? `Not ready yet: ${hosts.join(", ")}. ` : "",
-      "The lease starts as soon as they are ready; its end stays. To start now with what is ready, choose Change.")));
+      "The lease starts when they are ready; its end stays. To start now with what is ready, choose Change.")));
   }
   return notes;
 }
 
 function degradedTitle(failing) {
-  if (!failing.length) return "Some resources of this lease fail.";
-  if (failing.length === 1) return ["Host ", name(failing[0]), " is failing."];
+  if (!failing.length) return "Some resources fail.";
   const more = failing.length > 5 ? " and more" : "";
-  return [`${failing.length} hosts are failing: `, name(failing.slice(0, 5).join(", ")), `${more}.`];
+  return ["Failing hosts: ", name(failing.slice(0, 5).join(", ")), `${more}.`];
 }
 
 function degradedText(lease) {
   const isMissing = lease.reservations.some((item) => item.missing_resources);
   if (lease.trust_lost) return "";
-  if (isMissing) return "No other resource is free. climate replaces it as soon as one is free; you need do nothing.";
-  return "climate replaces them if it can, and tries again while the lease runs; you need do nothing.";
+  if (isMissing) return "No other resource is free. climate replaces it when one is free; you need do nothing.";
+  return "climate tries to replace them while the lease runs; you need do nothing.";
 }
 
 function howToUse(lease) {

@@ -344,7 +344,7 @@ class Log {
 
 function row({ seq, event_type: type, lease_id: lease, created_at: at, payload }) {
   const date = new Date(at);
-  const bad = payload.status === "ERROR" || /broken|suspended|not_started|trust_lost/.test(type);
+  const bad = payload.status === "ERROR" || /broken|suspended|not_|_lost/.test(type);
   return h("li", { dataset: { key: String(seq) } }, icon(bad ? "warning" : "dot"),
     h("div", {}, h("b", {}, name(type)), lease ? [" ", leaseLink(lease, payload.name || lease)] : null,
       payload.project_id ? h("span", { class: "quiet" }, " in ", name(payload.project_id)) : null,

@@ -1,0 +1,151 @@
+"""Follow what users change in the cloud: reserve what their running stacks have grown to.
+
+Users may update the stack of a running lease with requests to Heat instead of climate. Each pass
+asks the plug-ins for such changes, and changes the lease in the same way as a request of its owner
+would: the difference is admitted, and then deployed on the reserved resources. If climate cannot
+reserve it, the stack stays as the user left it. Then the lease is degraded, the details of the
+reservation say why (``NOT_RESERVED``), and one notification reports it. Each later pass tries
+again.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from marshmallow import ValidationError
+from sqlalchemy.orm import Session
+
+from climate.core.errors import (
+    BackendUnavailable,
+    ClimateError,
+    Contention,
+    LeaseBusy,
+    NotFound,
+)
+from climate.core.lease import blazar_wire, on_start
+from climate.core.lease.lifecycle import LeaseStatus, ReservationStatus
+from climate.core.lease.model import NOT_RESERVED, Lease, Reservation
+from climate.core.notifications import event_type
+from climate.db.leases import leases
+from climate.db.notifications import outbox
+from climate.manager.audit.cloud import is_settled
+from climate.manager.leases.create import Owner
+from climate.manager.leases.read import LeaseChanged
+from climate.manager.leases.reservation_changes import LeaseChange, ReservationChange
+from climate.manager.leases.update import update_lease
+from climate.manager.process.periodic_task import PeriodicTask, logged
+from climate.manager.process.runtime import Runtime
+from climate.observability import log_context
+from climate.plugins.base import NotYet
+from climate.plugins.openstack.trusts import DeadTrust
+
+LOG = logging.getLogger(__name__)
+
+# The next pass tries again, and the user need not know.
+_PASSING = (
+    BackendUnavailable,
+    Contention,
+    LeaseBusy,
+    LeaseChanged,
+    NotFound,
+    NotYet,
+    DeadTrust,
+)
+
+
+def follow_task(runtime: Runtime) -> PeriodicTask:
+    """Return the loop that looks for users' changes every ``sync_interval`` seconds."""
+    return PeriodicTask(
+        "changes in the cloud",
+        partial(follow_changes, runtime),
+        interval=runtime.settings.sync_interval,
+    )
+
+
+def follow_changes(runtime: Runtime) -> None:
+    """Reserve what users have changed in the cloud, in all running leases."""
+    types = [name for name, plugin in runtime.plugins.items() if plugin.follows_changes]
+    if not types:
+        return
+    with runtime.database.read() as session:
+        running = leases.find_some(session, leases.running_with(session, types)).values()
+    for lease in filter(is_settled, running):
+        for reservation in lease.reservations:
+            if reservation.resource_type in types:
+                with log_context.about(lease.id), logged("cannot follow the changes of a stack"):
+                    _follow(runtime, lease, reservation)
+
+
+def _follow(runtime: Runtime, lease: Lease, reservation: Reservation) -> None:
+    """Reserve what users have changed of a reservation, or store why that is impossible."""
+    reason = None
+    try:
+        params = _changed_params(runtime, lease, reservation)
+        if params is None:
+            return
+        if params:
+            LOG.info("users have changed what reservation %s has", reservation.id)
+            change = ReservationChange(id=reservation.id, resource_type=None, params=params)
+            # Another manager may follow the same change.
+            update_lease(
+                runtime,
+                lease.id,
+                LeaseChange(reservations=(change,)),
+                _owner(runtime, lease),
+                expected=lease,
+            )
+    except _PASSING as error:
+        LOG.info("cannot follow the change of reservation %s yet: %s", reservation.id, error)
+        return
+    except ClimateError as error:
+        reason = error.message
+    except ValidationError as error:
+        reason = f"The stack cannot be reserved: {error.messages}"
+    if reason != reservation.details.get(NOT_RESERVED):
+        now = runtime.clock.now()
+        runtime.database.write(partial(_store, lease.id, reservation.id, reason, now))
+
+
+def _changed_params(
+    runtime: Runtime, lease: Lease, reservation: Reservation
+) -> Mapping[str, Any] | None:
+    """Return the plug-in's ``changed_params``; nothing if the cloud has nothing of it now."""
+    is_active = reservation.status is ReservationStatus.ACTIVE and reservation.stays
+    if not (is_active and on_start.exists(lease, reservation)):
+        return {}
+    return runtime.plugin(reservation.resource_type).changed_params(lease, reservation)
+
+
+def _owner(runtime: Runtime, lease: Lease) -> Owner:
+    """Return the owner of the lease, with a token from the lease's trust if there is one."""
+    token = None
+    if lease.trust_id is not None and runtime.trusts is not None:
+        token = runtime.trusts.token(lease.trust_id)
+    return Owner(lease.user_id, lease.project_id, token=token)
+
+
+def _store(
+    lease_id: str, reservation_id: str, reason: str | None, now: datetime, session: Session
+) -> None:
+    """Store why climate cannot reserve a change, and report it once with a notification.
+
+    If ``reason`` is None, the change is reserved now. Then healing finds out whether the lease is
+    still degraded.
+    """
+    lease = leases.get(session, lease_id, lock=True)
+    reservation = next((r for r in lease.reservations if r.id == reservation_id), None)
+    if lease.status is not LeaseStatus.ACTIVE or reservation is None or not reservation.stays:
+        return
+    before = reservation.details.get(NOT_RESERVED)
+    details = {name: value for name, value in reservation.details.items() if name != NOT_RESERVED}
+    if reason is not None:
+        details[NOT_RESERVED] = reason
+    leases.set_reservation(session, reservation_id, now, details=details)
+    if before is None and reason is not None:
+        LOG.warning("cannot reserve what users changed in the cloud: %s", reason)
+        leases.update(session, replace(lease, degraded=True, updated_at=now))
+        payload = blazar_wire.payload(leases.get(session, lease_id), {"reason": reason})
+        outbox.write(session, event_type.LEASE_NOT_RESERVED, payload, now)

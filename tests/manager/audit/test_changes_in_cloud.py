@@ -1,0 +1,215 @@
+"""Users update a running stack in the cloud, not through climate."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from climate.manager.audit import cloud as audit
+from climate.manager.audit.changes_in_cloud import follow_changes
+from climate.manager.resources.inventory_sync import synchronise
+from climate.plugins.stacks.cloud import Stack
+from climate.plugins.stacks.schema import stored
+from climate.plugins.stacks.template import Source
+from tests.conftest import MakeStory
+from tests.plugins.stacks.test_stack_leases import (
+    PLUGINS,
+    advance,
+    amounts,
+    change,
+    cloud_of,
+    create,
+    group,
+    server,
+    shown,
+    stack,
+    stacks,
+    template,
+)
+from tests.support.bodies import copy_hosts, effect_names
+from tests.support.service import Story
+
+NETWORK = "sim-public"
+
+
+@pytest.fixture
+def story(make_story: MakeStory, hosts_template: Path, tmp_path: Path) -> Story:
+    """Return a service that reserves three hosts of 16 VCPU and one of 64 with GPUs."""
+    copy_hosts(hosts_template, tmp_path)
+    made = make_story(manager__plugins=PLUGINS)
+    for last in range(2, 6):
+        body = {"floating_network_id": NETWORK, "floating_ip_address": f"198.51.100.{last}"}
+        made.ok("POST", "/v1/floatingips", body)
+    return made
+
+
+def running(story: Story, source: Any = None, **params: Any) -> dict[str, Any]:
+    """Return a running lease of a stack."""
+    lease = create(story, stack(source or template(workers=group(2)), **params))
+    advance(story, 60)
+    return shown(story, lease)
+
+
+def update(story: Story, source: Any, tags: bool = False, **parameters: Any) -> Stack:
+    """Update the only stack as its user does, who gives no tags (``openstack stack update``)."""
+    [present] = stacks(story)
+    kept = list(present.tags) if tags else ["mine"]
+    cloud_of(story).update(None, present, Source(source, parameters=parameters), kept)
+    return present
+
+
+def follow(story: Story) -> None:
+    follow_changes(story.runtime)
+    advance(story, 1 / 60)
+
+
+def deployed(story: Story) -> Source:
+    [present] = stacks(story)
+    source: Source = cloud_of(story).current(present)
+    return source
+
+
+def live(lease: dict[str, Any]) -> dict[str, Any]:
+    present = [item for item in lease["reservations"] if item["status"] == "active"]
+    return {**lease, "reservations": present}
+
+
+def news(story: Story, lease: dict[str, Any]) -> list[str]:
+    return [kind for kind in story.event_types(lease["id"]) if "reserved" in kind]
+
+
+def test_a_larger_template_is_reserved_and_moves_to_the_reserved_flavors(story: Story) -> None:
+    lease = running(story)
+    update(story, template(workers=group(5), web=server()))
+    follow(story)
+    after = live(shown(story, lease))
+    assert amounts(after) == {"servers of flavor m1.large": 5, "servers of flavor m1.small": 1}
+    ids = {item["params"].get("part"): item["id"] for item in after["reservations"]}
+    assert ids["servers of flavor m1.small"] in str(deployed(story).template["resources"]["web"])
+    assert "mine" in stacks(story)[0].tags
+    assert audit.audit(story.runtime) == []
+    assert not after["degraded"]
+    updates = effect_names(story, "update_stack")
+    follow(story)
+    assert effect_names(story, "update_stack") == updates
+
+
+def test_a_user_can_change_parameters_of_the_template_that_climate_deployed(story: Story) -> None:
+    parameters = {"flavor": {"type": "string", "default": "m1.large"}, "most": {"type": "number"}}
+    source = {**template(workers=group({"get_param": "most"})), "parameters": parameters}
+    lease = running(story, source, parameters={"most": 1})
+    update(story, deployed(story).template, tags=True, most=3)
+    follow(story)
+    assert amounts(live(shown(story, lease))) == {"servers of flavor m1.large": 3}
+    assert deployed(story).parameters == {"most": 3}
+
+
+def test_the_original_template_moves_back_to_the_reserved_flavors(story: Story) -> None:
+    lease = running(story)
+    before = deployed(story)
+    for tags in (False, True):
+        update(story, template(workers=group(2)), tags=tags)
+        follow(story)
+        assert deployed(story) == before
+    assert amounts(live(shown(story, lease))) == {"servers of flavor m1.large": 2}
+
+
+def test_a_change_that_does_not_fit_is_kept_and_reported_once_until_it_fits(story: Story) -> None:
+    lease = running(story)
+    most = {"flavor_id": "large", "amount": 18}
+    rest = create(story, {"resource_type": "flavor:instance", "params": most}, first=0)
+    advance(story, 1)
+    larger = template(workers=group(8))
+    update(story, larger)
+    for _ in range(2):
+        follow(story)
+        now = shown(story, lease)
+        assert now["degraded"]
+        assert "servers of flavor m1.large" in now["reservations"][0]["details"]["not_reserved"]
+        assert deployed(story).template == larger
+    story.run()
+    assert news(story, lease) == ["lease.not_reserved"]
+    story.ok("DELETE", f"/v2/leases/{rest['id']}")
+    advance(story, 1)
+    follow(story)
+    synchronise(story.runtime)
+    now = shown(story, lease)
+    assert amounts(live(now)) == {"servers of flavor m1.large": 8}
+    assert not now["degraded"]
+    assert "not_reserved" not in now["reservations"][0]["details"]
+
+
+def test_an_invalid_change_is_reported_and_another_start_does_not_revert_it(story: Story) -> None:
+    lease = running(story)
+    odd = template(workers=group(2), odd=server("m1.none"))
+    cloud = cloud_of(story)
+    [present] = stacks(story)
+    source = json.dumps(stored(Source(odd)))
+    cloud.journal.act("update_stack", stack=present.id, tags="", source=source)
+    follow(story)
+    synchronise(story.runtime)
+    story.run()
+    now = shown(story, lease)
+    assert "m1.none" in now["reservations"][0]["details"]["not_reserved"]
+    path = f"/v2/leases/{lease['id']}"
+    story.ok("PATCH", path, {"reservations": [], "name": "other"})
+    audit.repair(story.runtime, audit.Drift("start it again", lease_id=lease["id"]))
+    advance(story, 1)
+    assert deployed(story).template == odd
+    assert shown(story, lease)["degraded"]
+    story.ok("PATCH", path, change(lease, template=template(workers=group(3))))
+    advance(story, 1)
+    assert "odd" not in deployed(story).template["resources"]
+    follow(story)
+    assert "not_reserved" not in shown(story, lease)["reservations"][0]["details"]
+
+
+def test_a_stack_that_stays_after_the_lease_keeps_a_change_that_did_not_fit(story: Story) -> None:
+    lease = running(story, template(web=server()), on_end="suspend")
+    rest = {"resource_type": "flavor:instance", "params": {"flavor_id": "large", "amount": 21}}
+    create(story, rest, first=0)
+    advance(story, 1)
+    larger = template(web=server(), workers=group(9))
+    update(story, larger)
+    follow(story)
+    advance(story, 60)
+    assert shown(story, lease)["status"] == "TERMINATED"
+    [present] = stacks(story)
+    assert (present.status, deployed(story).template) == ("SUSPEND_COMPLETE", larger)
+
+
+def test_two_managers_follow_the_same_change_once(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = running(story)
+    update(story, template(workers=group(2)))  # the parameters of the lease stay the same
+    cloud = cloud_of(story)
+    preview = cloud.preview
+
+    def slow(*asked: Any) -> Any:
+        monkeypatch.setattr(cloud, "preview", preview)
+        follow(story)
+        return preview(*asked)
+
+    monkeypatch.setattr(cloud, "preview", slow)
+    follow(story)
+    story.run()
+    assert story.event_types(lease["id"]).count("lease.update") == 1
+    assert story.event_types(lease["id"]).count("lease.event.update_lease") == 1
+
+
+@pytest.mark.parametrize("tags", [False, True])
+def test_a_change_during_an_update_is_not_overwritten(story: Story, tags: bool) -> None:
+    source = template(workers=group({"get_param": "most"}))
+    source["parameters"]["most"] = {"type": "number", "default": 2}
+    lease = running(story, source)
+    path = f"/v2/leases/{lease['id']}"
+    story.ok("PATCH", path, change(lease, parameters={"most": 3}))
+    story.run()  # climate sends the update, and waits for Heat
+    update(story, source, tags=tags, most=4)
+    advance(story, 1)
+    assert deployed(story).parameters == {"most": 4}
+    follow(story)
+    assert amounts(live(shown(story, lease))) == {"servers of flavor m1.large": 4}
+    assert audit.audit(story.runtime) == []
