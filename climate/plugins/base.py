@@ -193,6 +193,8 @@ class ResourcePlugin(abc.ABC):
     gives_back: ClassVar[bool] = False
     #: The names of parameters that users cannot change, for instance because ``look_up`` sets them.
     fixed: ClassVar[frozenset[str]] = frozenset()
+    #: Changes of parameters in ``fixed`` that are possible nevertheless: (name, old, new value).
+    unfixed: ClassVar[frozenset[tuple[str, Any, Any]]] = frozenset()
     #: The names of the properties that the cloud can report for resources of the type.
     native_properties: frozenset[str]
     #: Whether ``prepare`` creates anything for each reservation.

@@ -35,12 +35,14 @@ class ReservationRequest:
     """A request for one reservation: its resource type and its validated parameters.
 
     If the reservation is for a stack (a Heat stack of servers, volumes and so on), ``children`` are
-    the requests for the parts of the stack. Each part becomes a separate reservation.
+    the requests for the parts of the stack. Each part becomes a separate reservation. ``prepared``
+    is set if a plug-in has prepared the reservation in the cloud before the lease got it.
     """
 
     resource_type: str
     params: Mapping[str, Any]
     children: "tuple[ReservationRequest, ...]" = ()
+    prepared: Reservation | None = None
 
 
 Requested = Reservation | ReservationRequest

@@ -10,14 +10,20 @@
 An *offer* (module ``manager/offers``) is held in the same way, until a user accepts it. A request
 that accepts it begins with step 2. If climate releases an offer, it writes a notification.
 
+A change of a lease is not held: plug-ins prepare its new reservations before the transaction that
+stores the change (``prepared``).
+
 If the process dies before step 3, a manager runs the ``RELEASE`` event. If a plug-in fails in step
 2, a manager undoes the preparations in the cloud, and retries until that succeeds. If a manager has
 released the lease before step 3, the process also undoes its preparations, but tries only once.
 """
 
 import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy.orm import Session
 
@@ -31,23 +37,26 @@ from climate.core.errors import (
 )
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
-from climate.core.lease.model import Event, Lease
+from climate.core.lease.model import Event, Lease, Reservation
 from climate.core.lease.schedule import RELEASE, Planned
 from climate.core.notifications import event_type
 from climate.core.notifications.event_type import EventType
 from climate.db.engine import ids
+from climate.db.engine.database import is_unavailable
 from climate.db.events import queue as event_queue
 from climate.db.leases import idempotency, leases
 from climate.db.notifications import outbox
 from climate.db.resources import allocations
 from climate.manager.admission.gates import Gate
-from climate.manager.admission.requirements import any_acts_as_user, any_prepares
+from climate.manager.admission.requirements import any_acts_as_user, any_prepares, new_reservation
 from climate.manager.claims import Claim, Work, close, lease_of, retry_later
 from climate.manager.enforcement import Enforcer
 from climate.manager.leases import trusts
 from climate.manager.leases.finalizers import schedule_finalizers
 from climate.manager.leases.idempotency import IdempotentRequest
 from climate.manager.leases.read import as_enforced
+from climate.manager.leases.reservation_changes import LeaseChange, new_params
+from climate.manager.process.periodic_task import logged
 from climate.manager.process.runtime import Catalog, Runtime, Store
 from climate.plugins.base import Requester
 
@@ -170,6 +179,66 @@ def _prepare(runtime: Runtime, lease: Lease, requester: Requester) -> Lease:
     if lease.window.end <= runtime.clock.now():
         raise InvalidDate("The end of the lease has passed while climate waited for other services")
     return lease
+
+
+@contextmanager
+def prepared(
+    runtime: Runtime, lease: Lease, change: LeaseChange, requester: Requester
+) -> Iterator[LeaseChange]:
+    """Return a context with a change of a lease, for which plug-ins have prepared the cloud.
+
+    If the block raises an error, the plug-ins undo this, in one attempt. But if the database did
+    not answer, the change may be stored, and nothing is undone. Raises the errors of ``prepare``.
+    """
+    done = list[Reservation]()
+    new = partial(new_reservation, runtime.catalog, lease.id, now=runtime.clock.now())
+
+    def prepare(reservation: Reservation) -> Reservation:
+        done.append(reservation)
+        plugin = runtime.plugin(reservation.resource_type)
+        details = plugin.prepare(lease, reservation, requester)
+        return replace(reservation, details={**reservation.details, **details})
+
+    try:
+        changes = {
+            each.id: prepare(each) for each in _newly_prepared(runtime.catalog, lease, change)
+        }
+        added = tuple(
+            replace(each, prepared=prepare(new(each, id_=ids.new_id())))
+            if any_prepares(runtime.catalog, [each])
+            else each
+            for each in change.added
+        )
+        reservations = (
+            replace(each, prepared=changes.get(each.id)) for each in change.reservations
+        )
+        ready = replace(change, reservations=tuple(reservations), added=added)
+    except Exception:
+        _undo(runtime, lease, done)
+        raise
+    try:
+        yield ready
+    except Exception as error:
+        if not is_unavailable(error):
+            _undo(runtime, lease, done)
+        raise
+
+
+def _undo(runtime: Runtime, lease: Lease, reservations: Iterable[Reservation]) -> None:
+    for reservation in reservations:
+        with logged(f"cannot undo the preparations of reservation {reservation.id}"):
+            runtime.plugin(reservation.resource_type).discard(lease, reservation)
+
+
+def _newly_prepared(catalog: Catalog, lease: Lease, change: LeaseChange) -> Iterator[Reservation]:
+    """Yield the reservations that need preparation after the change, but not before it."""
+    present = {reservation.id: reservation for reservation in lease.reservations}
+    for each in change.reservations:
+        if before := present.get(each.id):
+            plugin = catalog.plugins[before.resource_type]
+            after = replace(before, params=new_params(plugin, before, each))
+            if plugin.prepares(after.params) and not plugin.prepares(before.params):
+                yield after
 
 
 def _store_trust(session: Session, lease: Lease, now: datetime) -> bool:

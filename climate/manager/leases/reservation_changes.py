@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from marshmallow import ValidationError
@@ -52,7 +53,8 @@ class ReservationChange:
     """A change of one reservation of a lease: the new values of some of its parameters.
 
     ``planned`` is what the plug-in read from the cloud for this change; None if it read nothing.
-    ``unused`` is the result of ``give_back.find_unused``.
+    ``unused`` is the result of ``give_back.find_unused``. ``prepared`` is the reservation after the
+    change, if a plug-in has prepared it in the cloud for this change.
     """
 
     id: str
@@ -60,13 +62,14 @@ class ReservationChange:
     params: Mapping[str, Any]
     planned: "LookedUp | None" = None
     unused: frozenset[int] | None = None
+    prepared: Reservation | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EarliestStart:
-    """The request to move a lease to the earliest free window.
+    """The request to move a lease to the earliest free window, which ends before ``end_by``.
 
-    ``end_by`` is the latest end. None: the lease starts no later than before the change.
+    None: the lease starts no later than before the change.
     """
 
     end_by: datetime | None = None
@@ -74,7 +77,7 @@ class EarliestStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseChange:
-    """A change of a lease. Fields that are None or empty stay as they are.
+    """A change of a lease. What is None or empty stays as it is.
 
     ``earliest`` means that climate searches for the start; ``dates`` then has no start and no end.
     ``reservations`` are changes of reservations, ``added`` are new ones, and ``removed`` are the
@@ -107,9 +110,8 @@ class LeaseChange:
 class LookedUp:
     """What a plug-in read from the cloud for a change of a reservation.
 
-    ``before`` contains the parameters of the reservation that were stored when the plug-in read.
-    ``request`` is the complete reservation after the change. For a stack, ``request.children`` are
-    its parts.
+    ``before`` are the parameters that were stored when the plug-in read, ``request`` is the
+    complete reservation after the change.
     """
 
     before: Mapping[str, Any]
@@ -121,9 +123,8 @@ def complete(
 ) -> tuple[ReservationChange, ...]:
     """Return the changed reservations, with the data that plug-ins read from the cloud added.
 
-    The function puts the data into the fields ``planned`` and ``unused``. Only some changes need
-    such data. No transaction may be open. Raises InvalidInput, Conflict, Forbidden,
-    BackendUnavailable, and ValidationError of marshmallow.
+    These are the fields ``planned`` and ``unused``. No transaction may be open. Raises
+    InvalidInput, Conflict, Forbidden, BackendUnavailable, and ValidationError of marshmallow.
     """
     present = {r.id: r for r in lease.reservations if r.stays}
     completed = []
@@ -134,7 +135,7 @@ def complete(
             found = replace(each, planned=planned)
         if before and change.gives_back:
             plugin = runtime.catalog.plugins[before.resource_type]
-            params = _new_params(plugin, before, found)
+            params = new_params(plugin, before, found)
             unused = give_back.find_unused(runtime, lease, before, params)
             found = replace(found, unused=unused)
         completed.append(found)
@@ -155,17 +156,14 @@ def _looked_up(
         )
     plugin = catalog.plugins[before.resource_type]
     params = plugin.schema().load({**before.params, **change.params})
-    _check_fixed(change.id, plugin.fixed, before.params, params)
+    _check_fixed(change.id, plugin, before.params, params)
     return LookedUp(before.params, look_up(catalog, before.resource_type, params, requester))
 
 
 def requested(
     catalog: Catalog, lease: Lease, changes: Sequence[ReservationChange]
 ) -> Iterator[ReservationRequest]:
-    """Yield a request for each changed reservation, with all its parameters after the change.
-
-    Changes of unknown reservations, or with invalid parameters, are left out.
-    """
+    """Yield a request for each valid change of a reservation, with all parameters after it."""
     present = {r.id: r for r in lease.reservations if r.stays}
     for change in changes:
         if before := present.get(change.id):
@@ -219,17 +217,22 @@ def _apply_changes(
         check_resource_type(before.resource_type, change.resource_type)
         check_no_part(before)
         plugin = catalog.plugins[before.resource_type]
-        after = _new_params(plugin, before, change)
-        _check_fixed(change.id, plugin.fixed, before.params, after)
+        after = new_params(plugin, before, change)
+        _check_fixed(change.id, plugin, before.params, after)
         if lease.has_begun and not plugin.resizes:
             _check_size(change.id, plugin.requirement(before.params), plugin.requirement(after))
-        present[change.id] = replace(before, params=after)
+        prepared = {} if change.prepared is None else change.prepared.details
+        present[change.id] = replace(before, params=after, details={**before.details, **prepared})
     return tuple(present.values())
 
 
-def _new_params(
+def new_params(
     plugin: ResourcePlugin, before: Reservation, change: ReservationChange
 ) -> Mapping[str, Any]:
+    """Return all parameters of a reservation after a change.
+
+    Raises LeaseBusy if the reservation has changed since the plug-in read the cloud for the change.
+    """
     if change.planned is None:
         after: Mapping[str, Any] = plugin.schema().load({**before.params, **change.params})
         return after
@@ -251,14 +254,15 @@ def check_no_part(reservation: Reservation) -> None:
 
 
 def _check_fixed(
-    id_: str, fixed: Collection[str], before: Mapping[str, Any], after: Mapping[str, Any]
+    id_: str, plugin: ResourcePlugin, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> None:
-    """Raise Conflict if a change gives a new value to a parameter whose name is in ``fixed``.
+    """Raise Conflict if a change gives a new value to a parameter that the plug-in has fixed.
 
     ``before`` and ``after`` are all parameters of the reservation ``id_`` before and after the
     change.
     """
-    if names := sorted(name for name in fixed if before[name] != after[name]):
+    changed = (name for name in plugin.fixed if before[name] != after[name])
+    if names := sorted(n for n in changed if (n, before[n], after[n]) not in plugin.unfixed):
         raise Conflict(
             f"{', '.join(names)} of reservation {id_} cannot change: add another, and remove"
             " this one"
@@ -340,19 +344,23 @@ def _new_reservations(
 ) -> tuple[Reservation, ...]:
     """Return a new reservation for each item of ``requests``.
 
-    Raises InvalidInput if the lease would have too many reservations. Raises Conflict if a plug-in
-    would have to prepare a reservation in the cloud, which works only for new leases.
+    First comes a reservation for each request, then one for each part of a requested stack. Raises
+    InvalidInput if the lease would have too many reservations.
     """
-    if types := sorted({r.resource_type for r in requests if any_prepares(runtime.catalog, [r])}):
-        raise Conflict(f"{', '.join(types)} cannot be added to a lease: create another lease")
-    if requests and len(lease.reservations) + len(requests) > MAX_RESERVATIONS:
+    new = partial(new_reservation, runtime.catalog, lease.id, now=now)
+    own = [
+        request.prepared or new(request, id_=ids.repeatable(runtime.rng)) for request in requests
+    ]
+    parts = [
+        new(part_of(stack, child), id_=ids.repeatable(runtime.rng))
+        for stack, request in zip(own, requests, strict=True)
+        for child in request.children
+    ]
+    if own and len(lease.reservations) + len(own) + len(parts) > MAX_RESERVATIONS:
         raise InvalidInput(
             f"A lease has at most {MAX_RESERVATIONS} reservations, those that are over included"
         )
-    return tuple(
-        new_reservation(runtime.catalog, lease.id, request, ids.repeatable(runtime.rng), now)
-        for request in requests
-    )
+    return (*own, *parts)
 
 
 def _check_removed(lease: Lease, removed: Collection[str]) -> None:
@@ -425,14 +433,17 @@ def _store(
     reservations: Sequence[Reservation],
     now: datetime,
 ) -> None:
-    present = {reservation.id: reservation.params for reservation in before.reservations}
+    present = {reservation.id: reservation for reservation in before.reservations}
     unapplied = needs_start(catalog, before, reservations)
     for reservation in reservations:
-        id_, old = reservation.id, present.get(reservation.id, reservation.params)
+        id_ = reservation.id
+        stored = present.get(id_, reservation)
+        old = stored.params
         marks = on_start.marks_of_change(before, old, reservation.params)
-        if marks := {**marks, **({UNAPPLIED: True} if id_ in unapplied else {})}:
-            marked = {**reservation.details, **marks}
-            leases.set_reservation(session, id_, now, details=marked)
+        pending = {UNAPPLIED: True} if id_ in unapplied else {}
+        details = {**reservation.details, **marks, **pending}
+        if details != stored.details:
+            leases.set_reservation(session, id_, now, details=details)
         if reservation.params != old:
             leases.set_reservation(session, id_, now, params=dict(reservation.params))
     new = [reservation for reservation in reservations if reservation.id not in present]

@@ -49,6 +49,7 @@ from climate.manager.admission.refusal.bookings import StoredBookings
 from climate.manager.admission.refusal.refusal import Refusal, explain
 from climate.manager.admission.requirements import (
     any_acts_as_user,
+    any_prepares,
     check_queries,
     requirements_of,
 )
@@ -56,6 +57,7 @@ from climate.manager.enforcement import Enforcer
 from climate.manager.leases import trusts
 from climate.manager.leases.create import Owner
 from climate.manager.leases.event_plan import add_update_event, reschedule
+from climate.manager.leases.holds import prepared
 from climate.manager.leases.read import as_enforced, check_expected
 from climate.manager.leases.ready_start import ReadyStartGate
 from climate.manager.leases.reservation_changes import (
@@ -78,10 +80,7 @@ _PROPOSALS = 3
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """A changed lease, and the two request bodies for the enforcement service.
-
-    ``current`` describes the lease before the change, ``new`` after it.
-    """
+    """A changed lease, and what the enforcement service gets: the lease before and after it."""
 
     lease: Lease = field(compare=False)
     current: Mapping[str, Any]
@@ -89,16 +88,15 @@ class _Outcome:
 
 
 class _OutcomeChanged(Exception):
-    """Raised if the result of a change is not the result that the enforcement service allowed."""
+    """Raised if the result of a change is not what the enforcement service allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
     """A request to change a lease.
 
-    ``owner`` is the user who sends the request. ``expected`` is the lease that the client has read;
-    the change fails if the stored lease differs. ``trust_id`` is the id of the Keystone trust that
-    was created for this request, if any.
+    ``owner`` sends the request. The change fails if the stored lease differs from ``expected``, the
+    lease that the client has read. ``trust_id`` is the trust that was created for this request.
     """
 
     lease_id: str
@@ -118,13 +116,12 @@ def update_lease(
 ) -> Lease:
     """Change a lease and return the changed lease.
 
-    ``owner`` is the user who sends the request. If it is None, the change creates no Keystone trust
-    and reads nothing from the cloud.
+    ``owner`` is the user who sends the request. If it is None, the change does not use the cloud.
 
     Raises NotFound, LeaseBusy, InvalidInput, Conflict, NotEnoughResources, LimitExceeded,
     Contention, EnforcementDenied, EnforcementUnavailable, and the errors of ``trusts.make``,
-    ``trusts.check_owner`` and ``reservation_changes.complete``. Raises LeaseChanged if the stored
-    lease differs from ``expected``. If ``change.earliest`` is set, also raises SearchTooLong.
+    ``trusts.check_owner``, ``reservation_changes.complete`` and ``holds.prepared``. Raises
+    LeaseChanged if the stored lease differs from ``expected``, and SearchTooLong.
     """
     request = _Request(lease_id, change, owner, expected, None)
     if change.earliest is not None:
@@ -139,7 +136,7 @@ def _update(runtime: Runtime, request: _Request) -> Lease:
     trust_id = _trust_for(runtime, lease_id, change, owner, make_trust) if owner else None
     request = replace(request, change=change, trust_id=trust_id)
     try:
-        return _write(runtime, request)
+        return _write_prepared(runtime, request)
     except Exception:
         if trust_id is not None:
             now = runtime.clock.now()
@@ -160,8 +157,7 @@ def preview_change(
     """Return what climate would store for a change of a lease, without storing it (a dry run).
 
     The transaction does everything that a real request does, and is then rolled back. Raises the
-    errors of ``update_lease``. A dry run does not call the services in ``Preview.not_checked``, so
-    their errors do not occur.
+    errors of ``update_lease``, but not those of the services in ``Preview.not_checked``.
     """
     request = _Request(lease_id, change, owner, expected, None)
     preview = partial(_preview, runtime, owner)
@@ -179,7 +175,8 @@ def _preview(runtime: Runtime, owner: Owner, request: _Request) -> Preview:
     request, now = replace(request, change=change, trust_id=trust_id), runtime.clock.now()
     enforcer = runtime.enforcer
     is_checked = enforcer is not None and enforcer.checks_update and not change.keeps_bookings
-    not_checked = [*(["enforcement"] if is_checked else []), *(["trust"] if trust_id else [])]
+    is_prepared = any_prepares(runtime.catalog, change.added)
+    needs = {"enforcement": is_checked, "trust": trust_id, "preparation": is_prepared}
 
     def work(session: Session) -> Preview:
         lease = _change(runtime, session, request, now)
@@ -190,7 +187,10 @@ def _preview(runtime: Runtime, owner: Owner, request: _Request) -> Preview:
         allocations.release(session, live)
         capacity = free_capacity(runtime, session, lease, now, held)
         return Preview(
-            lease=lease, reservations=capacity, accounts=accounts, not_checked=not_checked
+            lease=lease,
+            reservations=capacity,
+            accounts=accounts,
+            not_checked=[name for name, is_needed in needs.items() if is_needed],
         )
 
     return runtime.database.rehearse(work)
@@ -199,8 +199,7 @@ def _preview(runtime: Runtime, owner: Owner, request: _Request) -> Preview:
 def _at_earliest(runtime: Runtime, request: _Request, apply: Callable[[_Request], T]) -> T:
     """Find the earliest window for a changed lease, and call ``apply`` with a request for it.
 
-    If another request books the window first, the function searches again. Raises
-    NotEnoughResources if there is no window.
+    If another request books the window first, search again. Raises NotEnoughResources.
     """
     change = _completed(runtime, request.lease_id, request.change, request.owner)
     # One deadline for all attempts, because each search holds the lock of the lease.
@@ -223,12 +222,11 @@ def _at_earliest(runtime: Runtime, request: _Request, apply: Callable[[_Request]
 def _find_earliest(
     runtime: Runtime, session: Session, request: _Request, deadline: float
 ) -> tuple[Window, timedelta, Window | None]:
-    """Return the span of a search, the duration of the lease, and the earliest free window.
+    """Return the span of a search, the duration of the lease, and the earliest free window or None.
 
-    The window is None if the lease fits nowhere. The function removes the bookings of the lease in
-    this transaction, so that they count as free; the caller rolls the transaction back. A search
-    without the lock of the lease would not block less: the removed rows stay locked until the
-    rollback, and another lease that wants the same time waits for them (exclusion constraint).
+    The function removes the bookings of the lease in
+    this transaction, so that they count as free; the caller rolls the transaction back. Until then,
+    other leases that want the same time wait for the removed rows, with or without a lock.
     """
     change, now = request.change, runtime.clock.now()
     lease = leases.get(session, request.lease_id, lock=True)
@@ -254,8 +252,7 @@ def _completed(
 ) -> LeaseChange:
     """Return ``change``, with data that plug-ins read from the cloud for changed reservations.
 
-    If ``owner`` is None, or no reservation changes, plug-ins read nothing, and the result is
-    ``change``.
+    If ``owner`` is None, plug-ins read nothing, and the result is ``change``.
     """
     if owner is None or not change.reservations:
         return change
@@ -294,6 +291,16 @@ def _trust_for(
     return None
 
 
+def _write_prepared(runtime: Runtime, request: _Request) -> Lease:
+    """Let plug-ins prepare the cloud for the change, if they must, and store the change."""
+    if request.owner is None or not request.change.changes_reservations:
+        return _write(runtime, request)
+    with runtime.database.read() as session:
+        lease = leases.get(session, request.lease_id)
+    with prepared(runtime, lease, request.change, request.owner.requester) as change:
+        return _write(runtime, replace(request, change=change))
+
+
 def _write(runtime: Runtime, request: _Request) -> Lease:
     if runtime.enforcer and runtime.enforcer.checks_update and not request.change.keeps_bookings:
         return _write_agreed(runtime, runtime.enforcer, request)
@@ -330,10 +337,7 @@ def _change(runtime: Runtime, session: Session, request: _Request, now: datetime
 
 
 def _gates(runtime: Runtime, request: _Request) -> list[Gate]:
-    """Return the gates of this change, one per optional feature, in the order of their calls.
-
-    A gate can check or reject the change. Limits are an example of an optional feature.
-    """
+    """Return the gates of this change, one per optional feature, in the order of their calls."""
     gates: list[Gate] = []
     if runtime.settings.limits.enabled and not request.change.keeps_bookings:
         roles = request.owner.roles if request.owner else ()
@@ -374,7 +378,7 @@ def _rebook(
     if lease.status is LeaseStatus.PENDING:
         waits.leave(session, lease.id)  # its owner has chosen the dates
     reschedule(session, lease, changed, now)
-    unfinished = lease.degraded and bool(change.reservations)
+    unfinished = bool(change.added) or (lease.degraded and bool(change.reservations))
     unfinished |= any(reservation.planned for reservation in change.reservations)
     unfinished |= bool(needs_start(runtime.catalog, lease, reservations))
     if (has_gains or unfinished or leaving) and lease.status is LeaseStatus.ACTIVE:
@@ -390,10 +394,9 @@ def _check_queries(
 ) -> None:
     """Raise InvalidQuery if the property expression of a changed reservation is not allowed.
 
-    ``reservations`` are the reservations of the lease after the change. An expression must not name
-    unknown properties. It may name private properties (hidden from ordinary users) only if
-    ``owner``, the user who sends the request, may see them. The expressions that the lease already
-    has stay allowed in any case.
+    An expression must not name unknown properties. It may name private properties (hidden from
+    ordinary users) only if ``owner``, the user who sends the request, may see them. The expressions
+    that the lease already has stay allowed in any case.
     """
     before, after = (
         [part for r in each if r.stays for part in requirements_of(catalog, r, lease.project_id)]
@@ -410,9 +413,8 @@ def _write_agreed(runtime: Runtime, enforcer: Enforcer, request: _Request) -> Le
     2. With no transaction open, the service decides about this result.
     3. A second transaction makes the change with the same random choices.
 
-    If other requests altered the result in the meantime, the function starts again, at most
-    ``_PROPOSALS`` times. The lease keeps its resources during this time. But another lease may book
-    the resources that this lease would gain.
+    If other requests altered the result meanwhile, for example because they booked the resources
+    that this lease would gain, the function starts again, at most ``_PROPOSALS`` times.
     """
     for _ in range(_PROPOSALS):
         change = partial(_outcome, runtime, request, runtime.clock.now(), runtime.rng.random())

@@ -25,7 +25,15 @@ from oslo_config.cfg import ConfigOpts
 from climate.clock import Clock
 from climate.core.errors import Conflict
 from climate.core.lease.lifecycle import ReservationStatus
-from climate.core.lease.model import DEPLOYED_SOURCE, Granted, Lease, Reservation
+from climate.core.lease.model import (
+    CREATE,
+    DEPLOYED_SOURCE,
+    NOTHING,
+    ON_START,
+    Granted,
+    Lease,
+    Reservation,
+)
 from climate.core.lease.on_start import creates
 from climate.core.matching.query import Everything
 from climate.core.matching.requirement import Requirement
@@ -98,7 +106,7 @@ class StackPlugin(ResourcePlugin):
     booked_type: ClassVar[str | None] = ""
     schema: ClassVar[type[RequestSchema]] = StackSchema
     fixed: ClassVar[frozenset[str]] = frozenset({"stack_id", "stack_name", "on_start"})
-    needs_preparation: ClassVar[bool] = True
+    unfixed: ClassVar[frozenset[tuple[str, Any, Any]]] = frozenset({(ON_START, NOTHING, CREATE)})
     looks_up_changes: ClassVar[bool] = True
     follows_changes: ClassVar[bool] = True
     native_properties: frozenset[str] = frozenset()
@@ -141,12 +149,16 @@ class StackPlugin(ResourcePlugin):
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
         return self.cloud.knows_users and creates(params)
 
+    def prepares(self, params: Mapping[str, Any]) -> bool:
+        """Return whether climate creates the stack, and does not use an existing one."""
+        return creates(params) and params["stack_id"] is None
+
     def prepare(
         self, _lease: Lease, reservation: Reservation, requester: Requester
     ) -> Mapping[str, Any]:
         """Create the empty stack that ``start`` will update; return its id and name."""
         params = reservation.params
-        if not creates(params) or params["stack_id"] is not None:
+        if not self.prepares(params):
             return {}
         name = params["stack_name"] or f"climate-{reservation.id}"
         stack = self.cloud.make_empty(requester, name, reservation.id)

@@ -350,10 +350,20 @@ class TestChange:
         assert keystone.kept == {}
         assert trust_of(at, lease) is None
 
-    def test_a_reservation_that_needs_preparation_cannot_be_added(self, at: Story) -> None:
+    def test_an_added_reservation_is_prepared_with_the_token_of_the_change(
+        self, at: Story, acting: Acting
+    ) -> None:
+        lease = reserve(at, asked(""))
+        lease = update_lease(at.runtime, lease.id, LeaseChange(added=(asked(),)), ALICE)
+        added = lease.reservations[-1]
+        assert acting.arranged[added.id] == "t0ken"
+        assert added.details["arranged"] == "yes"
+
+    def test_a_rejected_change_undoes_its_preparations(self, at: Story, acting: Acting) -> None:
         lease = reserve(at)
-        with pytest.raises(Conflict, match="create another lease"):
-            update_lease(at.runtime, lease.id, LeaseChange(added=(asked(),)), ALICE)
+        with pytest.raises(Conflict):
+            update_lease(at.runtime, lease.id, LeaseChange(added=(asked(hosts=99),)), ALICE)
+        assert list(acting.arranged) == [lease.reservations[0].id]
 
     def test_a_prepared_reservation_cannot_be_removed_before_the_start(self, at: Story) -> None:
         lease = reserve(at, asked(), asked())

@@ -176,6 +176,49 @@ def test_hides_template_parameters_and_files(story: Story) -> None:
     assert "hunter2" not in json.dumps(story.ok("GET", "/v2/notifications"))
 
 
+@pytest.mark.parametrize("minutes", [0, 60])
+def test_a_stack_can_be_added_to_a_lease(story: Story, minutes: float) -> None:
+    hosts = {"resource_type": "physical:host", "params": {"min": 1, "max": 1}}
+    lease = create(story, hosts)
+    advance(story, minutes)
+    path = f"/v2/leases/{lease['id']}"
+    story.problem(409, "PATCH", path, {"add_reservations": [stack(template(workers=group(99)))]})
+    assert stacks(story) == []
+    small = template(workers=group(2))
+    story.ok("PATCH", f"{path}?dry_run=true", {"add_reservations": [stack(small)]})
+    assert stacks(story) == []
+    added = story.ok("PATCH", path, {"add_reservations": [stack(small)]})
+    assert amounts(added) == {"servers of flavor m1.large": 2}
+    advance(story, 61 - minutes)
+    [present] = stacks(story)
+    assert present.status == "UPDATE_COMPLETE"
+    assert {item["status"] for item in shown(story, lease)["reservations"]} == {"active"}
+    advance(story, 60)
+    assert stacks(story) == []
+    assert audit.audit(story.runtime) == []
+
+
+def test_a_reservation_whose_stack_the_user_creates_can_let_climate_create_it(
+    story: Story,
+) -> None:
+    lease = create(story, stack(on_start="nothing"))
+    advance(story, 60)
+    assert stacks(story) == []
+    path = f"/v2/leases/{lease['id']}"
+    story.ok("PATCH", path, change(lease, on_start="create"))
+    advance(story, 1)
+    [present] = stacks(story)
+    assert (present.status, present.reservation_id) == (
+        "UPDATE_COMPLETE",
+        lease["reservations"][0]["id"],
+    )
+    assert audit.audit(story.runtime) == []
+    for other in ("nothing", "manual"):
+        story.problem(409, "PATCH", path, change(lease, on_start=other))
+    advance(story, 60)
+    assert stacks(story) == []
+
+
 def test_a_part_cannot_be_changed_or_removed_without_its_stack(story: Story) -> None:
     lease = create(story, stack())
     [own, part, *_] = lease["reservations"]
