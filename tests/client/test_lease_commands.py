@@ -130,6 +130,18 @@ def test_a_lease_moves_to_its_earliest_window(climate: Climate) -> None:
     assert climate(*asked).json["start"] == "2030-01-15T12:00:00Z"
 
 
+def test_gives_back_hosts_by_name(climate: Climate, story: Story) -> None:
+    created = climate("lease", "create", "mine", "--duration", "2h", "--host", "3", "-f", "json")
+    story.run()
+    id_ = created.json["reservations"][0]["id"]
+    held = story.ok("GET", f"/v2/leases/{created.json['id']}/resources")["resources"]
+    first, second, _ = (item["name"] for item in held)
+    given = ("--give-back", first, "--give-back", f"{id_}:{second}", "--set", "min=1")
+    changed = climate("lease", "update", "mine", *given, "-f", "json").json
+    assert changed["reservations"][0]["params"]["max"] == 1
+    assert "name the reservation" in climate("lease", "update", "mine", "--give-back", "x").errors
+
+
 def test_changes_extends_and_ends_a_lease_by_its_name(climate: Climate, story: Story) -> None:
     climate("lease", "create", "mine", *WINDOW, "--host", "1")
     changed = climate("lease", "update", "mine", "--set", "max=2", "--name", "ours", "-f", "json")

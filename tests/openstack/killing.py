@@ -110,12 +110,17 @@ class LeaseCycle(ABC):
             rows = self._climate.query("SELECT status FROM leases WHERE id = ?", lease_id)
             return rows == [(status,)]
 
-        def can_continue() -> bool:
-            return has_status() or not self._manager.is_running
+        self.wait_until(has_status, f"the lease is {status}")
 
-        while not has_status():
+    def wait_until(self, is_reached: Callable[[], bool], what: str) -> None:
+        """Wait until ``is_reached``; replace each killed manager."""
+
+        def can_continue() -> bool:
+            return is_reached() or not self._manager.is_running
+
+        while not is_reached():
             if not self._manager.is_running:
                 self.kills += 1
                 self._manager = self._climate.start_manager()
-            eventually(can_continue, f"the lease is {status}", _TIMEOUT)
+            eventually(can_continue, what, _TIMEOUT)
         self.steps.append([kind for proxy in self._proxies for kind in proxy.kinds])

@@ -1,6 +1,7 @@
 """Give-backs: a running reservation shrinks, and gives back resources that its users do not use.
 
-1. Before the transaction, ``find_unused`` asks the plug-in which resources are unused.
+1. Before the transaction, ``find_unused`` asks the plug-in which resources are unused. If the user
+   names the resources to give back, ``find_named`` checks that they are unused.
 2. In the transaction, the bookings of these resources move to a new reservation, which leaves the
    lease like a removed one. An ``update_lease`` event reclaims its resources. Other
    leases cannot book them before that.
@@ -14,9 +15,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core.errors import ResourcesInUse
+from climate.core.errors import Conflict, InvalidInput, ResourcesInUse
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.lease.model import HANDED_OVER, LEAVING, Granted, Lease, Reservation
+from climate.core.lease.model import HANDED_OVER, LEAVING, Granted, Lease, Reservation, Resource
 from climate.core.matching.requirement import Requirement
 from climate.db.engine import ids
 from climate.db.leases import leases
@@ -49,6 +50,49 @@ def find_unused(
     granted = [Granted.of(found[id_], held[id_].amounts) for id_ in sorted(found, reverse=True)]
     granted.sort(key=lambda resource: resource.reservable)  # those that fail come first
     return frozenset(item.id for item in islice(plugin.unused(granted), count))
+
+
+def find_named(
+    runtime: Runtime, lease: Lease, reservation: Reservation, names: Sequence[str]
+) -> tuple[frozenset[int], dict[str, int]]:
+    """Return the ids of the resources with these names, and the parameters for the smaller number.
+
+    A name is the id or the name of a resource that the reservation has. No transaction may be open.
+    Raises Conflict if the reservation cannot give back resources, ResourcesInUse if one of them is
+    in use, and InvalidInput if the reservation does not have it, or would be empty.
+    """
+    plugin = runtime.catalog.plugins[reservation.resource_type]
+    if lease.status is not LeaseStatus.ACTIVE or not plugin.gives_back:
+        raise Conflict(
+            f"Reservation {reservation.id} cannot give back resources by name: only a running"
+            " reservation of hosts can"
+        )
+    with runtime.database.read() as session:
+        held = allocations.held(session, [reservation.id])[reservation.id]
+        found = resources.find_some(session, held)
+    named = _named(reservation, found, names)
+    left = len(found) - len(named)
+    if not left:
+        raise InvalidInput(
+            f"Reservation {reservation.id} would be empty: remove it, or end the lease"
+        )
+    granted = [Granted.of(found[id_], held[id_].amounts) for id_ in named]
+    unused = {resource.id for resource in plugin.unused(granted)}
+    if used := [found[id_].external_id for id_ in named if id_ not in unused]:
+        raise ResourcesInUse(f"{', '.join(used)} has servers: delete them, then give the host back")
+    return frozenset(named), {"min": min(left, reservation.params["min"]), "max": left}
+
+
+def _named(
+    reservation: Reservation, held: Mapping[int, Resource], names: Sequence[str]
+) -> list[int]:
+    by_name = {name: id_ for id_, found in held.items() for name in (found.external_id, str(id_))}
+    if unknown := [name for name in names if name not in by_name]:
+        raise InvalidInput(
+            f"Reservation {reservation.id} does not have {', '.join(unknown)}. It has:"
+            f" {', '.join(sorted(found.external_id for found in held.values()))}"
+        )
+    return sorted({by_name[name] for name in names})
 
 
 def store(

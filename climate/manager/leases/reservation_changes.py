@@ -53,13 +53,14 @@ class ReservationChange:
     """A change of one reservation of a lease: the new values of some of its parameters.
 
     ``planned`` is what the plug-in read from the cloud for this change; None if it read nothing.
-    ``unused`` is the result of ``give_back.find_unused``. ``prepared`` is the reservation after the
-    change, if a plug-in has prepared it in the cloud for this change.
+    ``give_back`` names the resources to give back, ``unused`` has their ids, or those that climate
+    found. ``prepared`` is the reservation after the change, if a plug-in has prepared it.
     """
 
     id: str
     resource_type: str | None
     params: Mapping[str, Any]
+    give_back: tuple[str, ...] = ()
     planned: "LookedUp | None" = None
     unused: frozenset[int] | None = None
     prepared: Reservation | None = None
@@ -80,9 +81,8 @@ class LeaseChange:
     """A change of a lease. What is None or empty stays as it is.
 
     ``earliest`` means that climate searches for the start; ``dates`` then has no start and no end.
-    ``reservations`` are changes of reservations, ``added`` are new ones, and ``removed`` are the
-    ids of reservations to remove. ``gives_back`` allows a running reservation to give back unused
-    resources.
+    ``reservations`` are changes, ``added`` are new ones, and ``removed`` are the ids of those to
+    remove. ``gives_back`` allows a running reservation to give back unused resources.
     """
 
     name: str | None = None
@@ -133,11 +133,13 @@ def complete(
         if before and runtime.catalog.plugins[before.resource_type].looks_up_changes:
             planned = _looked_up(runtime.catalog, lease, before, each, requester)
             found = replace(each, planned=planned)
-        if before and change.gives_back:
+        if before and each.give_back:
+            named, counts = give_back.find_named(runtime, lease, before, each.give_back)
+            found = replace(found, params={**counts, **each.params}, unused=named)
+        elif before and change.gives_back:
             plugin = runtime.catalog.plugins[before.resource_type]
             params = new_params(plugin, before, found)
-            unused = give_back.find_unused(runtime, lease, before, params)
-            found = replace(found, unused=unused)
+            found = replace(found, unused=give_back.find_unused(runtime, lease, before, params))
         completed.append(found)
     return tuple(completed)
 
@@ -273,9 +275,8 @@ def _check_size(id_: str, before: Requirement, after: Requirement) -> None:
     """Raise Conflict if a change alters the size or the affinity of a reservation in use.
 
     ``before`` and ``after`` are what the reservation ``id_`` requires before and after the change.
-    A reservation has several equal units, for example virtual instances. The size is the amount of
-    resources in one unit, for example 4 VCPU. The affinity (``layout``) states whether the units
-    must be on one resource or on different ones. The number of units may change.
+    The size is the amount of resources in one unit, for example 4 VCPU in an instance. The number
+    of units may change.
     """
     if (before.amounts, before.layout) != (after.amounts, after.layout):
         raise Conflict(
@@ -364,10 +365,9 @@ def _new_reservations(
 
 
 def _check_removed(lease: Lease, removed: Collection[str]) -> None:
-    """Raise an error if a reservation with one of these ids cannot be removed from the lease.
+    """Raise InvalidInput if the lease does not have one of these reservations (any more).
 
-    Raises InvalidInput if the lease has no reservation with this id, or if the reservation is
-    DELETED. Raises Conflict if the reservation is a part of a stack that stays in the lease.
+    Raises Conflict if the reservation is a part of a stack that stays in the lease.
     """
     live = {r.id: r for r in lease.reservations if r.status is not ReservationStatus.DELETED}
     for id_ in removed:

@@ -279,6 +279,35 @@ def test_every_database_gives_back_hosts_without_servers(story_everywhere: Story
     assert story.lease(lease["id"])["status"] == "TERMINATED"
 
 
+def test_gives_back_the_hosts_that_the_user_names(story: Story) -> None:
+    lease = create(story, hosts(4))
+    story.at(60)
+    path, first = f"/v2/leases/{lease['id']}", lease["reservations"][0]["id"]
+
+    def asked(*names: str, **more: Any) -> dict[str, Any]:
+        return {"reservations": [{"id": first, "give_back": [*names], **more}]}
+
+    story.cloud.boot_server("sim-2", "mine")
+    before = story.ok("GET", path)
+    for status, words, body in (
+        (409, "sim-2 has servers", asked("sim-1", "sim-2")),
+        (400, "does not have sim-9. It has: sim-1, sim-2, sim-3, sim-4", asked("sim-9")),
+        (400, "would be empty", asked("sim-1", "sim-3", "sim-4", "sim-2")),
+        (400, "unless give_back is given", {"reservations": [{"id": first}]}),
+    ):
+        assert words in story.problem(status, "PATCH", path, body)["detail"]
+        assert story.ok("GET", path) == before
+    patch(story, lease, **asked("sim-3", "sim-1", "sim-3"))
+    story.run()
+    assert list(pools(story).values()) == [["sim-2", "sim-4"]]
+    assert story.ok("GET", path)["reservations"][0]["params"]["max"] == 2
+    early = create(story, hosts(1))
+    body = {"reservations": [{"id": early["reservations"][0]["id"], "give_back": ["sim-1"]}]}
+    refused = story.problem(409, "PATCH", f"/v2/leases/{early['id']}", body)
+    assert "only a running" in refused["detail"]
+    assert audit(story.runtime) == []
+
+
 def test_hosts_in_use_are_not_given_back(story: Story) -> None:
     lease = create(story, hosts(2), slots(1))
     story.at(60)

@@ -1,6 +1,6 @@
 """Leased stacks: climate reserves their maximum, creates, changes and ends them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -15,7 +15,8 @@ from tests.openstack import guests, settings
 from tests.openstack.accounts import Account, Project
 from tests.openstack.conftest import Deploy, MakeProxy
 from tests.openstack.deployment import Deployment
-from tests.openstack.proxy import FaultyProxy
+from tests.openstack.killing import LeaseCycle
+from tests.openstack.proxy import Fault, FaultyProxy, no_fault
 from tests.openstack.templates import Template
 from tests.support.process import Program, eventually
 
@@ -289,6 +290,91 @@ def test_follows_what_its_user_changes_in_heat(
     until(deployed, lab, lease, "TERMINATED")
     assert heat[stack_id] is None
     assert list(lab.member.cloud.compute.servers()) == []
+
+
+class FollowCycle(LeaseCycle):
+    """Leases of a stack that its user enlarges in Heat while the lease runs."""
+
+    def __init__(
+        self, climate: Deployment, lab: Project, heat: Heat, proxies: Sequence[FaultyProxy]
+    ) -> None:
+        super().__init__(climate, lab, *proxies)
+        self._heat = heat
+
+    def reservations(self) -> list[dict[str, Any]]:
+        return [asked(shop(self._climate.cloud, 1))]
+
+    def run(self, make_fault: Callable[[], Fault]) -> list[Any]:
+        """Run a lease with a fault while climate follows; return the state after that."""
+        self.kills, self.steps = 0, []
+        lease_id = self.create(lambda: no_fault)
+        self._wait(lease_id, "ACTIVE")
+        self.set_fault(make_fault())
+        self.use(lease_id)
+        states = [self.state(lease_id)]
+        self.set_fault(no_fault)
+        self.clean_up(lease_id)
+        gone = self._climate.http(self._lab.member)
+        self.wait_until(
+            lambda: gone.call("GET", f"/v2/leases/{lease_id}").status_code == HTTPStatus.NOT_FOUND,
+            "the lease is gone",
+        )
+        return states
+
+    def use(self, lease_id: str) -> None:
+        """Enlarge the stack in Heat, and wait until climate has followed."""
+        http = self._climate.http(self._lab.member)
+        lease = http.ok("GET", f"/v2/leases/{lease_id}")
+        stack_id = lease["reservations"][0]["details"]["stack_id"]
+        larger = shop(self._climate.cloud, 2, other=server(self._climate.cloud, "m1.small"))
+        self._heat.client.stacks.update(stack_id, template=larger)
+        amounts = {"m1.tiny": 3, "m1.small": 1}
+        self.wait_until(
+            lambda: (
+                is_followed(self._climate, self._lab, lease, **amounts)
+                and not self._climate.query(OPEN_UPDATES)
+            ),
+            "climate follows",
+        )
+
+    def state(self, lease_id: str) -> Any:
+        lease = self._climate.http(self._lab.member).ok("GET", f"/v2/leases/{lease_id}")
+        updates = [
+            stack.stack_status
+            for stack in self._heat.client.stacks.list()
+            if stack.stack_status != "DELETE_COMPLETE"
+        ]
+        return [lease["status"], lease["degraded"], len(lease["reservations"]), updates]
+
+
+OPEN_UPDATES = "SELECT id FROM events WHERE kind = 'update_lease' AND status <> 'DONE'"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_a_kill_at_any_step_changes_no_result_of_following_a_user(
+    deploy: Deploy, make_proxy: MakeProxy, lab: Project, heat: Heat, cloud: Connection
+) -> None:
+    proxies = [
+        make_proxy(cloud.session.get_endpoint(service_type=type_))
+        for type_ in ("orchestration", "compute", "placement")
+    ]
+    made = deploy(
+        "blazar",
+        manager__plugins=PLUGINS,
+        manager__claim_timeout=1,
+        manager__minutes_before_end_lease=0,
+        manager__sync_interval=2,
+        heat__endpoint_override=proxies[0].url,
+        nova__endpoint_override=proxies[1].url,
+        placement__endpoint_override=proxies[2].url,
+        **{"virtual:stack__cloud": "heat", "virtual:floatingip__cloud": "neutron"},
+    )
+    made.register(*HOSTS)
+    cycle = FollowCycle(made, lab, heat, proxies)
+    undisturbed = cycle.run_undisturbed()
+    assert undisturbed == [["ACTIVE", False, 3, ["UPDATE_COMPLETE"]]]
+    assert cycle.check_each_kill(undisturbed) > 3
 
 
 def test_reports_a_change_in_heat_that_does_not_fit_and_keeps_it(

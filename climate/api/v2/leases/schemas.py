@@ -163,7 +163,18 @@ class ReservationChange(Strict):
     """New parameters of the reservation ``id``. Parameters that are absent keep their values."""
 
     id = fields.String(required=True, validate=_ID)
-    params = fields.Dict(keys=fields.String(), required=True)
+    params = fields.Dict(keys=fields.String(), load_default=dict)
+    give_back = fields.List(
+        fields.String(validate=validate.Length(1, 255)),
+        load_default=list,
+        validate=LIST_LENGTH,
+        metadata=described("Names or ids of hosts that a running reservation gives back."),
+    )
+
+    @validates_schema(pass_original=True)
+    def _which(self, _data: dict[str, Any], original: Any, **_kwargs: Any) -> None:  # noqa: ANN401
+        if "params" not in original and "give_back" not in original:
+            raise ValidationError("Required, unless give_back is given", "params")
 
 
 class LeaseChange(Strict):

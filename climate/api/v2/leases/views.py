@@ -278,6 +278,11 @@ def _reservation_changes(
         )
     validation.load_all(parts)
     return tuple(
-        ReservationChange(id=body["id"], resource_type=None, params=body["params"])
+        ReservationChange(
+            id=body["id"],
+            resource_type=None,
+            params=body["params"],
+            give_back=tuple(body["give_back"]),
+        )
         for body in bodies
     )

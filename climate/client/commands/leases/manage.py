@@ -160,6 +160,14 @@ class UpdateLease(_Change):
             " (repeatable)",
         )
         parser.add_argument(
+            "--give-back",
+            action="append",
+            default=[],
+            metavar="[RESERVATION:]HOST[,...]",
+            help="give back hosts without servers; without id if the lease has only one reservation"
+            " (repeatable)",
+        )
+        parser.add_argument(
             "--remove", action="append", metavar="RESERVATION", help="remove one (repeatable)"
         )
         reservations.add_reservation_options(parser)
@@ -177,7 +185,7 @@ class UpdateLease(_Change):
             "before_end": self.time(parsed_args, "before_end"),
             "duration": parsed_args.duration,
             "start_when": parsed_args.start_when,
-            "reservations": [_changed(text, lease) for text in parsed_args.set] or None,
+            "reservations": _changes(parsed_args, lease) or None,
             "add_reservations": parsed_args.reservations or None,
             "remove_reservations": parsed_args.remove,
             "wait": place_of(self, parsed_args) or None,
@@ -329,16 +337,36 @@ def _wait_until_over(
         line.close()
 
 
-def _changed(text: str, lease: Lease) -> dict[str, Any]:
-    """Return the change of a reservation that ``--set`` describes. Raises Failed."""
+def _changes(parsed_args: argparse.Namespace, lease: Lease) -> list[dict[str, Any]]:
+    """Return the changes that ``--set`` and ``--give-back`` describe. Raises Failed."""
+    changes = []
+    for text in parsed_args.set:
+        id_, rest = _reservation_in(text, lease, "--set", "min=2")
+        try:
+            changes.append({"id": id_, "params": reservations.parameters(rest)})
+        except argparse.ArgumentTypeError as error:
+            raise Failed(f"--set: {error}") from None
+    for text in parsed_args.give_back:
+        id_, rest = _reservation_in(text, lease, "--give-back", "node-7")
+        hosts = [name.strip() for name in rest.split(",")]
+        same = next((change for change in changes if change["id"] == id_), None)
+        if same is None:
+            changes.append({"id": id_, "give_back": hosts})
+        else:
+            same["give_back"] = [*same.get("give_back", []), *hosts]
+    return changes
+
+
+def _reservation_in(text: str, lease: Lease, option: str, example: str) -> tuple[str, str]:
+    """Return the id of the reservation that the text of an option names, and the rest of the text.
+
+    Without an id, it is the only reservation of the lease. Raises Failed if there are several.
+    """
     ids = [each.id for each in lease.reservations if each.status != "deleted"]
     id_, sign, rest = text.partition(":")
-    if not sign or id_ not in ids:
-        if len(ids) != 1:
-            known = ", ".join(ids) or "none"
-            raise Failed(f"--set: name the reservation, as in {known}:min=2. There are: {known}")
-        id_, rest = ids[0], text
-    try:
-        return {"id": id_, "params": reservations.parameters(rest)}
-    except argparse.ArgumentTypeError as error:
-        raise Failed(f"--set: {error}") from None
+    if sign and id_ in ids:
+        return id_, rest
+    if len(ids) != 1:
+        known = ", ".join(ids) or "none"
+        raise Failed(f"{option}: name the reservation, as in {known}:{example}. There are: {known}")
+    return ids[0], text
