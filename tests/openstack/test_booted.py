@@ -184,6 +184,7 @@ def test_reports_a_trust_lost_and_restored_before_the_start(
     assert trust_notifications(climate, lease["id"]) == ["lease.trust_lost", "lease.trust_restored"]
 
 
+@pytest.mark.nightly("takes 90 seconds")
 def test_a_start_as_a_disabled_user_succeeds_after_the_user_is_enabled(
     climate: Deployment, lab: Project, administrator: Account
 ) -> None:

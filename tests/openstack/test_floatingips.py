@@ -140,6 +140,7 @@ def reservable(climate: Deployment, address: str) -> bool:
 # What goes wrong.
 
 
+@pytest.mark.nightly("takes 15 seconds; Nova and Heat stay away in others")
 def test_start_and_end_wait_for_an_absent_neutron(
     make_climate: MakeClimate, public: Public, lab: Project, neutron: FaultyProxy
 ) -> None:

@@ -24,7 +24,10 @@ EVENT_TYPES = [
     "lease.delete",
 ]
 
-modes = pytest.mark.parametrize("isolation", ["blazar", "tenancy"])
+modes = pytest.mark.parametrize(
+    "isolation",
+    ["blazar", pytest.param("tenancy", marks=pytest.mark.nightly("takes 70 seconds more"))],
+)
 
 
 def soon() -> str:

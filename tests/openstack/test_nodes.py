@@ -25,7 +25,10 @@ def _service(cloud: Connection) -> None:
         )
 
 
-@pytest.mark.parametrize("isolation", ["blazar", "tenancy"])
+@pytest.mark.parametrize(
+    "isolation",
+    ["blazar", pytest.param("tenancy", marks=pytest.mark.nightly("takes 15 seconds more"))],
+)
 def test_a_service_with_several_nodes_is_reserved_and_isolated_as_a_whole(
     isolation: str, deploy: Deploy, lander: Lander, lab: Project, others: Project, tmp_path: Path
 ) -> None:

@@ -93,7 +93,10 @@ def test_the_end_of_a_lease_does_not_affect_another_project(
     climate.end(pair[0].member, kept["id"])
 
 
-@pytest.mark.parametrize("isolation", ["blazar", "tenancy"])
+@pytest.mark.parametrize(
+    "isolation",
+    ["blazar", pytest.param("tenancy", marks=pytest.mark.nightly("takes 22 seconds more"))],
+)
 def test_hosts_that_change_projects_stay_closed_to_others(
     isolation: str, deploy: Deploy, lander: Lander, pair: tuple[Project, Project]
 ) -> None:

@@ -16,6 +16,7 @@ from tests.support.service import host_reservation
 SLOW, FAST = HOSTS = settings.HOSTS[:2]
 
 
+@pytest.mark.nightly("takes 25 seconds")
 @pytest.mark.timeout(300)
 def test_slow_hosts_are_announced_earlier(deploy: Deploy, lab: Project, topic: str) -> None:
     climate = deploy(

@@ -209,6 +209,7 @@ def test_only_a_private_volume_type_can_be_registered(
 # What goes wrong.
 
 
+@pytest.mark.nightly("takes 16 seconds; Nova and Heat stay away in others")
 def test_start_and_end_wait_for_an_absent_cinder(
     make_climate: MakeClimate, base: Base, lab: Project, cinder: FaultyProxy
 ) -> None:

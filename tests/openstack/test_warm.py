@@ -81,6 +81,7 @@ def until_off(climate: Deployment, sleeper: Machine) -> None:
     assert (sleeper.service.status, sleeper.service.disabled_reason) == ("disabled", REST)
 
 
+@pytest.mark.nightly("takes two minutes")
 @pytest.mark.timeout(300)
 def test_a_host_has_power_only_for_its_lease(
     sleeper: Machine, climate: Deployment, lander: Lander, lab: Project
@@ -106,6 +107,7 @@ def test_a_host_has_power_only_for_its_lease(
     assert sleeper.bmc.switched == ["1", "0", "1", "0"]
 
 
+@pytest.mark.nightly("takes 45 seconds")
 @pytest.mark.timeout(300)
 def test_a_host_is_not_ready_until_nova_gets_a_new_heartbeat(
     sleeper: Machine, climate: Deployment, lab: Project

@@ -228,6 +228,7 @@ def changed(lease: dict[str, Any], **params: Any) -> dict[str, Any]:
     return {"reservations": [{"id": lease["reservations"][0]["id"], "params": params}]}
 
 
+@pytest.mark.nightly("takes 20 seconds")
 def test_the_template_of_an_active_stack_changes_only_if_it_fits(
     deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
 ) -> None:
@@ -304,6 +305,10 @@ class FollowCycle(LeaseCycle):
     def reservations(self) -> list[dict[str, Any]]:
         return [asked(shop(self._climate.cloud, 1))]
 
+    def create(self, make_fault: Callable[[], Fault]) -> str:
+        self.set_fault(make_fault())
+        return str(reserve(self._climate, self._lab, *self.reservations())["id"])
+
     def run(self, make_fault: Callable[[], Fault]) -> list[Any]:
         """Run a lease with a fault while climate follows; return the state after that."""
         self.kills, self.steps = 0, []
@@ -350,7 +355,7 @@ class FollowCycle(LeaseCycle):
 OPEN_UPDATES = "SELECT id FROM events WHERE kind = 'update_lease' AND status <> 'DONE'"
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly("takes seven minutes")
 @pytest.mark.timeout(3600)
 def test_a_kill_at_any_step_changes_no_result_of_following_a_user(
     deploy: Deploy, make_proxy: MakeProxy, lab: Project, heat: Heat, cloud: Connection
@@ -444,6 +449,7 @@ def test_start_and_end_wait_for_an_absent_heat(
     assert heat[lease["reservations"][0]["details"]["stack_id"]] is None
 
 
+@pytest.mark.nightly("takes 26 seconds")
 def test_suspend_restores_the_flavors_of_the_stack_first(
     deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
 ) -> None:
@@ -460,6 +466,7 @@ def test_suspend_restores_the_flavors_of_the_stack_first(
     assert deployed.audit() == []
 
 
+@pytest.mark.nightly("takes 21 seconds")
 def test_an_adopted_stack_moves_to_reserved_flavors_and_back(
     deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
 ) -> None:
@@ -481,6 +488,7 @@ def test_an_adopted_stack_moves_to_reserved_flavors_and_back(
     assert deployed.audit() == []
 
 
+@pytest.mark.nightly("takes 13 seconds")
 def test_a_start_with_a_lost_trust_waits_until_the_owner_is_enabled(
     deployed: Deployment, lab: Project, heat: Heat, cloud: Connection, administrator: Account
 ) -> None:
@@ -499,6 +507,7 @@ def test_a_start_with_a_lost_trust_waits_until_the_owner_is_enabled(
     until(deployed, lab, lease, "TERMINATED", allowed=True)
 
 
+@pytest.mark.nightly("takes 28 seconds")
 def test_a_stack_that_cannot_be_suspended_releases_its_capacity(
     deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
 ) -> None:
