@@ -355,7 +355,7 @@ class FollowCycle(LeaseCycle):
 OPEN_UPDATES = "SELECT id FROM events WHERE kind = 'update_lease' AND status <> 'DONE'"
 
 
-@pytest.mark.nightly("takes seven minutes")
+@pytest.mark.nightly("takes 16 minutes")
 @pytest.mark.timeout(3600)
 def test_a_kill_at_any_step_changes_no_result_of_following_a_user(
     deploy: Deploy, make_proxy: MakeProxy, lab: Project, heat: Heat, cloud: Connection
