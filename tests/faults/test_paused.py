@@ -16,7 +16,15 @@ from tests.support.process import eventually
 
 @pytest.mark.parametrize(
     ("asked", "made", "removed"),
-    [(whole_hosts, "ensure_pool", "delete_pool"), (instances, "open_slots", "delete_slots")],
+    [
+        (whole_hosts, "ensure_pool", "delete_pool"),
+        pytest.param(
+            instances,
+            "open_slots",
+            "delete_slots",
+            marks=pytest.mark.nightly("the same fence, and 25 seconds"),
+        ),
+    ],
 )
 def test_a_manager_resumed_after_the_end_changes_nothing(
     database_url: str,
