@@ -126,8 +126,9 @@ class ClimateLease(resource.Resource):
             parts, next_ids = _changes(ids, self.properties["reservations"], after["reservations"])
             change.update(parts)
         if change:
+            before = {reservation["id"] for reservation in self._lease()["reservations"]}
             lease = self._call("PATCH", f"/{self.resource_id}", change)
-            added = [id_ for id_ in _own_ids(lease) if id_ not in ids]
+            added = [id_ for id_ in _own_ids(lease) if id_ not in before]
             self._store_ids([id_ or added.pop(0) for id_ in next_ids])
         return bool(after["wait_until_active"])
 
@@ -219,12 +220,17 @@ class ClimateLease(resource.Resource):
 
 
 def _own_ids(lease: Mapping[str, Any]) -> list[str]:
-    """Return the ids of the reservations in the request; climate adds others for parts of stacks.
+    """Return the ids of the present reservations of a request.
 
-    Reservations that an update removes come last, or are left out.
+    climate adds others: for the parts of stacks, and for hosts that a reservation gives back.
     """
-    requested = [each for each in lease["reservations"] if "stack" not in each["params"]]
-    return [each["id"] for each in requested]
+    return [
+        each["id"]
+        for each in lease["reservations"]
+        if "stack" not in each["params"]
+        and each["status"] != "deleted"
+        and not each["details"].get("leaving")
+    ]
 
 
 def _reservation(values: Mapping[str, Any]) -> dict[str, Any]:

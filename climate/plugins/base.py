@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
-from climate.core.errors import Conflict
+from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease import on_start
 from climate.core.lease.model import Granted, Inventory, Lease, Reservation, Resource
 from climate.core.matching.requirement import Requirement
@@ -150,6 +150,18 @@ class ExpectedState:
         return running.union(self.changing, self.elsewhere)
 
 
+@dataclass(frozen=True, slots=True)
+class CloudChange:
+    """What users changed in the cloud: new parameters, and details to store with them."""
+
+    params: Mapping[str, Any]
+    details: Mapping[str, Any]
+
+
+class QuotesRequest(InvalidInput):
+    """An InvalidInput whose message may quote secret values of the request: do not store it."""
+
+
 class NotYet(Exception):
     """Raised by a plug-in's method while the cloud has not finished an action.
 
@@ -202,7 +214,7 @@ class ResourcePlugin(abc.ABC):
     #: Whether climate calls ``look_up`` and ``members`` also when a user changes a reservation.
     #: Otherwise it calls them only for new reservations.
     looks_up_changes: ClassVar[bool] = False
-    #: Whether users can change in the cloud what ``start`` created; see ``changed_params``.
+    #: Whether users can change in the cloud what ``start`` created; see ``changed_in_cloud``.
     follows_changes: ClassVar[bool] = False
 
     @property
@@ -298,13 +310,13 @@ class ResourcePlugin(abc.ABC):
         failed, and retries.
         """
 
-    def changed_params(self, _lease: Lease, _reservation: Reservation) -> Mapping[str, Any] | None:
-        """Return the parameters that users have changed in the cloud, with their new values.
+    def changed_in_cloud(self, _lease: Lease, _reservation: Reservation) -> CloudChange | None:
+        """Return what users have changed of a running reservation in the cloud; None if nothing.
 
-        If they changed nothing, the result is empty. Return None while the cloud is changing what
-        the running reservation has. climate reserves the difference, and calls ``start`` again.
+        climate reserves the difference, and calls ``start`` again. Raise NotYet while the cloud is
+        making the change.
         """
-        return {}
+        return None
 
     def unused(self, _resources: Sequence[Granted]) -> Iterable[Granted]:
         """Yield those of a running reservation's resources on which users have no objects.

@@ -59,10 +59,12 @@ UNAPPLIED = "unapplied"
 RUN_STATE = "run_state"
 # Key of a reservation's details: an id of the source that climate deployed last for a stack.
 DEPLOYED_SOURCE = "deployed_source"
+# Key of a reservation's details: when Heat began the update of users that climate has reserved.
+FOLLOWED_UPDATE = "followed_update"
 # Key of a reservation's details: why climate could not reserve what users changed in the cloud.
 NOT_RESERVED = "not_reserved"
 # Details that no answer and no notification contains.
-NOT_SHOWN = frozenset({HANDED_OVER, SHARES, UNAPPLIED, RUN_STATE, DEPLOYED_SOURCE})
+NOT_SHOWN = frozenset({HANDED_OVER, SHARES, UNAPPLIED, RUN_STATE, DEPLOYED_SOURCE, FOLLOWED_UPDATE})
 # The parameter that says when climate creates the resource, and its values: at the start of the
 # lease, never, or when a user starts the reservation.
 ON_START = "on_start"

@@ -99,19 +99,23 @@ def store(
     runtime: Runtime,
     session: Session,
     shrunk: Sequence[tuple[Reservation, Collection[int]]],
+    named: Collection[str],
     position: int,
     now: datetime,
 ) -> bool:
     """Move surplus resources to new reservations, which leave the lease; return whether any moved.
 
-    ``shrunk`` contains reservations with their new parameters, and the results of ``find_unused``.
-    ``position`` is the position of the first new reservation in the lease. Raises ResourcesInUse if
-    users use too many of the resources.
+    ``shrunk`` contains reservations with their new parameters, and the resources that they can give
+    back. Those with an id in ``named`` give back exactly these. ``position`` is the position of the
+    first new reservation in the lease. Raises ResourcesInUse if users use too many of the
+    resources, and Conflict if the named ones are not what the reservation has too many.
     """
     leaving = []
     for reservation, unused in shrunk:
         plugin = runtime.catalog.plugins[reservation.resource_type]
-        given = _surplus(session, reservation, plugin.requirement(reservation.params), unused)
+        exactly = unused if reservation.id in named else None
+        requirement = plugin.requirement(reservation.params)
+        given = _surplus(session, reservation, requirement, unused, exactly)
         if given:
             new = _leaving(reservation, given, ids.repeatable(runtime.rng), now)
             leaving.append((reservation.id, new, given))
@@ -122,11 +126,21 @@ def store(
 
 
 def _surplus(
-    session: Session, reservation: Reservation, requirement: Requirement, unused: Collection[int]
+    session: Session,
+    reservation: Reservation,
+    requirement: Requirement,
+    unused: Collection[int],
+    exactly: Collection[int] | None,
 ) -> list[int]:
     held = allocations.held(session, [reservation.id])[reservation.id]
     count = max(0, len(held) - requirement.maximum)
     given = sorted(held.keys() & set(unused))[:count]
+    if exactly is not None and set(given) != set(exactly):
+        raise Conflict(
+            f"Reservation {reservation.id} has {len(held)} {requirement.noun} and max"
+            f" {requirement.maximum}, so it cannot give back exactly the {len(exactly)} named:"
+            " leave out max, or try again if it has just changed"
+        )
     if len(given) < count:
         raise ResourcesInUse(
             f"Reservation {reservation.id} has {len(held)} {requirement.noun} and would give back"

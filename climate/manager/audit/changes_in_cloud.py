@@ -9,19 +9,16 @@ again.
 """
 
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from http import HTTPStatus
 
 from marshmallow import ValidationError
 from sqlalchemy.orm import Session
 
 from climate.core.errors import (
-    BackendUnavailable,
     ClimateError,
-    Contention,
     LeaseBusy,
     NotFound,
 )
@@ -39,15 +36,19 @@ from climate.manager.leases.update import update_lease
 from climate.manager.process.periodic_task import PeriodicTask, logged
 from climate.manager.process.runtime import Runtime
 from climate.observability import log_context
-from climate.plugins.base import NotYet
+from climate.plugins.base import CloudChange, NotYet, QuotesRequest
 from climate.plugins.openstack.trusts import DeadTrust
 
 LOG = logging.getLogger(__name__)
 
+_LONGEST_REASON = 1000
+# The message of an error may quote the template, which can contain secrets.
+_REJECTED = (
+    "the changed stack is rejected: to see why, send the change to climate as a dry run, or update"
+    " the stack in Heat again"
+)
 # The next pass tries again, and the user need not know.
 _PASSING = (
-    BackendUnavailable,
-    Contention,
     LeaseBusy,
     LeaseChanged,
     NotFound,
@@ -83,12 +84,12 @@ def _follow(runtime: Runtime, lease: Lease, reservation: Reservation) -> None:
     """Reserve what users have changed of a reservation, or store why that is impossible."""
     reason = None
     try:
-        params = _changed_params(runtime, lease, reservation)
-        if params is None:
-            return
-        if params:
+        found = _changed_in_cloud(runtime, lease, reservation)
+        if found is not None:
             LOG.info("users have changed what reservation %s has", reservation.id)
-            change = ReservationChange(id=reservation.id, resource_type=None, params=params)
+            change = ReservationChange(
+                id=reservation.id, resource_type=None, params=found.params, details=found.details
+            )
             # Another manager may follow the same change.
             update_lease(
                 runtime,
@@ -100,23 +101,28 @@ def _follow(runtime: Runtime, lease: Lease, reservation: Reservation) -> None:
     except _PASSING as error:
         LOG.info("cannot follow the change of reservation %s yet: %s", reservation.id, error)
         return
+    except QuotesRequest:
+        reason = _REJECTED
     except ClimateError as error:
-        reason = error.message
-    except ValidationError as error:
-        reason = f"The stack cannot be reserved: {error.messages}"
+        if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:  # a service does not answer
+            LOG.info("cannot follow the change of reservation %s yet: %s", reservation.id, error)
+            return
+        reason = error.message[:_LONGEST_REASON]
+    except ValidationError:
+        reason = _REJECTED
     if reason != reservation.details.get(NOT_RESERVED):
         now = runtime.clock.now()
         runtime.database.write(partial(_store, lease.id, reservation.id, reason, now))
 
 
-def _changed_params(
+def _changed_in_cloud(
     runtime: Runtime, lease: Lease, reservation: Reservation
-) -> Mapping[str, Any] | None:
-    """Return the plug-in's ``changed_params``; nothing if the cloud has nothing of it now."""
+) -> CloudChange | None:
+    """Return the plug-in's ``changed_in_cloud``; None if the cloud has nothing of it now."""
     is_active = reservation.status is ReservationStatus.ACTIVE and reservation.stays
     if not (is_active and on_start.exists(lease, reservation)):
-        return {}
-    return runtime.plugin(reservation.resource_type).changed_params(lease, reservation)
+        return None
+    return runtime.plugin(reservation.resource_type).changed_in_cloud(lease, reservation)
 
 
 def _owner(runtime: Runtime, lease: Lease) -> Owner:

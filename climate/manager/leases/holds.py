@@ -20,7 +20,7 @@ released the lease before step 3, the process also undoes its preparations, but 
 
 import logging
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -32,6 +32,7 @@ from climate.core.errors import (
     ClimateError,
     EnforcementDenied,
     EnforcementUnavailable,
+    Forbidden,
     InvalidDate,
     NotFound,
 )
@@ -48,7 +49,12 @@ from climate.db.leases import idempotency, leases
 from climate.db.notifications import outbox
 from climate.db.resources import allocations
 from climate.manager.admission.gates import Gate
-from climate.manager.admission.requirements import any_acts_as_user, any_prepares, new_reservation
+from climate.manager.admission.requirements import (
+    ReservationRequest,
+    any_acts_as_user,
+    any_prepares,
+    new_reservation,
+)
 from climate.manager.claims import Claim, Work, close, lease_of, retry_later
 from climate.manager.enforcement import Enforcer
 from climate.manager.leases import trusts
@@ -58,7 +64,7 @@ from climate.manager.leases.read import as_enforced
 from climate.manager.leases.reservation_changes import LeaseChange, new_params
 from climate.manager.process.periodic_task import logged
 from climate.manager.process.runtime import Catalog, Runtime, Store
-from climate.plugins.base import Requester
+from climate.plugins.base import NotYet, Requester
 
 LOG = logging.getLogger(__name__)
 
@@ -187,46 +193,60 @@ def prepared(
 ) -> Iterator[LeaseChange]:
     """Return a context with a change of a lease, for which plug-ins have prepared the cloud.
 
-    If the block raises an error, the plug-ins undo this, in one attempt. But if the database did
-    not answer, the change may be stored, and nothing is undone. Raises the errors of ``prepare``.
+    If the block raises an error, the plug-ins undo what they prepared for added reservations, in
+    one attempt. But if the database did not answer, the change may be stored, and nothing is
+    undone. Another request may have prepared the same changed reservation, so that stays until the
+    lease ends. Raises Forbidden, and the errors of ``prepare``.
     """
-    done = list[Reservation]()
-    new = partial(new_reservation, runtime.catalog, lease.id, now=runtime.clock.now())
+    catalog = runtime.catalog
+    changes, added = list(_newly_prepared(catalog, lease, change)), list[Reservation]()
+    if changes or any_prepares(catalog, change.added):
+        _check_project(lease, requester)
+    new = partial(new_reservation, catalog, lease.id, now=runtime.clock.now())
 
     def prepare(reservation: Reservation) -> Reservation:
-        done.append(reservation)
-        plugin = runtime.plugin(reservation.resource_type)
-        details = plugin.prepare(lease, reservation, requester)
+        details = runtime.plugin(reservation.resource_type).prepare(lease, reservation, requester)
         return replace(reservation, details={**reservation.details, **details})
 
+    def prepare_added(request: ReservationRequest) -> ReservationRequest:
+        if not any_prepares(catalog, [request]):
+            return request
+        added.append(new(request, id_=ids.new_id()))
+        return replace(request, prepared=prepare(added[-1]))
+
     try:
-        changes = {
-            each.id: prepare(each) for each in _newly_prepared(runtime.catalog, lease, change)
-        }
-        added = tuple(
-            replace(each, prepared=prepare(new(each, id_=ids.new_id())))
-            if any_prepares(runtime.catalog, [each])
-            else each
-            for each in change.added
+        details = {each.id: prepare(each).details for each in changes}
+        ready = replace(
+            change,
+            reservations=tuple(
+                replace(each, details={**each.details, **details.get(each.id, {})})
+                for each in change.reservations
+            ),
+            added=tuple(map(prepare_added, change.added)),
         )
-        reservations = (
-            replace(each, prepared=changes.get(each.id)) for each in change.reservations
-        )
-        ready = replace(change, reservations=tuple(reservations), added=added)
     except Exception:
-        _undo(runtime, lease, done)
+        _undo(runtime, lease, added)
         raise
     try:
         yield ready
     except Exception as error:
         if not is_unavailable(error):
-            _undo(runtime, lease, done)
+            _undo(runtime, lease, added)
         raise
+
+
+def _check_project(lease: Lease, requester: Requester) -> None:
+    if requester.project_id != lease.project_id:
+        raise Forbidden(
+            "Only the project of the lease can make this change: climate creates objects in the"
+            " cloud with the token of that project"
+        )
 
 
 def _undo(runtime: Runtime, lease: Lease, reservations: Iterable[Reservation]) -> None:
     for reservation in reservations:
-        with logged(f"cannot undo the preparations of reservation {reservation.id}"):
+        failure = f"cannot undo the preparations of reservation {reservation.id}"
+        with logged(failure), suppress(NotYet):  # NotYet: the cloud has begun
             runtime.plugin(reservation.resource_type).discard(lease, reservation)
 
 

@@ -54,7 +54,7 @@ class ReservationChange:
 
     ``planned`` is what the plug-in read from the cloud for this change; None if it read nothing.
     ``give_back`` names the resources to give back, ``unused`` has their ids, or those that climate
-    found. ``prepared`` is the reservation after the change, if a plug-in has prepared it.
+    found. ``details`` are stored with the change, for example what a plug-in has prepared.
     """
 
     id: str
@@ -63,15 +63,12 @@ class ReservationChange:
     give_back: tuple[str, ...] = ()
     planned: "LookedUp | None" = None
     unused: frozenset[int] | None = None
-    prepared: Reservation | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class EarliestStart:
-    """The request to move a lease to the earliest free window, which ends before ``end_by``.
-
-    None: the lease starts no later than before the change.
-    """
+    """Move a lease to the earliest free window before ``end_by`` (None: start no later)."""
 
     end_by: datetime | None = None
 
@@ -198,9 +195,10 @@ def change_reservations(
     _store(catalog, session, lease, reservations, now)
     unused = {each.id: each.unused for each in change.reservations if each.unused is not None}
     shrunk = [(each, unused[each.id]) for each in reservations if each.id in unused]
+    named = {each.id for each in change.reservations if each.give_back}
     _check_give_backs(lease, len(shrunk))
     position = len(lease.reservations) + len(new)
-    leaving |= give_back.store(runtime, session, shrunk, position, now)
+    leaving |= give_back.store(runtime, session, shrunk, named, position, now)
     return reservations, leaving
 
 
@@ -223,8 +221,8 @@ def _apply_changes(
         _check_fixed(change.id, plugin, before.params, after)
         if lease.has_begun and not plugin.resizes:
             _check_size(change.id, plugin.requirement(before.params), plugin.requirement(after))
-        prepared = {} if change.prepared is None else change.prepared.details
-        present[change.id] = replace(before, params=after, details={**before.details, **prepared})
+        details = {**before.details, **change.details}
+        present[change.id] = replace(before, params=after, details=details)
     return tuple(present.values())
 
 

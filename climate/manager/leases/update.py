@@ -197,10 +197,7 @@ def _preview(runtime: Runtime, owner: Owner, request: _Request) -> Preview:
 
 
 def _at_earliest(runtime: Runtime, request: _Request, apply: Callable[[_Request], T]) -> T:
-    """Find the earliest window for a changed lease, and call ``apply`` with a request for it.
-
-    If another request books the window first, search again. Raises NotEnoughResources.
-    """
+    """Find the earliest window for a changed lease, and call ``apply`` with a request for it."""
     change = _completed(runtime, request.lease_id, request.change, request.owner)
     # One deadline for all attempts, because each search holds the lock of the lease.
     deadline = runtime.clock.elapsed() + runtime.settings.search_timeout
@@ -292,11 +289,12 @@ def _trust_for(
 
 
 def _write_prepared(runtime: Runtime, request: _Request) -> Lease:
-    """Let plug-ins prepare the cloud for the change, if they must, and store the change."""
+    """Let plug-ins prepare the cloud for the change, and store the change."""
     if request.owner is None or not request.change.changes_reservations:
         return _write(runtime, request)
     with runtime.database.read() as session:
         lease = leases.get(session, request.lease_id)
+    check_expected(lease, request.expected)
     with prepared(runtime, lease, request.change, request.owner.requester) as change:
         return _write(runtime, replace(request, change=change))
 

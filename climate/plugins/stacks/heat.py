@@ -20,7 +20,7 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import BackendUnavailable, Conflict, InvalidInput
 from climate.core.lease.model import Lease
-from climate.plugins.base import Requester
+from climate.plugins.base import QuotesRequest, Requester
 from climate.plugins.openstack import session as openstack_session
 from climate.plugins.openstack.neutron import Neutron
 from climate.plugins.openstack.trusts import Trusts
@@ -244,10 +244,13 @@ def _moment(text: str) -> datetime:
 
 
 def _stack_error(error: BackendUnavailable) -> BackendUnavailable | InvalidInput:
-    """Return InvalidInput if the user's request caused Heat's error; otherwise ``error``."""
+    """Return InvalidInput if the user's request caused Heat's error; otherwise ``error``.
+
+    Heat's message may quote values of the template.
+    """
     cause = error.__cause__
     if isinstance(cause, heat_errors.HTTPException) and str(cause.code) in {"400", "403", "404"}:
-        return InvalidInput(f"Heat rejected the stack: {str(cause).removeprefix('ERROR: ')}")
+        return QuotesRequest(f"Heat rejected the stack: {str(cause).removeprefix('ERROR: ')}")
     return error
 
 

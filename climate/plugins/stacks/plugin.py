@@ -11,13 +11,12 @@ identifies the source that climate deployed last. The source is the template wit
 parameters and environment.
 
 While the lease runs, users may also update the stack with requests to Heat. climate finds such a
-change (``changed_params``), reserves what it needs, and then deploys the changed source on the
+change (``changed_in_cloud``), reserves what it needs, and then deploys the changed source on the
 reserved resources. Until climate can reserve it, the stack stays as the users left it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, ClassVar
 
 from oslo_config.cfg import ConfigOpts
@@ -28,6 +27,7 @@ from climate.core.lease.lifecycle import ReservationStatus
 from climate.core.lease.model import (
     CREATE,
     DEPLOYED_SOURCE,
+    FOLLOWED_UPDATE,
     NOTHING,
     ON_START,
     Granted,
@@ -39,6 +39,7 @@ from climate.core.matching.query import Everything
 from climate.core.matching.requirement import Requirement
 from climate.plugins.base import (
     KEEP,
+    CloudChange,
     DiscoveredResource,
     Drift,
     ExpectedState,
@@ -52,6 +53,7 @@ from climate.plugins.loader import load_cloud
 from climate.plugins.request_fields import RequestSchema
 from climate.plugins.stacks import members as stack_members
 from climate.plugins.stacks import template
+from climate.plugins.stacks.audit import find_drifts
 from climate.plugins.stacks.cloud import Stack, StackCloud
 from climate.plugins.stacks.contents import count_contents
 from climate.plugins.stacks.schema import SUSPEND, StackSchema, source_of, stored
@@ -59,35 +61,6 @@ from climate.plugins.stacks.template import Source
 
 # The times of Heat have no fractions of a second, so two updates in quick succession look the same.
 _UNCERTAIN = timedelta(minutes=1)
-# A stack that is younger may belong to a lease that climate is just creating.
-_NEW = timedelta(hours=1)
-
-
-def find_drifts(
-    cloud: StackCloud, clock: Clock, expected: Callable[[], ExpectedState]
-) -> Iterator[Drift]:
-    """Yield a drift for each stack that climate marked for a reservation that is over or unknown.
-
-    Stacks younger than ``_NEW`` are left out, because climate may just be creating their lease.
-    """
-    now = clock.now()
-    marked = [stack for stack in cloud.marked() if not _is_new(stack, now)]
-    state = expected()
-    known = {*state.known, *state.awaited}
-    for stack in marked:
-        if stack.reservation_id not in known:
-            yield Drift(
-                f"stack {stack.id} ({stack.name}) of project {stack.project_id} is marked with"
-                f" reservation {stack.reservation_id}, which no lease has",
-                partial(cloud.delete, stack),
-                reservation_id=stack.reservation_id,
-            )
-
-
-def _is_new(stack: Stack, now: datetime) -> bool:
-    return stack.created_at is not None and now - stack.created_at < _NEW
-
-
 _SUSPENDED = "SUSPEND_COMPLETE"
 # climate resumes stacks with one of these last actions before it changes them.
 _SUSPEND_ACTIONS = ("SUSPEND", "RESUME")
@@ -114,8 +87,8 @@ class StackPlugin(ResourcePlugin):
     def __init__(self, conf: ConfigOpts, turn: Turn, clock: Clock) -> None:
         self._clock = clock
         self.cloud: StackCloud = load_cloud("virtual:stack", conf, turn=turn)
-        # By stack id: when the stack was updated last, and the source that it then had.
-        self._known: dict[str, tuple[datetime, Source]] = {}
+        # By stack id: the last update, and the fingerprint of the source, if the stack has it.
+        self._unchanged: dict[str, tuple[datetime | None, str]] = {}
         # By stack id: the plan that this process sent last, while the update is in progress.
         self._sent: dict[str, str] = {}
 
@@ -179,7 +152,7 @@ class StackPlugin(ResourcePlugin):
         """Update the stack to a template that uses the resources of the member reservations.
 
         If users have updated a running stack themselves, the stack stays as it is until the
-        reservation has the parameters that ``changed_params`` returns. Raises NotYet until the
+        reservation has the parameters that ``changed_in_cloud`` returns. Raises NotYet until the
         update is complete, and StackFailed if it fails.
         """
         if not creates(reservation.params):
@@ -188,12 +161,11 @@ class StackPlugin(ResourcePlugin):
         if stack is None:
             raise StackFailed(f"stack {self._id(reservation)} was deleted")
         source = self._reserved_source(lease, reservation)
-        is_current = True
-        if self._was_sent(stack, reservation, source):
-            is_current = self._current(stack) == source.normal
-        if is_current or self._users_source(lease, reservation, stack) is None:
+        if not self._is_left_to_users(lease, reservation, stack, source):
             if reservation.status is not ReservationStatus.ACTIVE:
                 self._resume(stack)
+            was_sent = self._was_sent(stack, reservation, source)
+            is_current = not was_sent or self._current(stack) == source.normal
             self._deploy(lease, stack, source, reservation.id, is_current=is_current)
         self._sent.pop(stack.id, None)
         return {
@@ -202,6 +174,19 @@ class StackPlugin(ResourcePlugin):
             "deployed": True,
             DEPLOYED_SOURCE: self._source(reservation).fingerprint,
         }
+
+    def _is_left_to_users(
+        self, lease: Lease, reservation: Reservation, stack: Stack, source: Source
+    ) -> bool:
+        """Return whether users have updated the stack, and climate has not reserved that yet.
+
+        Raises NotYet while Heat is changing the stack.
+        """
+        if self._was_sent(stack, reservation, source):
+            is_current = self._current(stack) == source.normal
+            return not is_current and self._users_source(lease, reservation, stack) is not None
+        followed = reservation.details.get(FOLLOWED_UPDATE)
+        return followed is not None and followed != _update_of(stack)
 
     def _was_sent(self, stack: Stack, reservation: Reservation, source: Source) -> bool:
         """Return whether climate has sent ``source`` to Heat before.
@@ -214,27 +199,27 @@ class StackPlugin(ResourcePlugin):
         is_same = deployed == self._source(reservation).fingerprint
         return is_same or plan in {stack.plan, self._sent.get(stack.id)}
 
-    def changed_params(self, lease: Lease, reservation: Reservation) -> Mapping[str, Any] | None:
+    def changed_in_cloud(self, lease: Lease, reservation: Reservation) -> CloudChange | None:
         """Return the stack's source as parameters, if it is not what climate has deployed."""
         stack = self._get(lease, reservation) if creates(reservation.params) else None
         if stack is None:
-            return {}
-        if stack.is_busy:
             return None
-        if self._current(stack) == self._reserved_source(lease, reservation).normal:
-            return {}
-        return stored(self._users_source(lease, reservation, stack) or self._source(reservation))
+        _wait(stack)
+        deployed = self._reserved_source(lease, reservation).normal
+        state = (stack.updated_at, deployed.fingerprint)
+        if self._unchanged.get(stack.id) == state:
+            return None
+        if self._current(stack) == deployed:
+            if stack.updated_at and self._clock.now() - stack.updated_at > _UNCERTAIN:
+                self._unchanged[stack.id] = state
+            return None
+        source = self._users_source(lease, reservation, stack) or self._source(reservation)
+        return CloudChange(stored(source), {FOLLOWED_UPDATE: _update_of(stack)})
 
     def _current(self, stack: Stack) -> Source:
         """Return the present source of the stack. Raises NotYet while Heat is changing it."""
         _wait(stack)
-        at, source = self._known.get(stack.id, (None, None))
-        if source is None or stack.updated_at is None or at != stack.updated_at:
-            source = self.cloud.current(stack).normal
-            self._known.pop(stack.id, None)
-            if stack.updated_at and self._clock.now() - stack.updated_at > _UNCERTAIN:
-                self._known[stack.id] = stack.updated_at, source
-        return source
+        return self.cloud.current(stack).normal
 
     def _users_source(self, lease: Lease, reservation: Reservation, stack: Stack) -> Source | None:
         """Return the present source of the stack without climate's edits.
@@ -243,7 +228,9 @@ class StackPlugin(ResourcePlugin):
         Heat is changing the stack.
         """
         original = self._source(reservation)
-        types = stack_members.reserved_types(self._members(lease, reservation))
+        # Also of members that the lease no longer has: the stack may still use their types.
+        members = [each for each in lease.reservations if each.stack_id == reservation.id]
+        types = stack_members.reserved_types(members)
         users = template.restored(self._current(stack), original, types)
         return None if users == original.normal else users
 
@@ -266,15 +253,25 @@ class StackPlugin(ResourcePlugin):
         stack = self._get(lease, reservation)
         if stack is None:  # or on_start was nothing, and climate does not know it
             return
+        self._sent.pop(stack.id, None)
+        self._unchanged.pop(stack.id, None)
         on_end, is_climates = reservation.params["on_end"], reservation.params["stack_id"] is None
         is_empty = is_climates and not _was_deployed(stack, reservation)
         if on_end == KEEP and not is_empty:
-            if stack.reservation_id == reservation.id:
-                self._deploy(lease, stack, self._kept_source(lease, reservation, stack), None)
+            self._keep(lease, reservation, stack)
         elif on_end == SUSPEND and not is_empty:
             self._suspend(lease, stack, reservation)
         else:
             self._delete(stack)
+
+    def _keep(self, lease: Lease, reservation: Reservation, stack: Stack) -> None:
+        source = self._kept_source(lease, reservation, stack)
+        is_marked = stack.reservation_id == reservation.id
+        # A user's update without tags removes the mark.
+        if is_marked or (
+            _was_deployed(stack, reservation) and self._current(stack) != source.normal
+        ):
+            self._deploy(lease, stack, source, None)
 
     def stop(
         self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]
@@ -314,8 +311,7 @@ class StackPlugin(ResourcePlugin):
     def _get(self, lease: Lease, reservation: Reservation) -> Stack | None:
         if id_ := self._id(reservation):
             return self.cloud.find(lease.project_id, id_)
-        if not creates(reservation.params):
-            return None
+        # With on_start nothing, a change that failed may have left an empty stack.
         return self.cloud.find_marked(lease.project_id, reservation.id)
 
     def _source(self, reservation: Reservation) -> Source:
@@ -417,6 +413,11 @@ def _plan(reservation_id: str | None, source: Source) -> str:
     """Return the plan for a source: an id of at most 41 characters, as a tag has at most 80."""
     prefix = f"{reservation_id[-8:]}-" if reservation_id else ""
     return f"{prefix}{source.fingerprint}"
+
+
+def _update_of(stack: Stack) -> str:
+    """Return an id of the stack's last update."""
+    return str(stack.updated_at)
 
 
 def _was_deployed(stack: Stack, reservation: Reservation) -> bool:

@@ -7,6 +7,7 @@ The simulation evaluates only what it needs to count the contents of a template:
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from oslo_config.cfg import ConfigOpts
@@ -30,6 +31,8 @@ _GROUPS = {
     "OS::Heat::AutoScalingGroup": (("desired_capacity", "min_size"), "resource"),
 }
 _MAX_RESOURCES = 10_000
+# The first moment of the simulation; each effect takes a second.
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 # The errors of code that reads a template as if it were well-formed.
 _MALFORMED = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _STATUS = {
@@ -120,7 +123,7 @@ class SimulatedStacks:
     def stacks(self) -> list[Stack]:
         """Return the present stacks, computed from the journal."""
         stacks: dict[str, Stack] = {}
-        for effect in self.journal.effects():
+        for number, effect in enumerate(self.journal.effects()):
             name, _, noun = effect["effect"].partition("_")
             if noun != "stack":
                 continue
@@ -134,6 +137,9 @@ class SimulatedStacks:
                 )
             marks = effect["tags"].split(",") if effect.get("tags") else stacks[id_].tags
             stacks[id_] = replace(stacks[id_], status=_STATUS[name], tags=marks)
+            if name == "update":
+                updated_at = _EPOCH + timedelta(seconds=number)
+                stacks[id_] = replace(stacks[id_], updated_at=updated_at)
         return list(stacks.values())
 
     def _act(self, effect: str, id_: str, **details: str) -> None:

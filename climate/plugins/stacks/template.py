@@ -242,11 +242,21 @@ def _with_original_addresses(
     own = {
         name: original["resources"][name]
         for name in adoptable(original)
-        if isinstance(resources.get(name), Mapping) and "external_id" in resources[name]
+        if _is_as_adopted(name, resources, original)
     }
     added = {f"{name}{_AT_PORT}" for name in own}
     kept = {name: resource for name, resource in resources.items() if name not in added}
     return {**template, "resources": {**kept, **own}}
+
+
+def _is_as_adopted(name: str, resources: Mapping[str, Any], original: Mapping[str, Any]) -> bool:
+    """Return whether a floating IP and its association are as ``adopting`` makes them."""
+    resource = resources.get(name)
+    if not isinstance(resource, Mapping) or "external_id" not in resource:
+        return False
+    adopted = adopting(Source(original), {name: resource["external_id"]}).template["resources"]
+    names = (name, f"{name}{_AT_PORT}")
+    return all(resources.get(each) == adopted.get(each) for each in names)
 
 
 def _without_replacements(reserved_types: Collection[str]) -> Edit:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from climate.core.errors import ClimateError, IdentityUnavailable, InvalidInput
 from climate.manager.audit import cloud as audit
 from climate.manager.audit.changes_in_cloud import follow_changes
 from climate.manager.resources.inventory_sync import synchronise
+from climate.plugins.base import QuotesRequest
 from climate.plugins.stacks.cloud import Stack
 from climate.plugins.stacks.schema import stored
 from climate.plugins.stacks.template import Source
@@ -213,3 +215,39 @@ def test_a_change_during_an_update_is_not_overwritten(story: Story, tags: bool) 
     follow(story)
     assert amounts(live(shown(story, lease))) == {"servers of flavor m1.large": 4}
     assert audit.audit(story.runtime) == []
+
+
+def test_a_second_change_before_the_first_is_deployed_is_not_overwritten(story: Story) -> None:
+    lease = running(story)
+    update(story, template(workers=group(5)))
+    follow_changes(story.runtime)  # and no manager has deployed it yet
+    update(story, template(workers=group(6)))
+    advance(story, 1)
+    assert deployed(story).template == template(workers=group(6))
+    follow(story)
+    assert amounts(live(shown(story, lease))) == {"servers of flavor m1.large": 6}
+    assert audit.audit(story.runtime) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (IdentityUnavailable("Keystone is away"), None),
+        (QuotesRequest("hunter2 is no image"), "the changed stack is rejected"),
+        (InvalidInput("x" * 5000), "x" * 1000),
+    ],
+)
+def test_the_reason_has_no_outage_no_secret_and_no_endless_text(
+    story: Story, monkeypatch: pytest.MonkeyPatch, error: ClimateError, reason: str | None
+) -> None:
+    lease = running(story)
+    update(story, template(workers=group(5)))
+
+    def preview(*_asked: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(cloud_of(story), "preview", preview)
+    follow(story)
+    found = shown(story, lease)["reservations"][0]["details"].get("not_reserved")
+    assert found == reason or found.startswith(reason)
+    assert "hunter2" not in json.dumps(shown(story, lease))

@@ -292,6 +292,7 @@ def test_gives_back_the_hosts_that_the_user_names(story: Story) -> None:
     for status, words, body in (
         (409, "sim-2 has servers", asked("sim-1", "sim-2")),
         (400, "does not have sim-9. It has: sim-1, sim-2, sim-3, sim-4", asked("sim-9")),
+        (409, "leave out max", asked("sim-1", params={"max": 4})),
         (400, "would be empty", asked("sim-1", "sim-3", "sim-4", "sim-2")),
         (400, "unless give_back is given", {"reservations": [{"id": first}]}),
     ):

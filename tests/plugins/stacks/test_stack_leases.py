@@ -219,6 +219,34 @@ def test_a_reservation_whose_stack_the_user_creates_can_let_climate_create_it(
     assert stacks(story) == []
 
 
+def test_a_change_that_loses_a_race_keeps_the_stack_of_the_other(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = create(story, stack(on_start="nothing"))
+    path, cloud = f"/v2/leases/{lease['id']}", cloud_of(story)
+    make_empty = cloud.make_empty
+
+    def slow(*asked: Any) -> Any:
+        monkeypatch.setattr(cloud, "make_empty", make_empty)
+        story.ok("PATCH", path, change(lease, on_start="create"))
+        return make_empty(*asked)
+
+    monkeypatch.setattr(cloud, "make_empty", slow)
+    story.problem(409, "PATCH", path, change(lease, on_start="create"))
+    advance(story, 60)
+    assert [each.status for each in stacks(story)] == ["UPDATE_COMPLETE"]
+    assert shown(story, lease)["status"] == "ACTIVE"
+
+
+def test_only_the_project_of_a_lease_adds_a_stack(story: Story) -> None:
+    hosts = {"resource_type": "physical:host", "params": {"min": 1, "max": 1}}
+    lease = create(story, hosts)
+    body = {"add_reservations": [stack(template(workers=group(2)))]}
+    other = story.call("PATCH", f"/v2/leases/{lease['id']}", body, token="boss:other:admin")
+    assert other.status_code == 403, other.get_data(as_text=True)
+    assert stacks(story) == []
+
+
 def test_a_part_cannot_be_changed_or_removed_without_its_stack(story: Story) -> None:
     lease = create(story, stack())
     [own, part, *_] = lease["reservations"]
@@ -485,6 +513,22 @@ def test_volumes_are_reserved_by_type_and_created_of_the_reserved_type(story: St
     advance(story, 60)
     assert stacks(story) == []
     assert audit.audit(story.runtime) == []
+
+
+def test_a_running_stack_moves_to_another_default_type_of_volumes(story: Story) -> None:
+    for name in ("silver", "gold"):
+        room = {"gigabytes": 100, "volumes": 10}
+        body = {"resource_type": "virtual:volume", "name": name, "properties": room}
+        story.ok("POST", "/v2/resources", body)
+    lease = create(story, stack(template(data=volume(20)), volume_type="silver"))
+    advance(story, 60)
+    path = f"/v2/leases/{lease['id']}"
+    after = story.ok("PATCH", path, change(lease, volume_type="gold"))
+    advance(story, 1)
+    new = next(item for item in after["reservations"] if "gold" in item["params"].get("part", ""))
+    update = [each for each in story.cloud.effects() if each["effect"] == "update_stack"][-1]
+    made = json.loads(update["source"])["template"]["resources"]["data"]["properties"]
+    assert made["volume_type"] == new["details"]["reserved_type"]
 
 
 def test_every_request_rejects_a_template_beyond_the_limits(story: Story) -> None:

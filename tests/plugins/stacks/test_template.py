@@ -114,6 +114,16 @@ def test_restores_what_users_made_of_an_edited_copy() -> None:
     )
 
 
+def test_keeps_what_users_changed_of_an_adopted_address() -> None:
+    address = {"type": "OS::Neutron::FloatingIP", "properties": {"port_id": "a"}}
+    original = Source(hot(ip=address))
+    copy = stack_template.adopting(original, {"ip": "fip"})
+    resources = json.loads(json.dumps(copy.template["resources"]))
+    resources["ip_at_its_port"]["properties"]["port_id"] = "b"
+    users = Source({**copy.template, "resources": resources})
+    assert stack_template.restored(users, original, set()) == users
+
+
 def test_the_normal_form_ignores_what_heat_adds_to_an_environment() -> None:
     added = {"resource_registry": {"resources": {}}, "parameter_defaults": {}, "event_sinks": []}
     assert Source(hot(), environment=added).normal == Source(hot()).normal
