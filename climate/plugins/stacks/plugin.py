@@ -232,7 +232,8 @@ class StackPlugin(ResourcePlugin):
         members = [each for each in lease.reservations if each.stack_id == reservation.id]
         types = stack_members.reserved_types(members)
         users = template.restored(self._current(stack), original, types)
-        return None if users == original.normal else users
+        own = template.restored(self._reserved_source(lease, reservation), original, types)
+        return None if users in (own, original.normal) else users
 
     def _reserved_source(self, lease: Lease, reservation: Reservation) -> Source:
         members = self._members(lease, reservation)
