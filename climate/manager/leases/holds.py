@@ -198,8 +198,33 @@ def prepared(
     undone. Another request may have prepared the same changed reservation, so that stays until the
     lease ends. Raises Forbidden, and the errors of ``prepare``.
     """
+    added: list[Reservation] = []
+    try:
+        ready = _prepare_change(runtime, lease, change, requester, added)
+    except Exception:
+        _undo(runtime, lease, added)
+        raise
+    try:
+        yield ready
+    except Exception as error:
+        if not is_unavailable(error):
+            _undo(runtime, lease, added)
+        raise
+
+
+def _prepare_change(
+    runtime: Runtime,
+    lease: Lease,
+    change: LeaseChange,
+    requester: Requester,
+    added: list[Reservation],
+) -> LeaseChange:
+    """Let the plug-ins prepare the cloud; return the change with their details.
+
+    Appends each added reservation to ``added`` before its plug-in prepares anything.
+    """
     catalog = runtime.catalog
-    changes, added = list(_newly_prepared(catalog, lease, change)), list[Reservation]()
+    changes = list(_newly_prepared(catalog, lease, change))
     if changes or any_prepares(catalog, change.added):
         _check_project(lease, requester)
     new = partial(new_reservation, catalog, lease.id, now=runtime.clock.now())
@@ -214,25 +239,15 @@ def prepared(
         added.append(new(request, id_=ids.new_id()))
         return replace(request, prepared=prepare(added[-1]))
 
-    try:
-        details = {each.id: prepare(each).details for each in changes}
-        ready = replace(
-            change,
-            reservations=tuple(
-                replace(each, details={**each.details, **details.get(each.id, {})})
-                for each in change.reservations
-            ),
-            added=tuple(map(prepare_added, change.added)),
-        )
-    except Exception:
-        _undo(runtime, lease, added)
-        raise
-    try:
-        yield ready
-    except Exception as error:
-        if not is_unavailable(error):
-            _undo(runtime, lease, added)
-        raise
+    details = {each.id: prepare(each).details for each in changes}
+    return replace(
+        change,
+        reservations=tuple(
+            replace(each, details={**each.details, **details.get(each.id, {})})
+            for each in change.reservations
+        ),
+        added=tuple(map(prepare_added, change.added)),
+    )
 
 
 def _check_project(lease: Lease, requester: Requester) -> None:
