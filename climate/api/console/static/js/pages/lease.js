@@ -275,7 +275,7 @@ function warnings(lease, { resources, readiness }, now) {
       "climate could not hand over or reclaim all resources. It tries again. If that takes long, ",
       "ask your operator.")));
   } else if (lease.degraded && !isOver(lease)) {
-    notes.push(note("care", "warning", h("p", {}, ...(change ? [h("b", {}, "Not reserved: "), change]
+    notes.push(note("care", "warning", h("p", {}, ...(change ? [h("b", {}, "Change in Heat not reserved: "), change]
       : [h("b", {}, degradedTitle(failing)), " ", degradedText(lease)]))));
   }
   if (lease.trust_lost) notes.push(
