@@ -59,7 +59,8 @@ UNAPPLIED = "unapplied"
 RUN_STATE = "run_state"
 # Key of a reservation's details: an id of the source that climate deployed last for a stack.
 DEPLOYED_SOURCE = "deployed_source"
-# Key of a reservation's details: when Heat began the update of users that climate has reserved.
+# Key of a reservation's details: the update of users in Heat that climate has reserved, as a list
+# of an id of the update, and the fingerprint of the source.
 FOLLOWED_UPDATE = "followed_update"
 # Key of a reservation's details: why climate could not reserve what users changed in the cloud.
 NOT_RESERVED = "not_reserved"

@@ -115,7 +115,7 @@ TYPES = (
     NotificationType(
         event_type.LEASE_NOT_RESERVED,
         "A user changed a stack in Heat, and climate cannot reserve what it needs now. Published"
-        " once.",
+        " when this begins.",
         ("reason",),
     ),
     NotificationType(

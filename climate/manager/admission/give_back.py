@@ -80,7 +80,10 @@ def find_named(
     unused = {resource.id for resource in plugin.unused(granted)}
     if used := [found[id_].external_id for id_ in named if id_ not in unused]:
         raise ResourcesInUse(f"{', '.join(used)} has servers: delete them, then give the host back")
-    return frozenset(named), {"min": min(left, reservation.params["min"]), "max": left}
+    counts = dict.fromkeys(_COUNTS & reservation.params.keys(), left)
+    if "min" in counts:
+        counts["min"] = min(left, reservation.params["min"])
+    return frozenset(named), counts
 
 
 def _named(

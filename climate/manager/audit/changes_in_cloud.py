@@ -57,9 +57,16 @@ _PASSING = (
 )
 
 
+class _Loop(PeriodicTask):
+    """A loop whose current run is not waited for: the cloud may be slow, and managers repeat it."""
+
+    def stop(self, timeout: float | None = 0) -> bool:
+        return super().stop(timeout)
+
+
 def follow_task(runtime: Runtime) -> PeriodicTask:
     """Return the loop that looks for users' changes every ``sync_interval`` seconds."""
-    return PeriodicTask(
+    return _Loop(
         "changes in the cloud",
         partial(follow_changes, runtime),
         interval=runtime.settings.sync_interval,
@@ -98,21 +105,26 @@ def _follow(runtime: Runtime, lease: Lease, reservation: Reservation) -> None:
                 _owner(runtime, lease),
                 expected=lease,
             )
-    except _PASSING as error:
-        LOG.info("cannot follow the change of reservation %s yet: %s", reservation.id, error)
-        return
-    except QuotesRequest:
-        reason = _REJECTED
-    except ClimateError as error:
-        if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:  # a service does not answer
+    except (ClimateError, ValidationError, *_PASSING) as error:
+        if _is_passing(error):
             LOG.info("cannot follow the change of reservation %s yet: %s", reservation.id, error)
             return
-        reason = error.message[:_LONGEST_REASON]
-    except ValidationError:
-        reason = _REJECTED
+        reason = _reason_of(error)
     if reason != reservation.details.get(NOT_RESERVED):
         now = runtime.clock.now()
         runtime.database.write(partial(_store, lease.id, reservation.id, reason, now))
+
+
+def _is_passing(error: Exception) -> bool:
+    """Return whether another pass may succeed: something is busy, or a service does not answer."""
+    is_outage = isinstance(error, ClimateError) and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return is_outage or isinstance(error, _PASSING)
+
+
+def _reason_of(error: Exception) -> str:
+    if isinstance(error, QuotesRequest) or not isinstance(error, ClimateError):
+        return _REJECTED
+    return error.message[:_LONGEST_REASON]
 
 
 def _changed_in_cloud(

@@ -89,8 +89,9 @@ class StackPlugin(ResourcePlugin):
         self.cloud: StackCloud = load_cloud("virtual:stack", conf, turn=turn)
         # By stack id: the last update, and the fingerprint of the source, if the stack has it.
         self._unchanged: dict[str, tuple[datetime | None, str]] = {}
-        # By stack id: the plan that this process sent last, while the update is in progress.
-        self._sent: dict[str, str] = {}
+        # By stack id, while an update is in progress: the plan that this process has sent, and when
+        # the reservation had changed before that.
+        self._sent: dict[str, tuple[str, datetime | None]] = {}
 
     def look_up(self, params: Mapping[str, Any], requester: Requester) -> Mapping[str, Any]:
         """Return ``params`` with the stack's source and, as ``reserves``, its maximum contents."""
@@ -161,12 +162,18 @@ class StackPlugin(ResourcePlugin):
         if stack is None:
             raise StackFailed(f"stack {self._id(reservation)} was deleted")
         source = self._reserved_source(lease, reservation)
-        if not self._is_left_to_users(lease, reservation, stack, source):
+        was_sent = self._was_sent(stack, reservation, source)
+        is_current = not was_sent or self._current(stack) == source.normal
+        if was_sent:
+            is_users = not is_current and self._users_source(lease, reservation, stack) is not None
+        else:
+            followed, of_source = reservation.details.get(FOLLOWED_UPDATE, (None, None))
+            is_followed = of_source == self._source(reservation).fingerprint
+            is_users = is_followed and followed != _update_of(stack)
+        if not is_users:  # else ``changed_in_cloud`` must find it first
             if reservation.status is not ReservationStatus.ACTIVE:
                 self._resume(stack)
-            was_sent = self._was_sent(stack, reservation, source)
-            is_current = not was_sent or self._current(stack) == source.normal
-            self._deploy(lease, stack, source, reservation.id, is_current=is_current)
+            self._deploy(lease, stack, source, reservation, is_current=is_current)
         self._sent.pop(stack.id, None)
         return {
             "stack_id": stack.id,
@@ -174,19 +181,6 @@ class StackPlugin(ResourcePlugin):
             "deployed": True,
             DEPLOYED_SOURCE: self._source(reservation).fingerprint,
         }
-
-    def _is_left_to_users(
-        self, lease: Lease, reservation: Reservation, stack: Stack, source: Source
-    ) -> bool:
-        """Return whether users have updated the stack, and climate has not reserved that yet.
-
-        Raises NotYet while Heat is changing the stack.
-        """
-        if self._was_sent(stack, reservation, source):
-            is_current = self._current(stack) == source.normal
-            return not is_current and self._users_source(lease, reservation, stack) is not None
-        followed = reservation.details.get(FOLLOWED_UPDATE)
-        return followed is not None and followed != _update_of(stack)
 
     def _was_sent(self, stack: Stack, reservation: Reservation, source: Source) -> bool:
         """Return whether climate has sent ``source`` to Heat before.
@@ -197,7 +191,8 @@ class StackPlugin(ResourcePlugin):
         plan = _plan(reservation.id, source)
         deployed = reservation.details.get(DEPLOYED_SOURCE)
         is_same = deployed == self._source(reservation).fingerprint
-        return is_same or plan in {stack.plan, self._sent.get(stack.id)}
+        is_in_progress = self._sent.get(stack.id) == (plan, reservation.updated_at)
+        return is_same or stack.plan == plan or is_in_progress
 
     def changed_in_cloud(self, lease: Lease, reservation: Reservation) -> CloudChange | None:
         """Return the stack's source as parameters, if it is not what climate has deployed."""
@@ -214,7 +209,8 @@ class StackPlugin(ResourcePlugin):
                 self._unchanged[stack.id] = state
             return None
         source = self._users_source(lease, reservation, stack) or self._source(reservation)
-        return CloudChange(stored(source), {FOLLOWED_UPDATE: _update_of(stack)})
+        followed = [_update_of(stack), source.fingerprint]
+        return CloudChange(stored(source), {FOLLOWED_UPDATE: followed})
 
     def _current(self, stack: Stack) -> Source:
         """Return the present source of the stack. Raises NotYet while Heat is changing it."""
@@ -341,23 +337,25 @@ class StackPlugin(ResourcePlugin):
         lease: Lease,
         stack: Stack,
         source: Source,
-        reservation_id: str | None,
+        reservation: Reservation | None,
         *,
         is_current: bool = True,
     ) -> None:
         """Update the stack to ``source``, and set its tags.
 
-        If ``reservation_id`` is None, remove the mark of the reservation. If ``is_current`` is
+        If ``reservation`` is None, remove the mark of the reservation. If ``is_current`` is
         false, update the stack even if its tags say that it has this source. Raises NotYet until
         the update is complete, and StackFailed if it fails.
         """
         _wait(stack)
+        reservation_id = None if reservation is None else reservation.id
         plan = _plan(reservation_id, source)
         tags = stack.tags_for(reservation_id, plan)
         if stack.plan != plan or not is_current:
             self._resume(stack)
             self.cloud.update(lease, stack, source, tags)
-            self._sent[stack.id] = plan
+            if reservation is not None:
+                self._sent[stack.id] = plan, reservation.updated_at
             raise NotYet(f"stack {stack.id} is being updated")
         if stack.status == "UPDATE_FAILED":
             self._retry(stack, lambda: self.cloud.update(lease, stack, source, tags), "updated")

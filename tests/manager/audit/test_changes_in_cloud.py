@@ -251,3 +251,14 @@ def test_the_reason_has_no_outage_no_secret_and_no_endless_text(
     found = shown(story, lease)["reservations"][0]["details"].get("not_reserved")
     assert found == reason or found.startswith(reason)
     assert "hunter2" not in json.dumps(shown(story, lease))
+
+
+def test_a_change_of_the_lease_replaces_later_changes_in_the_cloud(story: Story) -> None:
+    lease = running(story)
+    update(story, template(workers=group(5)))
+    follow_changes(story.runtime)
+    update(story, template(workers=group(6)))
+    story.ok("PATCH", f"/v2/leases/{lease['id']}", change(lease, template=template(web=server())))
+    advance(story, 1)
+    follow(story)
+    assert deployed(story).template["resources"].keys() == {"web"}

@@ -384,6 +384,19 @@ def test_a_stopped_stack_is_suspended_if_climate_did_not_create_it(story: Story)
     )
 
 
+def test_a_stack_that_is_stopped_while_it_starts_can_be_started_again(story: Story) -> None:
+    lease = create(story, stack(template(web=server()), on_start="manual"))
+    path = f"/v2/leases/{lease['id']}/reservations/{lease['reservations'][0]['id']}"
+    advance(story, 60)
+    story.ok("POST", f"{path}/start")
+    story.run()  # climate sends the update, and waits for Heat
+    for verb in ("stop", "start"):
+        story.ok("POST", f"{path}/{verb}")
+        advance(story, 1)
+    [present] = stacks(story)
+    assert cloud_of(story).current(present).template["resources"].keys() == {"web"}
+
+
 def test_an_existing_stack_is_resumed_and_suspended_on_its_own_flavors_at_the_end(
     story: Story,
 ) -> None:
