@@ -15,35 +15,27 @@ from climate.plugins.stacks.cloud import Stack
 from climate.plugins.stacks.schema import stored
 from climate.plugins.stacks.template import Source
 from tests.conftest import MakeStory
-from tests.plugins.stacks.test_stack_leases import (
-    PLUGINS,
+from tests.support.bodies import effect_names
+from tests.support.service import Story
+from tests.support.stack_leases import (
     advance,
     amounts,
     change,
     cloud_of,
     create,
     group,
+    prepare_story,
     server,
     shown,
     stack,
     stacks,
     template,
 )
-from tests.support.bodies import copy_hosts, effect_names
-from tests.support.service import Story
-
-NETWORK = "sim-public"
 
 
 @pytest.fixture
 def story(make_story: MakeStory, hosts_template: Path, tmp_path: Path) -> Story:
-    """Return a service that reserves three hosts of 16 VCPU and one of 64 with GPUs."""
-    copy_hosts(hosts_template, tmp_path)
-    made = make_story(manager__plugins=PLUGINS)
-    for last in range(2, 6):
-        body = {"floating_network_id": NETWORK, "floating_ip_address": f"198.51.100.{last}"}
-        made.ok("POST", "/v1/floatingips", body)
-    return made
+    return prepare_story(make_story, hosts_template, tmp_path)
 
 
 def running(story: Story, source: Any = None, **params: Any) -> dict[str, Any]:

@@ -10,88 +10,32 @@ import pytest
 
 from climate.manager.audit import cloud as audit
 from climate.plugins.base import Requester
-from climate.plugins.stacks.cloud import Stack
 from climate.plugins.stacks.template import Source
 from tests.conftest import MakeStory
-from tests.support.bodies import copy_hosts, effect_names
+from tests.support.bodies import effect_names
 from tests.support.service import Story
-
-PLUGINS = [
-    "physical.host.plugin",
-    "flavor.instance.plugin",
-    "virtual.floatingip.plugin",
-    "virtual.volume.plugin",
-    "virtual.stack.plugin",
-]
-NETWORK = "sim-public"
+from tests.support.stack_leases import (
+    NETWORK,
+    SHOP,
+    advance,
+    amounts,
+    change,
+    cloud_of,
+    create,
+    group,
+    prepare_story,
+    request,
+    server,
+    shown,
+    stack,
+    stacks,
+    template,
+)
 
 
 @pytest.fixture
 def story(make_story: MakeStory, hosts_template: Path, tmp_path: Path) -> Story:
-    """Return a service that reserves three hosts of 16 VCPU and one of 64 with GPUs."""
-    copy_hosts(hosts_template, tmp_path)
-    made = make_story(manager__plugins=PLUGINS)
-    for last in range(2, 6):
-        body = {"floating_network_id": NETWORK, "floating_ip_address": f"198.51.100.{last}"}
-        made.ok("POST", "/v1/floatingips", body)
-    return made
-
-
-def server(flavor: Any = "m1.small", **more: Any) -> dict[str, Any]:
-    return {"type": "OS::Nova::Server", "properties": {"flavor": flavor, **more}}
-
-
-def group(largest: Any = 4) -> dict[str, Any]:
-    properties = {"min_size": 1, "max_size": largest, "resource": server({"get_param": "flavor"})}
-    return {"type": "OS::Heat::AutoScalingGroup", "properties": properties}
-
-
-def address() -> dict[str, Any]:
-    return {"type": "OS::Neutron::FloatingIP", "properties": {"floating_network": NETWORK}}
-
-
-def template(**resources: Any) -> dict[str, Any]:
-    return {
-        "heat_template_version": "2016-10-14",
-        "parameters": {"flavor": {"type": "string", "default": "m1.large"}},
-        "resources": resources,
-    }
-
-
-SHOP = template(web=server(), workers=group(), address=address())
-
-
-def stack(source: Any = SHOP, **params: Any) -> dict[str, Any]:
-    return {"resource_type": "virtual:stack", "params": {"template": source} | params}
-
-
-def request(story: Story, *reservations: dict[str, Any], first: float = 60) -> dict[str, Any]:
-    return story.asking(first, 120, reservations=list(reservations))
-
-
-def create(story: Story, *reservations: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    return dict(story.ok("POST", "/v2/leases", request(story, *reservations, **fields)))
-
-
-def shown(story: Story, lease: dict[str, Any]) -> dict[str, Any]:
-    return dict(story.ok("GET", f"/v2/leases/{lease['id']}"))
-
-
-def amounts(lease: dict[str, Any]) -> dict[str, int]:
-    parts = [item["params"] for item in lease["reservations"] if "part" in item["params"]]
-    return {item["part"]: item["amount"] for item in parts}
-
-
-def stacks(story: Story) -> list[Stack]:
-    cloud: Any = story.runtime.plugins["virtual:stack"]
-    return list(cloud.cloud.stacks())
-
-
-def advance(story: Story, minutes: float) -> None:
-    """Advance the clock, and let events finish that wait some seconds for the cloud."""
-    story.at(minutes)
-    for _ in range(3):
-        story.at(1 / 30)
+    return prepare_story(make_story, hosts_template, tmp_path)
 
 
 def test_a_stack_that_is_deleted_before_its_start_is_not_in_the_history(story: Story) -> None:
@@ -259,10 +203,6 @@ def test_a_part_cannot_be_changed_or_removed_without_its_stack(story: Story) -> 
     assert own["id"] in story.refused(409, "PUT", f"/v1/leases/{lease['id']}", body)
 
 
-def change(lease: dict[str, Any], **params: Any) -> dict[str, Any]:
-    return {"reservations": [{"id": lease["reservations"][0]["id"], "params": params}]}
-
-
 @pytest.mark.parametrize("running", [False, True])
 def test_a_new_template_changes_all_parts_or_none(
     story: Story,
@@ -295,11 +235,6 @@ def is_leaving(reservation: dict[str, Any]) -> bool:
 
 def fail(*_args: Any) -> None:
     raise RuntimeError("Heat is unavailable")
-
-
-def cloud_of(story: Story) -> Any:
-    plugin: Any = story.runtime.plugins["virtual:stack"]
-    return plugin.cloud
 
 
 def test_a_stack_that_cannot_be_deleted_loses_its_parts_after_the_timeout(
