@@ -255,20 +255,12 @@ class StackPlugin(ResourcePlugin):
         on_end, is_climates = reservation.params["on_end"], reservation.params["stack_id"] is None
         is_empty = is_climates and not _was_deployed(stack, reservation)
         if on_end == KEEP and not is_empty:
-            self._keep(lease, reservation, stack)
+            if stack.reservation_id == reservation.id:
+                self._deploy(lease, stack, self._kept_source(lease, reservation, stack), None)
         elif on_end == SUSPEND and not is_empty:
             self._suspend(lease, stack, reservation)
         else:
             self._delete(stack)
-
-    def _keep(self, lease: Lease, reservation: Reservation, stack: Stack) -> None:
-        source = self._kept_source(lease, reservation, stack)
-        is_marked = stack.reservation_id == reservation.id
-        # A user's update without tags removes the mark.
-        if is_marked or (
-            _was_deployed(stack, reservation) and self._current(stack) != source.normal
-        ):
-            self._deploy(lease, stack, source, None)
 
     def stop(
         self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]

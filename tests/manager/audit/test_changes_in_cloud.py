@@ -118,6 +118,7 @@ def test_a_change_that_does_not_fit_is_kept_and_reported_once_until_it_fits(stor
     update(story, larger)
     for _ in range(2):
         follow(story)
+        synchronise(story.runtime)
         now = shown(story, lease)
         assert now["degraded"]
         assert "servers of flavor m1.large" in now["reservations"][0]["details"]["not_reserved"]

@@ -13,7 +13,7 @@ from climate.manager.admission.requirements import ReservationRequest
 from climate.manager.audit import cloud as auditing
 from climate.manager.leases.create import LeaseRequest, Owner, create_lease
 from climate.manager.leases.delete import delete_lease
-from climate.manager.leases.read import get_lease
+from climate.manager.leases.read import LeaseChanged, get_lease
 from climate.manager.leases.reservation_changes import LeaseChange, ReservationChange
 from climate.manager.leases.trusts import TrustWatch, check_all
 from climate.manager.leases.update import update_lease
@@ -358,6 +358,15 @@ class TestChange:
         added = lease.reservations[-1]
         assert acting.arranged[added.id] == "t0ken"
         assert added.details["arranged"] == "yes"
+
+    def test_a_change_of_an_outdated_lease_prepares_nothing(
+        self, at: Story, acting: Acting, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lease = reserve(at)
+        update_lease(at.runtime, lease.id, LeaseChange(name="other"), ALICE)
+        monkeypatch.setattr(acting, "prepare", None)
+        with pytest.raises(LeaseChanged):
+            update_lease(at.runtime, lease.id, LeaseChange(added=(asked(),)), ALICE, lease)
 
     def test_a_rejected_change_undoes_its_preparations(self, at: Story, acting: Acting) -> None:
         lease = reserve(at)
