@@ -15,6 +15,7 @@ from selenium.common.exceptions import (
     ElementNotInteractableException,
     NoSuchElementException,
     StaleElementReferenceException,
+    WebDriverException,
 )
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -39,6 +40,8 @@ _WAITING = (
     ElementNotInteractableException,
     ElementClickInterceptedException,
 )
+# What Chromium answers if a new page replaces the element at the very moment of the query.
+_REPLACED = "does not belong to the document"
 # The rules of WCAG 2.2, levels A and AA, and axe's best practices.
 _TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
@@ -81,6 +84,10 @@ class Browser:
             try:
                 return condition()
             except _WAITING:
+                return None
+            except WebDriverException as error:
+                if _REPLACED not in str(error):
+                    raise
                 return None
 
         try:
