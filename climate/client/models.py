@@ -68,6 +68,7 @@ class Lease(Model, frozen=True, kw_only=True):
     status: str
     start: datetime
     end: datetime
+    booked_from: datetime | None = None
     start_when: str = "scheduled"
     ready_at: datetime | None = None
     start_delayed_at: datetime | None = None

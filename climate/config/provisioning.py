@@ -1,4 +1,8 @@
-"""The options of provisioning: which hosts managers prepare, and how climate-provisioner works."""
+"""The options for what must be ready when a lease starts.
+
+They say which hosts managers prepare, how climate-provisioner works, and how early managers create
+servers, volumes, networks and stacks.
+"""
 
 from datetime import timedelta
 
@@ -8,10 +12,11 @@ from climate.core.errors import InvalidQuery
 from climate.core.matching import expression
 from climate.core.matching.property_type import Types, typed
 from climate.core.provisioning import energy, lead_time
-from climate.core.settings import Provisioning
+from climate.core.settings import Creation, Provisioning
 
 _POLICY = lead_time.Policy()
 _ENERGY = energy.Policy()
+_CREATION = Creation()
 PROVISIONING: list[cfg.Opt] = [
     cfg.BoolOpt(
         "enabled",
@@ -149,6 +154,67 @@ PROVISIONER: list[cfg.Opt] = [
         help="Seconds between two nodes of a group that this process switches.",
     ),
 ]
+
+
+CREATION: list[cfg.Opt] = [
+    cfg.BoolOpt(
+        "enabled",
+        default=False,
+        help="Create servers, volumes, networks and stacks with on_start create before their lease"
+        " starts, so that they are ready at the start. The capacity is booked from then on.",
+    ),
+    cfg.FloatOpt(
+        "ready_share",
+        default=_CREATION.share,
+        min=0.5,
+        max=0.9999,
+        help="Target share of leases for which everything is ready at the start.",
+    ),
+    cfg.FloatOpt(
+        "prior",
+        default=_CREATION.policy.prior,
+        min=0.1,
+        help="Seconds of creation assumed until climate has created something of the type.",
+    ),
+    cfg.FloatOpt(
+        "margin",
+        default=_CREATION.policy.margin,
+        min=1,
+        help="Safety factor on the learned duration.",
+    ),
+    cfg.FloatOpt(
+        "shortest",
+        default=_CREATION.policy.shortest,
+        min=0,
+        help="Minimum number of seconds from the beginning of a creation to the start.",
+    ),
+    cfg.FloatOpt(
+        "longest",
+        default=_CREATION.policy.longest,
+        min=1,
+        max=86400,
+        help="Maximum number of seconds from the beginning of a creation to the start.",
+    ),
+]
+
+
+def creation(conf: cfg.ConfigOpts) -> Creation | None:
+    """Return the settings of creation ahead of the start; None if it is disabled.
+
+    Raises ValueError, with a message for the operator, if an option is invalid.
+    """
+    options = conf.creation
+    if not options.enabled:
+        return None
+    if options.shortest > options.longest:
+        raise ValueError("[creation] shortest is more than longest")
+    policy = lead_time.Policy(
+        prior=options.prior,
+        margin=options.margin,
+        shortest=options.shortest,
+        longest=options.longest,
+    )
+    return Creation(share=options.ready_share, policy=policy)
 
 
 def provisioning(conf: cfg.ConfigOpts, types: Types) -> Provisioning | None:

@@ -28,7 +28,13 @@ from climate.config.limits import ENFORCEMENT, LIMITS, OFFERS, offer_rules, rule
 from climate.config.mail import EMAIL, email_rules
 from climate.config.manager import MANAGER, SELECTION, reminder_rules
 from climate.config.notifications import NOTIFICATIONS, retention, webhook_rules
-from climate.config.provisioning import PROVISIONER, PROVISIONING, provisioning
+from climate.config.provisioning import (
+    CREATION,
+    PROVISIONER,
+    PROVISIONING,
+    creation,
+    provisioning,
+)
 from climate.config.services import service_options
 from climate.config.wait_list import WAIT_LIST, wait_list_rules
 from climate.core.errors import OperatorError
@@ -162,6 +168,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "resources": RESOURCES,
     "provisioning": PROVISIONING,
     "provisioner": PROVISIONER,
+    "creation": CREATION,
     "physical:host": HOST,
     "virtual:floatingip": FLOATINGIP,
     "virtual:network": NETWORK,
@@ -330,6 +337,7 @@ def _checked(conf: cfg.ConfigOpts) -> dict[str, Any]:
             "webhooks": webhook_rules(conf),
             "email": email_rules(conf),
             "provisioning": provisioning(conf, types),
+            "creation": creation(conf),
         }
     except ValueError as error:
         raise Misconfigured(str(error)) from None

@@ -35,6 +35,22 @@ class Provisioning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Creation:
+    """How early climate creates servers, volumes, networks and stacks before a lease starts.
+
+    ``share`` is the wanted fraction of leases for which all of them are ready at the start.
+    ``policy`` says how the lead follows from the durations of earlier creations. These durations
+    are removed if climate has created nothing of the same kind for ``kept``.
+    """
+
+    share: float = 0.99
+    policy: lead_time.Policy = field(
+        default_factory=lambda: lead_time.Policy(prior=60.0, shortest=1.0, longest=900.0)
+    )
+    kept: timedelta = timedelta(days=90)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OfferRules:
     """How long an offer may hold capacity, and how many open offers a project may have."""
 
@@ -64,6 +80,7 @@ class Settings:
     - ``email``: the rules for e-mail; None if climate sends no e-mail.
     - ``feeds_per_project``: the maximum number of calendar feeds of a project.
     - ``provisioning``: None if climate prepares no hosts.
+    - ``creation``: None if climate creates nothing before the start of a lease.
     - ``property_types``: the declared types of properties, by the name of the property.
     - ``reminder_rules``: the reminders of certain leases, instead of ``before_start_leads``.
     - ``registered_hosts``: names and patterns of the hosts that managers register themselves.
@@ -99,6 +116,7 @@ class Settings:
     email: EmailRules | None = None
     feeds_per_project: int = 50
     provisioning: Provisioning | None = None
+    creation: Creation | None = None
     property_types: Types = field(default_factory=dict)
     packs_hosts: bool = False
     registered_hosts: tuple[str, ...] = ()

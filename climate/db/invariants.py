@@ -18,7 +18,7 @@ the result of the first manager is not stored.
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -41,6 +41,7 @@ from climate.db.tables.leases import (
     Base,
     ReservationRow,
     ResourceRow,
+    columns,
 )
 from climate.db.tables.notifications import OutboxRow, RelayRow
 from climate.db.tables.waiting import WAITS
@@ -255,8 +256,9 @@ def _booking_fault(lease: _Lease, row: ReservationRow, held: list[AllocationRow]
         return None
     if lease.status == _WAITING:
         return f"waits, and has {len(held)} hosts or shares" if held else None
+    booked_from = lease.start_at - timedelta(seconds=lease.start_lead_s)
     for of in held:
-        if of.start_at < lease.start_at or of.busy_until < lease.end_at:
+        if of.start_at < booked_from or of.busy_until < lease.end_at:
             return (
                 f"holds a resource from {of.start_at} to {of.busy_until}, not for the whole lease"
             )
@@ -272,7 +274,8 @@ def _leases(session: Session, after: str) -> tuple[Sequence[_Lease], str | None]
     The position is None if this slice is the last one.
     """
     of = LEASES.c
-    query = sa.select(of.id, of.status, of.start_at, of.end_at, of.created_at, of.offered_until)
+    names = "id status start_at end_at created_at offered_until start_lead_s"
+    query = sa.select(*columns(LEASES, names))
     rows = session.execute(query.where(of.id > after).order_by(of.id).limit(_LEASES)).all()
     return rows, rows[-1].id if len(rows) == _LEASES else None
 

@@ -146,10 +146,12 @@ class Result:
 
     The keys of all mappings are reservation ids. ``details`` contains the details that plug-ins
     returned, and ``failed`` the errors. ``waiting`` contains the reasons why reservations are not
-    done yet although no call failed.
+    done yet although no call failed. With ``is_ahead``, the attempt only created resources, because
+    the lease starts later.
     """
 
     task: Task
+    is_ahead: bool = False
     details: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     waiting: dict[str, str] = field(default_factory=dict)

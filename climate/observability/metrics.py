@@ -80,6 +80,11 @@ _EARLY = (
     "Time from when a host was ready until it was needed; negative if it was late.",
     ["hardware"],
 )
+_CREATED = (
+    "climate_created_early_seconds",
+    "Time from when what climate creates was ready until the lease started; negative: late.",
+    ["resource_type"],
+)
 _CALLS = (
     "climate_plugin_call_duration_seconds",
     "Plug-in calls by outcome: done, waiting (called again later) or failed.",
@@ -93,6 +98,7 @@ _BROKEN = (
 # Seconds, from unnoticeable delays to delays that an operator should investigate.
 _LATENESS_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _EARLY_BUCKETS = (-3600, -1800, -600, -300, -60, 0, 60, 300, 600, 1800, 3600)
+_CREATED_BUCKETS = (-900, -300, -60, -30, -10, -5, -1, 0, 1, 5, 10, 30, 60, 300, 900)
 _CALL_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
@@ -115,6 +121,7 @@ class Metrics:
         self._readiness = Histogram(*_READINESS, registry=reg, buckets=_LATENESS_BUCKETS)
         self._starts = Counter(*_STARTS, registry=reg)
         self._early = Histogram(*_EARLY, registry=reg, buckets=_EARLY_BUCKETS)
+        self._created = Histogram(*_CREATED, registry=reg, buckets=_CREATED_BUCKETS)
         self._calls = Histogram(*_CALLS, registry=reg, buckets=_CALL_BUCKETS)
         self._broken = Gauge(*_BROKEN, registry=reg, multiprocess_mode="mostrecent")
         # These few series are used very often, and ``labels`` takes longer than to count.
@@ -175,6 +182,10 @@ class Metrics:
     def host_ready(self, hardware: str, early: float) -> None:
         """Record that a host was ready ``early`` seconds before it was needed (negative: late)."""
         self._early.labels(hardware).observe(early)
+
+    def created(self, resource_type: str, early: float) -> None:
+        """Record that climate created something ``early`` seconds before its lease starts."""
+        self._created.labels(resource_type).observe(early)
 
     @contextmanager
     def call(self, resource_type: str, action: str, waiting: type[Exception]) -> Iterator[None]:

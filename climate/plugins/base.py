@@ -235,8 +235,7 @@ class ResourcePlugin(abc.ABC):
         """Return the parts of a composite reservation, such as a stack; by default, none. Pure.
 
         climate adds a reservation for each part to the same lease. The parts start before the
-        composite reservation, and end after it. If the composite reservation has not ended after
-        ``[virtual:stack] end_patience`` seconds, the parts end nevertheless.
+        composite reservation. They end after it, or ``[virtual:stack] end_patience`` seconds later.
         """
         return ()
 
@@ -247,6 +246,10 @@ class ResourcePlugin(abc.ABC):
         the lease's ``trust_id``. A plug-in of a simulated cloud, without Keystone, returns False.
         """
         return False
+
+    def source_of(self, _params: Mapping[str, Any]) -> str:
+        """Return an id of the image or template that ``start`` uses (64 characters). Pure."""
+        return ""
 
     def prepares(self, _params: Mapping[str, Any]) -> bool:
         """Return whether ``prepare`` creates anything for a reservation of the lease. Pure."""
@@ -268,8 +271,7 @@ class ResourcePlugin(abc.ABC):
     ) -> None:
         """Delete what ``prepare`` created for a lease that was not confirmed. Idempotent.
 
-        Succeed even if some or all of these objects do not exist: ``prepare`` may have failed, or
-        climate may not have called it.
+        Succeed even if these objects do not exist: climate may not have called ``prepare``.
         """
 
     def needs_start(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -50,6 +50,8 @@ COUNTS = {
     "api.connection_limit",
     "provisioning.ready_share",
     "provisioning.margin",
+    "creation.ready_share",
+    "creation.margin",
     "provisioner.workers",
     "provisioner.group_limit",
     "simulated.hosts",

@@ -8,7 +8,7 @@ which the API shows as text.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Self
 
@@ -39,9 +39,14 @@ class Start:
     ``ready_at`` is when the last host was ready. ``delayed_at`` is when a notification announced
     that the start waits for hosts. ``started_at`` is when climate had handed over all resources.
     Each time is None until then.
+
+    ``lead`` is how long before the start the lease has its capacity, so that climate can create
+    resources, such as servers. ``began_at`` is when climate began to create them.
     """
 
     when: StartWhen = StartWhen.SCHEDULED
+    lead: timedelta = timedelta(0)
+    began_at: datetime | None = None
     ready_at: datetime | None = None
     delayed_at: datetime | None = None
     started_at: datetime | None = None
@@ -64,8 +69,12 @@ DEPLOYED_SOURCE = "deployed_source"
 FOLLOWED_UPDATE = "followed_update"
 # Key of a reservation's details: why climate could not reserve what users changed in the cloud.
 NOT_RESERVED = "not_reserved"
+# Key of a reservation's details: after how many seconds climate had created what it is for.
+CREATED_AFTER = "created_after"
 # Details that no answer and no notification contains.
-NOT_SHOWN = frozenset({HANDED_OVER, SHARES, UNAPPLIED, RUN_STATE, DEPLOYED_SOURCE, FOLLOWED_UPDATE})
+NOT_SHOWN = frozenset(
+    {HANDED_OVER, SHARES, UNAPPLIED, RUN_STATE, DEPLOYED_SOURCE, FOLLOWED_UPDATE, CREATED_AFTER}
+)
 # The parameter that says when climate creates the resource, and its values: at the start of the
 # lease, never, or when a user starts the reservation.
 ON_START = "on_start"
@@ -300,10 +309,18 @@ class Lease:
         untouched = start is not None and start.status is EventStatus.UNDONE and start.attempt == 0
         return not (self.status is LeaseStatus.PENDING and untouched)
 
+    @property
+    def booked_from(self) -> datetime:
+        """When the bookings of the lease begin: the lead before its start, or less if it is new."""
+        return min(self.window.start, max(self.window.start - self.start.lead, self.created_at))
+
     def waits_for_hosts(self, now: datetime) -> bool:
         """Return whether the start is due, but may still wait for hosts to be prepared."""
-        may_wait = self.start.when is StartWhen.READY and self.status is LeaseStatus.PENDING
-        return may_wait and self.window.start <= now < self.window.end
+        # The start may have begun to create resources in the lead before the start date.
+        is_created = self.status is LeaseStatus.STARTING and bool(self.start.lead)
+        may_wait = self.status is LeaseStatus.PENDING or is_created
+        is_due = self.window.start <= now < self.window.end
+        return self.start.when is StartWhen.READY and may_wait and is_due
 
     def event(self, kind: str) -> Event | None:
         """Return the first event with this ``kind``; None if there is none."""

@@ -4,12 +4,15 @@ With ``create``, climate creates the resource at the start of the lease. With ``
 reserves the capacity; users start and stop the reservation while the lease runs. The run state
 (``RunState``) of such a reservation is stored in its details. The parts of a stack have the run
 state of the stack.
+
+With ``create``, climate can begin some time before the start of the lease, the *lead*, so that the
+resource is ready at the start. The capacity is booked for the lead as well.
 """
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 
 from climate.core.errors import (
     Conflict,
@@ -29,13 +32,23 @@ from climate.core.lease.model import (
     Lease,
     Reservation,
 )
-from climate.core.lease.schedule import BEFORE_END, UPDATE
+from climate.core.lease.schedule import BEFORE_END, START, UPDATE
 
 _DONE = {RunState.STARTING: RunState.STARTED, RunState.STOPPING: RunState.STOPPED}
 #: The run states that a manager still has to bring about.
 UNDER_WAY = frozenset(_DONE)
 # Leases that a manager starts within moments.
 _SOON = {LeaseStatus.PENDING, LeaseStatus.STARTING}
+
+
+class Kind(NamedTuple):
+    """What determines how long a creation takes: the type, and an image or a template.
+
+    ``source`` is an id of the image or the template; it is empty if there is none.
+    """
+
+    resource_type: str
+    source: str
 
 
 class Action(Enum):
@@ -49,6 +62,36 @@ class Action(Enum):
 def creates(params: Mapping[str, Any]) -> bool:
     """Return whether climate creates the resource, at the start of the lease or on request."""
     return params.get(ON_START) in {CREATE, MANUAL}
+
+
+def is_created(reservation: Reservation) -> bool:
+    """Return whether climate creates something for the reservation at the start of the lease."""
+    return reservation.stays and reservation.params.get(ON_START) == CREATE
+
+
+def created(lease: Lease) -> list[Reservation]:
+    """Return the reservations for which climate creates something at the start of the lease."""
+    return [each for each in lease.reservations if is_created(each)]
+
+
+def needed(lease: Lease) -> set[str]:
+    """Return the ids of the reservations that must be started for what climate creates.
+
+    These are the reservations in ``created``, and the parts of the stacks among them.
+    """
+    own = {each.id for each in created(lease)}
+    return own.union(each.id for each in lease.reservations if each.stack_id in own)
+
+
+def is_ahead(lease: Lease, event_kind: str, now: datetime) -> bool:
+    """Return whether a start that runs now only creates, because the lease starts later."""
+    return event_kind == START and bool(lease.start.lead) and now < lease.window.start
+
+
+def creation_seconds(lease: Lease, now: datetime) -> float:
+    """Return for how long the creation for a lease has been running, in seconds."""
+    begun = lease.start.began_at
+    return 0.0 if begun is None else max(0.0, (now - begun).total_seconds())
 
 
 def needs_start(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

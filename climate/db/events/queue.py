@@ -257,13 +257,21 @@ def remove_untried(session: Session, event_id: str) -> bool:
     return bool(session.connection().execute(_REMOVE_UNTRIED, {"event_id": event_id}).rowcount)
 
 
-def reschedule(session: Session, event_id: str, due_at: datetime, now: datetime) -> None:
+def reschedule(
+    session: Session,
+    event_id: str,
+    due_at: datetime,
+    now: datetime,
+    *,
+    run_at: datetime | None = None,
+) -> None:
     """Set the due time of an event to ``due_at``, and make the event UNDONE again.
 
-    If a manager has claimed the event, the manager loses the claim. The attempt number stays.
-    ``now`` becomes the time of creation and of the last change.
+    Managers can run the event from ``run_at`` on (None: from its due time on). If a manager has
+    claimed the event, the manager loses the claim. The attempt number stays. ``now`` becomes the
+    time of creation and of the last change.
     """
-    times = {"due_at": due_at, "run_at": due_at, "created_at": now, "updated_at": now}
+    times = {"due_at": due_at, "run_at": run_at or due_at, "created_at": now, "updated_at": now}
     new = {**_RELEASED, **times, "status": UNDONE, "last_error": None}
     session.execute(sa.update(EVENTS).where(EVENTS.c.id == event_id).values(**new))
 

@@ -7,7 +7,7 @@ manager can store the progress of many leases in one statement (``advance``, ``c
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import InvalidInput, NotFound
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Event, Lease, Reservation
-from climate.core.lease.schedule import rank
+from climate.core.lease.schedule import START, rank
 from climate.db.engine.types import any_of
 from climate.db.leases.records import COLUMNS, complete
 from climate.db.tables.bulk import Rows, certify, insert, values
@@ -33,13 +33,15 @@ from climate.db.tables.leases import (
     columns,
 )
 
+_NO_LEAD = timedelta(0)
+
 
 def rows(lease: Lease) -> tuple[Rows, Rows, Rows]:
     """Return the row of a new lease, the rows of its reservations, and the rows of its events."""
     return (
         (LeaseRow, [_lease_values(lease)]),
         _reservations(lease.reservations),
-        _events(lease.events),
+        _events(lease.events, lease.start.lead),
     )
 
 
@@ -72,20 +74,23 @@ def delete_reservations(session: Session, ids: Collection[str]) -> None:
         session.execute(sa.delete(RESERVATIONS).where(RESERVATIONS.c.id.in_(ids)))
 
 
-def insert_events(session: Session, events: Sequence[Event], *others: Rows) -> None:
+def insert_events(
+    session: Session, events: Sequence[Event], *others: Rows, lead: timedelta = _NO_LEAD
+) -> None:
     """Store new events; managers can run each of them from its due time on.
 
-    ``others`` are rows of other tables, which PostgreSQL inserts in the same statement.
+    Managers can run a start from ``lead`` before its due time on. ``others`` are rows of other
+    tables, which PostgreSQL inserts in the same statement.
     """
-    insert(session, _events(events), *others)
+    insert(session, _events(events, lead), *others)
 
 
-def _events(events: Sequence[Event]) -> Rows:
+def _events(events: Sequence[Event], lead: timedelta) -> Rows:
     return EventRow, [
         {
             **values(event, "id lease_id kind due_at attempt created_at"),
             "rank": rank(event.kind),
-            "run_at": event.due_at,
+            "run_at": event.due_at - lead if lead and event.kind == START else event.due_at,
             "status": event.status.value,
         }
         for event in events
@@ -297,6 +302,11 @@ def set_unready(session: Session, lease_id: str) -> None:
     _set(session, lease_id, LEASES.c.started_at.is_(None), ready_at=None)
 
 
+def set_began(session: Session, lease_id: str, now: datetime) -> None:
+    """Store ``now`` as the time when climate began to create the resources of a lease."""
+    _set(session, lease_id, start_began_at=now)
+
+
 def delay_start(session: Session, lease_id: str, now: datetime) -> None:
     """Store ``now`` as the time when climate announced that the start of a lease is delayed."""
     _set(session, lease_id, start_delayed_at=now)
@@ -383,6 +393,8 @@ def _lease_values(lease: Lease) -> dict[str, Any]:
         **values(lease.start, "ready_at started_at"),
         "start_when": lease.start.when.value,
         "start_delayed_at": lease.start.delayed_at,
+        "start_lead_s": round(lease.start.lead.total_seconds()),
+        "start_began_at": lease.start.began_at,
     }
 
 

@@ -4,6 +4,7 @@ Columns are read by position, because reading them by name takes twice as long.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,6 +22,7 @@ _LEASE_STATUS = {status.value: status for status in LeaseStatus}
 _RESERVATION_STATUS = {status.value: status for status in ReservationStatus}
 _EVENT_STATUS = {status.value: status for status in EventStatus}
 _START_WHEN = {when.value: when for when in StartWhen}
+_NO_LEAD = timedelta(0)
 
 
 def complete(session: Session, rows: Sequence[Any]) -> list[Lease]:
@@ -64,7 +66,7 @@ COLUMNS = columns(
     LEASES,
     "id name user_id project_id start_at end_at status degraded notices created_at updated_at"
     " trust_id trust_lost start_when ready_at start_delayed_at started_at"
-    " caught_up_at version offered_until",
+    " caught_up_at version offered_until start_lead_s start_began_at",
 )
 _RESERVATIONS = _children_of(
     RESERVATIONS,
@@ -82,7 +84,7 @@ _EVENTS = _children_of(
 def _lease(row: Any, reservations: Iterable[Any], events: Iterable[Any]) -> Lease:  # noqa: ANN401 - rows of COLUMNS and of its children
     id_, name, user_id, project_id, start, end, status, degraded, notices, *rest = row
     created_at, updated_at, trust_id, trust_lost, when, *others = rest
-    ready_at, delayed_at, started_at, caught_up_at, version, offered_until = others
+    ready_at, delayed_at, started_at, caught_up_at, version, offered_until, lead, began_at = others
     return Lease(
         id=id_,
         name=name,
@@ -100,6 +102,8 @@ def _lease(row: Any, reservations: Iterable[Any], events: Iterable[Any]) -> Leas
         trust_lost=trust_lost,
         start=Start(
             when=_START_WHEN[when],
+            lead=timedelta(seconds=lead) if lead else _NO_LEAD,
+            began_at=began_at,
             ready_at=ready_at,
             delayed_at=delayed_at,
             started_at=started_at,

@@ -33,10 +33,9 @@ _OPEN = [state.value for state in OPEN]
 _IS_READY = PreparationRow.progress == PreparationState.READY.value
 _HAS_FAILED = PreparationRow.progress == PreparationState.FAILED.value
 _IS_NOT_OVER = PreparationRow.over_at.is_(None)
-# When the lease needs the host: a host added to a running lease, from then on.
-_NEEDED = sa.case(
-    (AllocationRow.start_at > LeaseRow.start_at, AllocationRow.start_at), else_=LeaseRow.start_at
-)
+# When the lease needs the host: from the beginning of the booking on. It is before the start of the
+# lease if climate creates resources for the lease, and after it for a host that was added later.
+_NEEDED = AllocationRow.start_at
 _IS_FOR_BOOKING = (
     PreparationRow.reservation_id == AllocationRow.reservation_id,
     PreparationRow.resource_id == AllocationRow.resource_id,

@@ -52,7 +52,8 @@ class LeaseRow(Certified, Base):
     ``trust_lost`` says why. ``ready_at`` is when climate found all hosts of the lease ready.
     ``start_delayed_at`` is when climate announced that the start is delayed. ``caught_up_at`` is
     when a manager last found that events of the lease were late. ``offered_until`` is when an offer
-    expires (NULL: the lease is no offer).
+    expires (NULL: the lease is no offer). ``start_lead_s`` is how many seconds before the start the
+    booking begins, so that climate can create resources. ``start_began_at`` is when it began.
     """
 
     __tablename__ = "leases"
@@ -88,6 +89,8 @@ class LeaseRow(Certified, Base):
     started_at: Mapped[datetime | None]
     version: Mapped[int] = mapped_column(sa.BigInteger, server_default="0")
     offered_until: Mapped[datetime | None]
+    start_lead_s: Mapped[int] = mapped_column(server_default="0")
+    start_began_at: Mapped[datetime | None]
 
 
 class ReservationRow(Base):

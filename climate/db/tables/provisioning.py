@@ -115,6 +115,22 @@ class ReadinessRow(Base):
     idle_since: Mapped[datetime | None]
 
 
+class CreationTimesRow(Base):
+    """The table of how long creations took: one row per resource type and source.
+
+    The source is an id of an image or a template. ``times`` are the durations of the last creations
+    in seconds, the oldest first.
+    """
+
+    __tablename__ = "creation_times"
+    __table_args__ = (MARIADB,)
+
+    resource_type: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    source: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    times: Mapped[list[Any]]
+    updated_at: Mapped[datetime]
+
+
 def has_preparation(resource_id: int | sa.SQLColumnExpression[int]) -> sa.Exists:
     """Return the SQL condition that a host has a preparation that is not over.
 

@@ -163,13 +163,18 @@ def _plan(
     return BookingPlan(
         requirement=requirement,
         reservation_id=demand.reservation_id,
-        busy=occupied_window(lease.window, lease.created_at, runtime.settings),
+        busy=_occupied(runtime, lease),
         limit=few(demand),
         rotation=runtime.preference().rotation,
         rows=tables,
         names=names(requirement.query) - native,
         sees_private=sees_private,
     )
+
+
+def _occupied(runtime: Runtime, lease: Lease) -> Window:
+    """Return the time during which no other lease can have the resources of a new lease."""
+    return occupied_window(lease.window, lease.created_at, runtime.settings, lease.start.lead)
 
 
 def find_shortage(
@@ -186,7 +191,7 @@ def find_shortage(
     requirement = only_whole(runtime, [demand.requirement for demand in demands])
     if requirement is None:
         return None
-    busy = occupied_window(lease.window, lease.created_at, runtime.settings)
+    busy = _occupied(runtime, lease)
     if not catches_up:
         # If there seems to be enough, the database decides, and no query is spent on memory.
         latest = runtime.calendar.view_without_catching_up(requirement.resource_type)

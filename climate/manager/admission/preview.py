@@ -17,7 +17,6 @@ from climate.core.matching.requirement import Requirement
 from climate.db.resources import allocations
 from climate.db.resources.allocations import Held, Named
 from climate.manager.admission import limits
-from climate.manager.admission.availability import MAX_REQUIREMENTS
 from climate.manager.admission.candidates import (
     Demand,
     find_all_candidates,
@@ -26,6 +25,7 @@ from climate.manager.admission.candidates import (
 )
 from climate.manager.admission.limits import Account
 from climate.manager.admission.requirements import by_reservation, occupied_window
+from climate.manager.admission.window_search import MAX_REQUIREMENTS
 from climate.manager.process.runtime import Runtime
 
 # The number of free resources in a preview of a reservation.
@@ -86,7 +86,7 @@ def free_capacity(
     """
     if lease.window.end <= now:
         return []
-    occupied = occupied_window(lease.window, now, runtime.settings)
+    occupied = occupied_window(lease.window, now, runtime.settings, lease.start.lead)
     live = [reservation for reservation in lease.reservations if reservation.stays]
     parts = by_reservation(runtime.catalog, live, lease.project_id)
     demands = [

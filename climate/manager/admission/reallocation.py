@@ -55,7 +55,7 @@ def reallocate(
     requirements = by_reservation(runtime.catalog, live, lease.project_id)
     held = allocations.held(session, list(requirements))
     preference = runtime.preference()
-    occupied = occupied_window(window, now, runtime.settings) if window.end > now else None
+    occupied = _occupied(runtime, lease, window, now)
     locked = _lock(session, requirements, held, occupied, preference)
     if occupied is None:  # the lease ends now; a manager reclaims its resources
         occupied_until = window.busy(runtime.settings.cleaning_time).end
@@ -75,6 +75,13 @@ def reallocate(
     allocations.take(session, _kept_rows(demands, held, occupied, started=started))
     sizes = ((before[id_][0], requirements[id_][0]) for id_ in held if held[id_])
     return any(a.amounts != b.amounts for a, b in sizes) or any(gained)
+
+
+def _occupied(runtime: Runtime, lease: Lease, window: Window, now: datetime) -> Window | None:
+    """Return when a lease with new dates occupies resources; None if it ends now."""
+    if window.end <= now:
+        return None
+    return occupied_window(window, now, runtime.settings, lease.start.lead)
 
 
 def _admit(

@@ -6,7 +6,7 @@ requests, and checks the property expressions in them.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
 
@@ -15,7 +15,8 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import InvalidInput, InvalidQuery, UnknownProperty
 from climate.core.lease.lifecycle import ReservationStatus
-from climate.core.lease.model import PART, STACK, Reservation
+from climate.core.lease.model import CREATE, ON_START, PART, STACK, Reservation
+from climate.core.lease.on_start import Kind
 from climate.core.matching import property_type
 from climate.core.matching import query as expressions
 from climate.core.matching.expression import MAX_CONDITIONS
@@ -26,8 +27,10 @@ from climate.core.settings import Settings
 from climate.core.window import Window
 from climate.db.engine import ids
 from climate.db.resources import resources
-from climate.manager.process.runtime import Catalog
+from climate.manager.process.runtime import Catalog, Runtime
 from climate.plugins.base import Member, Requester
+
+NO_LEAD = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,10 +297,40 @@ def _property_names(
     return known - (hidden - {*native})
 
 
-def occupied_window(window: Window, now: datetime, settings: Settings) -> Window:
+def kinds_of(catalog: Catalog, reservations: Iterable[Requested]) -> set[Kind]:
+    """Return the kinds of what climate creates for these reservations at the start."""
+    return {
+        Kind(each.resource_type, catalog.plugins[each.resource_type].source_of(each.params))
+        for each in reservations
+        if each.params.get(ON_START) == CREATE
+    }
+
+
+def lead_of(
+    runtime: Runtime, session: Session, reservations: Iterable[Requested], now: datetime
+) -> timedelta:
+    """Return how long before the start climate must begin to create resources for a lease.
+
+    It is 0 if climate creates nothing for the lease, or nothing before its start.
+    """
+    times = runtime.creation_times
+    return times.lead(session, kinds_of(runtime.catalog, reservations), now) if times else NO_LEAD
+
+
+def lead_of_new(
+    runtime: Runtime, requests: Iterable[ReservationRequest], now: datetime
+) -> timedelta:
+    """Return ``lead_of`` for a new lease; no transaction is open."""
+    if runtime.creation_times is None:
+        return NO_LEAD
+    with runtime.database.read() as session:
+        return lead_of(runtime, session, requests, now)
+
+
+def occupied_window(window: Window, now: datetime, settings: Settings, lead: timedelta) -> Window:
     """Return the time during which no other lease can have the resources of a lease.
 
-    The window begins at the start of the lease, or at ``now`` if the lease has started. It ends
-    when the cleaning time (configured by the operator) after the lease is over.
+    The window begins the ``lead`` before the start of the lease, or at ``now`` if that has passed.
+    It ends when the cleaning time (configured by the operator) after the lease is over.
     """
-    return Window(max(window.start, now), window.end).busy(settings.cleaning_time)
+    return Window(max(window.start - lead, now), window.end).busy(settings.cleaning_time)

@@ -18,6 +18,7 @@ from climate.core.lease import blazar_wire
 from climate.core.lease.lateness import Late, is_overtaken, late_events
 from climate.core.lease.lifecycle import LEASE, EventStatus, LeaseStatus, ReservationStatus, step
 from climate.core.lease.model import Event, Lease
+from climate.core.lease.on_start import is_ahead
 from climate.core.lease.schedule import (
     ACTIONS,
     BEFORE_END,
@@ -39,10 +40,12 @@ from climate.manager.leases import holds
 from climate.manager.leases import ready_start as starting
 from climate.manager.notifications.lease_messages import News, announce, resources_of
 from climate.manager.process.runtime import Runtime
+from climate.manager.provisioning import creations
 from climate.manager.wait_list.expiry import expire_waits
 from climate.observability.metrics import Metrics
 
 _STARTABLE = {LeaseStatus.PENDING, LeaseStatus.STARTING, LeaseStatus.ERROR}
+_NOT_STARTED = {LeaseStatus.PENDING, LeaseStatus.STARTING}
 # Leases whose users are notified that events are late: those that still start, run or end.
 _NOT_OVER = _STARTABLE | {LeaseStatus.ACTIVE}
 # Pause before the next attempt for a lease that another transaction has locked. Such transactions
@@ -79,10 +82,7 @@ def begin(runtime: Runtime, session: Session, claims: Sequence[Claim]) -> list[T
     """
     now = runtime.clock.now()
     seen, unlocked = lock_leases(session, claims, wait=len(claims) == 1)
-    present = (
-        starting.if_ready(runtime.settings, session, item, now) if _may_wait(item, now) else item
-        for item in seen
-    )
+    present = (_if_due(runtime, session, item, now) for item in seen)
     seen = [item for item in present if item is not None]
     decided: dict[Decision, list[Seen]] = defaultdict(list)
     for item in seen:
@@ -142,6 +142,21 @@ def _execute(runtime: Runtime, session: Session, seen: Sequence[Seen], now: date
 
 def _is_to_start(lease: Lease) -> bool:
     return any(e.kind == START and e.status is EventStatus.UNDONE for e in lease.events)
+
+
+def _if_due(runtime: Runtime, session: Session, seen: Seen, now: datetime) -> Seen | None:
+    """Return ``seen``, or None if its event is a start that must still wait.
+
+    A start may wait until the lead before the start of its lease, or for the lease's hosts.
+    """
+    if seen.event.kind == START and seen.lease.start.lead:
+        due = creations.if_due(runtime, session, seen, now)
+        if due is None or is_ahead(due.lease, due.event.kind, now):
+            return due
+        seen = due
+    if _may_wait(seen, now):
+        return starting.if_ready(runtime.settings, session, seen, now)
+    return seen
 
 
 def _may_wait(seen: Seen, now: datetime) -> bool:
@@ -219,7 +234,7 @@ def _notify(session: Session, seen: Sequence[Seen], now: datetime) -> None:
 def _news(lease: Lease, event: Event, now: datetime) -> Iterable[News]:
     """Yield the notification that an event sends, or nothing.
 
-    A reminder of the start sends nothing in three cases: the lease is no longer PENDING, its start
+    A reminder of the start sends nothing in three cases: the start has succeeded or failed, its
     date has passed, or a later reminder is also due. A reminder of the end sends nothing unless the
     lease is ACTIVE and its end is still ahead.
     """
@@ -230,7 +245,7 @@ def _news(lease: Lease, event: Event, now: datetime) -> Iterable[News]:
     elif event.kind != BEFORE_START:
         yield News(event.kind, after)
     elif (
-        lease.status is LeaseStatus.PENDING
+        lease.status in _NOT_STARTED
         and now < lease.window.start
         and not is_overtaken(lease, event, now)
     ):

@@ -70,6 +70,7 @@ from climate.manager.notifications.lease_messages import (
     notify_nodes_of,
 )
 from climate.manager.process.runtime import Runtime
+from climate.manager.provisioning import creations
 from climate.observability.metrics import Metrics
 
 LOG = logging.getLogger(__name__)
@@ -113,6 +114,9 @@ def commit_success(
     for action in completed:
         if action.kind == START and settings.provisioning is not None:
             starting.note_start(runtime, session, action.before)
+        if action.kind == START and action.before.start.lead:
+            attempt = action.work.event.attempt
+            creations.note_start(runtime, session, action.before, attempt, now)
         if action.kind == END:
             schedule_finalizers(runtime.enforcer, session, action.before, now)
     announce(session, [action.news for action in completed], now)

@@ -27,7 +27,7 @@ from sqlalchemy.orm import Session
 from climate.core.lease import on_start
 from climate.core.lease.model import NOT_SHOWN, Lease, Reservation
 from climate.core.lease.on_start import Action
-from climate.core.lease.schedule import BEFORE_END, END, PATIENCE, RELEASE
+from climate.core.lease.schedule import BEFORE_END, END, PATIENCE, RELEASE, START
 from climate.db.engine.database import Database, is_unavailable
 from climate.manager.claims import Batch, Result, Task, Work, requeue, requeue_all
 from climate.manager.events.begin import begin
@@ -35,6 +35,7 @@ from climate.manager.events.outcomes import Success, commit_success, fail
 from climate.manager.events.queue import BatchSizeEstimator
 from climate.manager.leases import holds
 from climate.manager.process.runtime import Runtime
+from climate.manager.provisioning import creations
 from climate.observability import log_context
 from climate.plugins.base import NotYet, ResourcePlugin
 from climate.plugins.fencing import Fenced
@@ -73,7 +74,7 @@ def run(runtime: Runtime, batch: Batch, sizes: BatchSizeEstimator) -> None:
 def _run_task(runtime: Runtime, batch: Batch, task: Task) -> None:
     claim, work = task
     now = runtime.clock.now()
-    if work.event.is_untried:
+    if work.event.is_untried and not on_start.is_ahead(work.lease, work.event.kind, now):
         runtime.metrics.tried(work.event.kind, now - work.lease.due(work.event, now))
     with log_context.about(claim.lease_id, claim.event_id):
         if work.event.kind == RELEASE:
@@ -87,9 +88,13 @@ def _call_plugins(runtime: Runtime, task: Task) -> Result:
 
     The loop stops if the claim's fencing token has expired. No transaction is open.
     """
-    result, patience = Result(task), runtime.settings.stack_patience
     (claim, work), kind, now = task, task.work.event.kind, runtime.clock.now()
+    result = Result(task, is_ahead=on_start.is_ahead(work.lease, kind, now))
+    patience = runtime.settings.stack_patience
+    skipped = _not_created(work.lease) if result.is_ahead else set()
     for reservation in _ordered(work, now, patience):
+        if reservation.id in skipped:
+            continue
         id_, type_ = reservation.id, reservation.resource_type
         if reason := _blocked_by(work, reservation, result.undone, now, patience):
             result.waiting[id_] = reason
@@ -108,6 +113,11 @@ def _call_plugins(runtime: Runtime, task: Task) -> Result:
             result.failed[id_] = f"{type(error).__name__}: {error}"
             _log(work, error, is_repeated=claim.attempt > runtime.settings.max_retries + 1)
     return result
+
+
+def _not_created(lease: Lease) -> set[str]:
+    """Return the ids of the reservations that start only at the start date of the lease."""
+    return {each.id for each in lease.reservations} - on_start.needed(lease)
 
 
 def _log(work: Work, error: Exception, *, is_repeated: bool) -> None:
@@ -254,13 +264,20 @@ def _classify(runtime: Runtime, result: Result) -> Success | Callable[[Session],
     is_abandoned = _is_end_late(
         work, now, runtime.settings.stack_patience
     ) and undone.keys() <= _stacks(work)
-    if not undone or is_abandoned:
+    if (not undone or is_abandoned) and not result.is_ahead:
         return Success(result.task, result.details, undone)
     has_patience = now - work.lease.tried_since(work.event, now) <= PATIENCE
     if failed := result.failed if has_patience else undone:
         return lambda session: fail(runtime, session, claim, work, failed)
-    tried = {"updated_at": now} if work.event.is_untried else {}
-    return lambda session: requeue(session, claim, run_at=now + _NOT_YET_PAUSE, **tried)
+    again = {"run_at": now + _NOT_YET_PAUSE}
+    if result.is_ahead:
+        start = work.lease.window.start
+        again["run_at"] = min(again["run_at"], start) if undone else start
+    elif work.event.is_untried:
+        again["updated_at"] = now
+    if work.event.kind == START and work.lease.start.lead:
+        return lambda session: creations.note_attempt(runtime, session, result, **again)
+    return lambda session: requeue(session, claim, **again)
 
 
 def _together(

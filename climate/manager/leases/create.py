@@ -23,9 +23,7 @@ from climate.core.errors import Contention, InvalidDate
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Event, Lease, Start, StartWhen
-from climate.core.lease.schedule import (
-    plan,
-)
+from climate.core.lease.schedule import plan
 from climate.core.notifications import event_type
 from climate.core.window import Window, ends_too_early, minute_of, starts_in_the_past
 from climate.db.engine import ids
@@ -33,7 +31,7 @@ from climate.db.leases import leases
 from climate.db.notifications import outbox
 from climate.db.tables.bulk import Rows, insert
 from climate.db.tables.leases import AllocationRow
-from climate.manager.admission import availability
+from climate.manager.admission import window_search
 from climate.manager.admission.admission import (
     InsufficientResources,
     admit,
@@ -52,6 +50,7 @@ from climate.manager.admission.requirements import (
     any_acts_as_user,
     any_prepares,
     check_queries,
+    lead_of_new,
     new_reservations,
     occupied_window,
     requirements_of,
@@ -327,7 +326,7 @@ def _admit(
     name private properties (hidden from ordinary users) in a query.
     """
     demands = _demands(runtime, lease)
-    occupied = occupied_window(lease.window, now, runtime.settings)
+    occupied = occupied_window(lease.window, now, runtime.settings, lease.start.lead)
     requirements = [demand.requirement for demand in demands]
     check_queries(session, runtime.catalog, requirements, private=private)
     chosen = admit(session, demands, occupied, runtime.preference())
@@ -357,7 +356,7 @@ def _demands(runtime: Runtime, lease: Lease) -> list[Demand]:
 def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) -> Lease:
     """Return the lease that a request describes; nothing is stored or booked yet.
 
-    The function has no side effects; it only chooses new ids. Raises InvalidDate,
+    The function has no side effects. Raises InvalidDate,
     UnsupportedResourceType.
     """
     window = Window(request.start, request.end)
@@ -383,7 +382,7 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
         ),
         created_at=now,
         updated_at=None,
-        start=Start(when=request.start_when),
+        start=Start(when=request.start_when, lead=lead_of_new(runtime, request.reservations, now)),
     )
 
 
@@ -435,8 +434,8 @@ def in_earliest_window(
     """
     within = Window(request.start, request.end)
     project, private = owner.project_id, owner.sees_private
-    for _ in range(availability.ATTEMPTS):
-        offer = availability.search(
+    for _ in range(window_search.ATTEMPTS):
+        offer = window_search.search(
             runtime, request.reservations, length, within, project_id=project, private=private
         )
         window = offer.window if offer else Window(request.start, request.start + length)

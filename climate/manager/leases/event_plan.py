@@ -5,9 +5,9 @@ access to its new resources, and reclaims the resources of removed reservations.
 """
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from operator import attrgetter
 from typing import Protocol
@@ -16,8 +16,9 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import InvalidDate
 from climate.core.lease import blazar_wire
+from climate.core.lease.change import has_started
 from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus
-from climate.core.lease.model import Event, Lease, Resource
+from climate.core.lease.model import Event, Lease, Reservation, Resource, Start
 from climate.core.lease.schedule import (
     BEFORE_END,
     BEFORE_END_REMINDER,
@@ -40,7 +41,7 @@ from climate.db.leases import leases
 from climate.db.notifications import outbox
 from climate.db.resources import resources
 from climate.manager.admission.gates import Gate
-from climate.manager.admission.requirements import Requested
+from climate.manager.admission.requirements import Requested, lead_of
 from climate.manager.process.lead_times import LeadTimes
 from climate.manager.process.runtime import Runtime
 
@@ -180,9 +181,11 @@ def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> 
     ``before`` is the lease before the change, ``after`` the lease after it.
     """
     planned = plan(after.window, after.notices, now)
+    lead_changed = before.start.lead != after.start.lead
     for event in planned:
         if event.kind in {START, END, BEFORE_END}:
-            _move(session, after, before.event(event.kind), event, now)
+            has_moved = event.kind == START and lead_changed
+            _move(session, after, before.event(event.kind), event, now, has_moved=has_moved)
     present = {event.kind for event in planned} | {event.kind for event in before.events}
     kinds = present - {START, UPDATE, END, BEFORE_END}
     if before.window.start == after.window.start:
@@ -199,6 +202,26 @@ def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> 
     _insert(session, after, new, now)
 
 
+def start_after(
+    runtime: Runtime,
+    session: Session,
+    lease: Lease,
+    reservations: Sequence[Reservation],
+    window: Window,
+    now: datetime,
+) -> Start:
+    """Return the start of a lease that gets new ``reservations`` or another ``window``.
+
+    Its lead is computed again if the lease starts at another time or creates other resources. Else
+    the lead stays, because a longer one might not fit.
+    """
+    is_same = window.start == lease.window.start and reservations == lease.reservations
+    if is_same or has_started(lease, now):
+        return lease.start
+    live = [reservation for reservation in reservations if reservation.stays]
+    return replace(lease.start, lead=lead_of(runtime, session, live, now))
+
+
 def add_update_event(session: Session, lease: Lease, now: datetime) -> None:
     """Add an ``update_lease`` event that is due now.
 
@@ -209,15 +232,22 @@ def add_update_event(session: Session, lease: Lease, now: datetime) -> None:
 
 
 def _insert(session: Session, lease: Lease, planned: Iterable[Planned], now: datetime) -> None:
-    leases.insert_events(
-        session, [Event.planned(event, lease.id, ids.new_id(), now) for event in planned]
-    )
+    events = [Event.planned(event, lease.id, ids.new_id(), now) for event in planned]
+    leases.insert_events(session, events, lead=lease.start.lead)
 
 
 def _move(
-    session: Session, lease: Lease, present: Event | None, planned: Planned, now: datetime
+    session: Session,
+    lease: Lease,
+    present: Event | None,
+    planned: Planned,
+    now: datetime,
+    *,
+    has_moved: bool,
 ) -> None:
     """Give the start, end or before-end event of a lease its new due time.
+
+    ``has_moved`` says that the event moves although its due time may stay the same.
 
     ``planned`` is the event with its new due time. ``present`` is the stored event of the same
     kind. If ``present`` is None, the function stores ``planned``. A before-end event that has
@@ -226,11 +256,13 @@ def _move(
     """
     if present is None:
         _insert(session, lease, [planned], now)
-    elif present.due_at == planned.due_at:
+    elif present.due_at == planned.due_at and not has_moved:
         return
     elif present.status in OPEN_EVENT:
         # No claim of the event has begun its work, as the lease is not busy. This ends the claim.
-        event_queue.reschedule(session, present.id, planned.due_at, now)
+        lead = lease.start.lead if planned.kind == START else timedelta(0)
+        run_at = planned.due_at - lead
+        event_queue.reschedule(session, present.id, planned.due_at, now, run_at=run_at)
     elif planned.kind == BEFORE_END and planned.due_at > now:
         # It is completed or abandoned: insert a new event, which has all its attempts left.
         event_queue.remove(session, [present.id])

@@ -119,7 +119,7 @@ def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Sessio
         )
         for r in live
     }
-    occupied = occupied_window(lease.window, now, runtime.settings)
+    occupied = occupied_window(lease.window, now, runtime.settings, lease.start.lead)
     parts = by_reservation(runtime.catalog, live, lease.project_id)
     broken = {id_: _by_requirement(session, parts[id_], ids) for id_, ids in failing.items() if ids}
     gained = {

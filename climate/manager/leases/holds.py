@@ -338,7 +338,8 @@ def insert_events(session: Session, present: Lease, lease: Lease, now: datetime)
     told = [(event_type.LEASE_CREATE, blazar_wire.payload(lease))]
     if present.is_offer:
         told.insert(0, (event_type.OFFER_ACCEPTED, blazar_wire.offer_payload(lease)))
-    leases.insert_events(session, lease.events, outbox.rows(told, now))
+    told_rows, lead = outbox.rows(told, now), lease.start.lead
+    leases.insert_events(session, lease.events, told_rows, lead=lead)
 
 
 def _release_unprepared(runtime: Runtime, session: Session, lease_id: str) -> None:

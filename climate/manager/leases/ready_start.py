@@ -39,6 +39,7 @@ from climate.observability.metrics import Metrics
 
 # Interval of the periodic check, for changes without a provisioner's report.
 _NEXT_CHECK = timedelta(minutes=1)
+_NOT_STARTED = {LeaseStatus.PENDING, LeaseStatus.STARTING}
 
 
 class ReadyStartGate(Gate):
@@ -141,7 +142,7 @@ def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) ->
 
     Also count in the metrics that the hosts of this lease were never ready.
     """
-    if lease.status is not LeaseStatus.PENDING or lease.start.delayed_at is None:
+    if lease.status not in _NOT_STARTED or lease.start.delayed_at is None:
         return
     unready_hosts = unready(runtime.settings, session, lease.id)
     _notify(session, event_type.LEASE_NOT_STARTED, lease, unready_hosts, now)

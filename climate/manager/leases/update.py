@@ -39,7 +39,7 @@ from climate.db.events import queue as event_queue
 from climate.db.leases import leases, waits
 from climate.db.notifications import outbox
 from climate.db.resources import allocations
-from climate.manager.admission import availability
+from climate.manager.admission import window_search
 from climate.manager.admission.admission import InsufficientResources
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.limits import LimitGate
@@ -51,12 +51,13 @@ from climate.manager.admission.requirements import (
     any_acts_as_user,
     any_prepares,
     check_queries,
+    lead_of,
     requirements_of,
 )
 from climate.manager.enforcement import Enforcer
 from climate.manager.leases import trusts
 from climate.manager.leases.create import Owner
-from climate.manager.leases.event_plan import add_update_event, reschedule
+from climate.manager.leases.event_plan import add_update_event, reschedule, start_after
 from climate.manager.leases.holds import prepared
 from climate.manager.leases.read import as_enforced, check_expected
 from climate.manager.leases.ready_start import ReadyStartGate
@@ -204,7 +205,7 @@ def _at_earliest(runtime: Runtime, request: _Request, apply: Callable[[_Request]
     search = partial(
         _find_earliest, runtime, request=replace(request, change=change), deadline=deadline
     )
-    for _ in range(availability.ATTEMPTS):
+    for _ in range(window_search.ATTEMPTS):
         within, length, found = runtime.database.rehearse(search)
         start = within.start if found is None else found.start
         dates = replace(request.change.dates, start=start, duration=length)
@@ -221,9 +222,8 @@ def _find_earliest(
 ) -> tuple[Window, timedelta, Window | None]:
     """Return the span of a search, the duration of the lease, and the earliest free window or None.
 
-    The function removes the bookings of the lease in
-    this transaction, so that they count as free; the caller rolls the transaction back. Until then,
-    other leases that want the same time wait for the removed rows, with or without a lock.
+    The function removes the bookings of the lease in this transaction, so that they count as free;
+    the caller rolls back. Until then, other leases that want the same time wait.
     """
     change, now = request.change, runtime.clock.now()
     lease = leases.get(session, request.lease_id, lock=True)
@@ -238,9 +238,10 @@ def _find_earliest(
     live = [reservation for reservation in reservations if reservation.stays]
     parts = (requirements_of(runtime.catalog, each, lease.project_id) for each in live)
     requirements = list(chain.from_iterable(parts))
-    query = availability.window_search(runtime, requirements, length, within, deadline)
+    lead = lead_of(runtime, session, live, now)
+    query = window_search.window_search(runtime, requirements, length, within, deadline, lead)
     allocations.release(session, [reservation.id for reservation in lease.reservations])
-    offer = next(availability.offers(runtime, session, query), None)
+    offer = next(window_search.offers(runtime, session, query), None)
     return within, length, None if offer is None else offer.window
 
 
@@ -365,6 +366,8 @@ def _rebook(
     if change.changes_reservations:
         reservations, leaving = change_reservations(runtime, session, lease, change, now)
         _check_queries(runtime.catalog, session, lease, reservations, request.owner)
+    before = lease
+    lease = replace(lease, start=start_after(runtime, session, lease, reservations, window, now))
     try:
         has_gains = reallocate(runtime, session, lease, reservations, window, now)
     except InsufficientResources as shortage:
@@ -375,7 +378,7 @@ def _rebook(
     leases.update(session, changed)
     if lease.status is LeaseStatus.PENDING:
         waits.leave(session, lease.id)  # its owner has chosen the dates
-    reschedule(session, lease, changed, now)
+    reschedule(session, before, changed, now)
     unfinished = bool(change.added) or (lease.degraded and bool(change.reservations))
     unfinished |= any(reservation.planned for reservation in change.reservations)
     unfinished |= bool(needs_start(runtime.catalog, lease, reservations))
@@ -435,9 +438,8 @@ def _outcome(
 ) -> _Outcome:
     """Change the lease in this transaction, and return the result.
 
-    ``agreed`` is the result that the enforcement service has allowed (None: the service has not
-    been called yet). Raises _OutcomeChanged if the result differs from ``agreed``. ``seed`` makes
-    the random choices repeatable.
+    ``agreed`` is the result that the enforcement service has allowed (None: it was not called
+    yet). Raises _OutcomeChanged if the result differs. ``seed`` makes random choices repeatable.
     """
     seeded = replace(runtime, rng=random.Random(seed))  # noqa: S311 - not a secret
     current = as_enforced(session, leases.get(session, request.lease_id, lock=True))

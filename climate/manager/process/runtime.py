@@ -22,6 +22,7 @@ from climate.db.engine.database import Database
 from climate.db.wakeup import Wakeup
 from climate.manager.enforcement import Enforcer
 from climate.manager.process.calendar_memory.memory import CalendarMemory
+from climate.manager.process.creation_times import CreationTimes
 from climate.manager.process.deletion_waits import DeletionWaits
 from climate.manager.process.lead_times import LeadTimes
 from climate.manager.process.long_poll import LongPoll
@@ -83,6 +84,8 @@ class Runtime:
     - ``calendar`` is the calendar in memory.
     - ``enforcer`` is None if no enforcement service is configured.
     - ``trusts`` is None if no plug-in can act as a user.
+    - ``creation_times`` estimates how early climate must begin to create servers, volumes,
+      networks and stacks. It is None if climate creates nothing before the start of a lease.
     - ``lead_times`` estimates how long the preparation of hosts takes. It is None if climate
       prepares no hosts.
     - ``store`` and ``catalog`` group some of the other fields.
@@ -103,6 +106,7 @@ class Runtime:
     rng: random.Random = field(default_factory=random.Random)
     metrics: Metrics = field(default_factory=Metrics)
     lead_times: LeadTimes | None = field(init=False)
+    creation_times: CreationTimes | None = field(init=False)
     store: Store = field(init=False)
     catalog: Catalog = field(init=False)
 
@@ -110,6 +114,8 @@ class Runtime:
         # In a frozen dataclass, fields can only be set like this.
         provisioning = self.settings.provisioning
         object.__setattr__(self, "lead_times", LeadTimes(provisioning) if provisioning else None)
+        creation = self.settings.creation
+        object.__setattr__(self, "creation_times", CreationTimes(creation) if creation else None)
         object.__setattr__(self, "store", Store(self.database, self.clock))
         types = self.settings.property_types
         catalog = Catalog(Plugins(self.plugins), self.selection, types)

@@ -76,8 +76,11 @@ def find(runtime: Runtime, after: Version | None, resource_type: str | None) -> 
         return CalendarChanges(version, [], reset=True)
     if version.resources != after.resources:
         return CalendarChanges(version, [_ALL_TIME])
-    cleaning = runtime.settings.cleaning_time
-    days = (_days(window.busy(cleaning)) for window in found.windows)
+    creation, cleaning = runtime.settings.creation, runtime.settings.cleaning_time
+    # climate may book a lease from some time before its start on, to create resources.
+    lead = timedelta(seconds=creation.policy.longest if creation else 0)
+    busy = (Window(window.start - lead, window.end).busy(cleaning) for window in found.windows)
+    days = map(_days, busy)
     return CalendarChanges(version, merged(days, MAX_WINDOWS))
 
 

@@ -72,7 +72,10 @@ def _make_room(
     The last leases in the wait list lose their bookings first. If the result is False, the caller
     must roll back.
     """
-    busy, preference = occupied_window(lease.window, now, runtime.settings), runtime.preference()
+    busy, preference = (
+        occupied_window(lease.window, now, runtime.settings, lease.start.lead),
+        runtime.preference(),
+    )
     wanted = {id_ for item in demands for id_ in matching(session, item.requirement, preference)}
     types = {demand.requirement.resource_type for demand in demands}
     pools = [pool for pool in waits.pools(session) if types.intersection(pool.split(","))]

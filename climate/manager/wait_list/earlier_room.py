@@ -51,10 +51,11 @@ class EarlierRoom:
         """Return whether the promised lease may start earlier; True also if memory cannot tell."""
         need = self.needs.get(wait.lease_id)
         steps = need and self._free_steps(need)
-        if need is None or not steps:
+        lease = self.promised.get(wait.lease_id)
+        # Counts in memory do not know the time before a start in which climate creates resources.
+        if need is None or not steps or lease is None or lease.start.lead:
             return True
-        cleaning = self.runtime.settings.cleaning_time
-        own = self.promised[wait.lease_id].window.busy(cleaning)
+        own = lease.window.busy(self.runtime.settings.cleaning_time)
         begin = second_from(max(self.runtime.clock.now(), wait.earliest))
         return may_start_earlier(steps, own, begin, need.minimum, need.maximum)
 

@@ -27,7 +27,7 @@ from climate.db.events import queue as event_queue
 from climate.db.leases import leases, waits
 from climate.db.notifications import outbox
 from climate.db.resources import allocations
-from climate.manager.admission import availability
+from climate.manager.admission import window_search
 from climate.manager.admission.admission import InsufficientResources, admit, rows
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
@@ -127,7 +127,7 @@ def _book(runtime: Runtime, session: Session, wait: Wait, window: Window, now: d
     _take(runtime, session, booked, now)
     event_queue.remove(session, [event.id for event in lease.events])
     leases.update(session, booked)
-    leases.insert_events(session, booked.events)
+    leases.insert_events(session, booked.events, lead=booked.start.lead)
     for gate in gates:
         gate.after(session, booked, now)
     waits.promise(session, lease.id, window.start)
@@ -147,8 +147,10 @@ def _move(runtime: Runtime, session: Session, wait: Wait, now: datetime) -> date
     if start + length > end:
         raise _NothingEarlier
     requirements = requirements_of_lease(runtime, lease)
-    query = availability.window_search(runtime, requirements, length, Window(start, end))
-    offer = next(availability.offers(runtime, session, query), None)
+    query = window_search.window_search(
+        runtime, requirements, length, Window(start, end), lead=lease.start.lead
+    )
+    offer = next(window_search.offers(runtime, session, query), None)
     if offer is None:
         raise _NothingEarlier
     changed = moved(lease, offer.window, lease.notices, now)
@@ -171,7 +173,7 @@ def _take(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> No
         for reservation in lease.reservations
         for requirement in requirements_of(runtime.catalog, reservation, lease.project_id)
     ]
-    occupied = occupied_window(lease.window, now, runtime.settings)
+    occupied = occupied_window(lease.window, now, runtime.settings, lease.start.lead)
     chosen = admit(session, demands, occupied, runtime.preference(packs=True))
     allocations.take(session, rows(demands, chosen, occupied))
 
@@ -187,7 +189,8 @@ def _earliest(runtime: Runtime, wait: Wait, now: datetime) -> Window | None:
             return None
         requirements = requirements_of_lease(runtime, lease)
         within = Window(start, wait.end_by)
-        return availability.earliest(runtime, session, requirements, wait.length, within)
+        lead = lease.start.lead
+        return window_search.earliest(runtime, session, requirements, wait.length, within, lead)
 
 
 def requirements_of_lease(runtime: Runtime, lease: Lease) -> Sequence[Requirement]:

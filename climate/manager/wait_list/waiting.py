@@ -23,7 +23,7 @@ from climate.db.leases import leases, waits
 from climate.db.notifications import outbox
 from climate.db.resources import allocations
 from climate.db.tables.bulk import insert
-from climate.manager.admission import availability
+from climate.manager.admission import window_search
 from climate.manager.admission.admission import insufficient
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
@@ -228,7 +228,7 @@ def _check_can_wait(
         )
     requirements = needs_of(runtime.catalog, request.reservations, project_id)
     within = Window(request.start, request.end)
-    availability.window_search(runtime, requirements, length, within)
+    window_search.window_search(runtime, requirements, length, within)
     _check_until(wait.until or request.end - length, length, request.end, now)
 
 
@@ -283,7 +283,8 @@ def _expected(runtime: Runtime, session: Session, lease: Lease, wait: Wait) -> d
     within = Window(start, wait.end_by)
     try:
         parts = requirements_of_lease(runtime, lease)
-        found = availability.earliest(runtime, session, parts, wait.length, within)
+        lead = lease.start.lead
+        found = window_search.earliest(runtime, session, parts, wait.length, within, lead)
     except ClimateError:  # for example, the search takes too long
         return None
     return None if found is None else found.start

@@ -73,6 +73,8 @@ class Boot:
     known: int
     #: The user's part of the body of Nova's request.
     server: Mapping[str, Any] = field(repr=False)
+    #: What the console of a server shows when it has booted; empty: do not look at the console.
+    ready_text: str = ""
 
 
 class InstanceCloud(Protocol):

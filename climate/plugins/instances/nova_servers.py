@@ -20,6 +20,8 @@ from climate.plugins.openstack.session import NOVA, answers
 from climate.plugins.openstack.trusts import DeadTrust, Trusts
 
 _PAGE = 1_000
+# Lines of a console that climate reads: the login prompt may be above later messages of the kernel.
+_LINES = 200
 Server = Mapping[str, Any]
 
 
@@ -39,7 +41,7 @@ class NovaServers:
 
         Returns the servers' ids in this order. Raises
 
-        - NotYet while Nova builds servers,
+        - NotYet while Nova builds servers, or while they boot,
         - BootFailed if Nova could not build a server,
         - DeadTrust if there is no valid trust,
         - BackendUnavailable if a request fails.
@@ -63,7 +65,28 @@ class NovaServers:
             raise BootFailed("; ".join(f"{each['name']}: {_fault(each)}" for each in failed))
         if missing := [str(number) for number, each in chosen.items() if not _was_built(each)]:
             raise NotYet(f"servers {', '.join(missing)} of {boot.amount} are being built")
-        return [server["id"] for server in chosen.values() if server is not None]
+        ids = {number: server["id"] for number, server in chosen.items() if server is not None}
+        _check_booted(nova, boot, ids)
+        return list(ids.values())
+
+
+def _check_booted(nova: Adapter, boot: Boot, ids: Mapping[int, str]) -> None:
+    """Raise NotYet while the consoles of servers, by number, do not show the user's text."""
+    if not boot.ready_text:
+        return
+    missing = [str(n) for n, id_ in ids.items() if boot.ready_text not in _console(nova, id_)]
+    if missing:
+        raise NotYet(
+            f"servers {', '.join(missing)} of {boot.amount} have not booted: their consoles do not"
+            f" show {boot.ready_text!r}"
+        )
+
+
+def _console(nova: Adapter, server_id: str) -> str:
+    """Return the last lines of the console of a server; empty if the server has none yet."""
+    path, body = f"/servers/{server_id}/action", {"os-getConsoleOutput": {"length": _LINES}}
+    answer = session.send(nova, "Nova", "POST", path, json=body, allowed=(404, 409))
+    return str(answer.json().get("output") or "")
 
 
 def request(boot: Boot, number: int) -> dict[str, Any]:

@@ -161,6 +161,9 @@ class InstancePlugin(ResourcePlugin):
         """Return the size of one instance. Pure."""
         return Size(self.requirement(params).amounts)
 
+    def source_of(self, params: Mapping[str, Any]) -> str:
+        return image_of(params)[:64]
+
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
         return self.cloud.acts_as_user and creates(params)
 
@@ -219,6 +222,7 @@ class InstancePlugin(ResourcePlugin):
             amount=params["amount"],
             known=len(known),
             server=params["server"],
+            ready_text=params.get("ready_text") or "",
         )
         return {"servers": [*known, *self.cloud.boot(lease.trust_id, boot)]}
 

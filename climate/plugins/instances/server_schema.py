@@ -173,12 +173,22 @@ class LifeCycleSchema(DefaultingSchema):
         allow_none=True,
         metadata=titled("Server", "Required with on_start create or manual; else not allowed."),
     )
+    ready_text = fields.String(
+        validate=validate.Length(1, _LONGEST),
+        metadata=titled(
+            "Booted when the console shows",
+            "Text such as login: that the console of each server shows when it has booted. climate"
+            " waits for it before the lease is active.",
+        ),
+    )
 
     @validates_schema
     def _servers(self, data: dict[str, Any], **_kwargs: Any) -> None:
         if not creates(data):
             if data["server"] is not None:
                 raise ValidationError("Requires on_start create or manual", "server")
+            if data.get("ready_text"):
+                raise ValidationError("Requires on_start create or manual", "ready_text")
             return
         if data["server"] is None:
             raise ValidationError(

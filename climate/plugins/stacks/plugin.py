@@ -116,6 +116,10 @@ class StackPlugin(ResourcePlugin):
     def members(self, params: Mapping[str, Any]) -> Sequence[Member]:
         return stack_members.members_of(params)
 
+    def source_of(self, params: Mapping[str, Any]) -> str:
+        source = source_of(params)
+        return "" if source is None else source.template_id
+
     def requirement(self, _params: Mapping[str, Any]) -> Requirement:
         """Return a requirement for no resources: the stack's members reserve the resources."""
         return Requirement(self.resource_type, 0, 0, Everything(), noun="stacks")

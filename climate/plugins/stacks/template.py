@@ -79,6 +79,12 @@ class Source:
         return hashlib.sha256(self._text.encode()).hexdigest()[:32]
 
     @property
+    def template_id(self) -> str:
+        """A hash of the template and its files, without parameters, as 32 hexadecimal digits."""
+        text = json.dumps([self.template, self.files], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    @property
     def normal(self) -> "Source":
         """The same source without empty parts, which Heat adds and leaves out."""
         kept = {name: self.environment.get(name) for name in _ENVIRONMENT}

@@ -8,8 +8,8 @@ import pytest
 from climate.core.lease.model import HOST
 from climate.core.matching.expression import MAX_CONDITIONS, parse
 from climate.core.matching.query import both, written
-from climate.manager.admission import availability, requirements
-from climate.manager.admission.availability import MAX_REQUIREMENTS
+from climate.manager.admission import requirements, window_search
+from climate.manager.admission.window_search import MAX_REQUIREMENTS
 from climate.manager.leases.reservation_changes import MAX_RESERVATIONS
 from climate.plugins.request_fields import MAX_EXPRESSION
 from tests.support.service import Story, host_reservation, hosts
@@ -103,7 +103,7 @@ def test_a_search_ends_at_its_deadline(story: Story, monkeypatch: pytest.MonkeyP
         tries.append(arguments)
         story.clock.advance(story.runtime.settings.search_timeout / 2 + 0.1)
 
-    monkeypatch.setattr(availability, "dry_run", slow)
+    monkeypatch.setattr(window_search, "dry_run", slow)
     pair = [hosts(3, 3), hosts(1, 1)]
     for minutes in (130, 250, 370, 490):  # each end of a lease is a start to try
         story.reserve(minutes, minutes + 60, reservations=[host_reservation(4, 4)])

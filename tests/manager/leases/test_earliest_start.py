@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from climate.manager.admission import availability
-from climate.manager.admission.availability import Offer
+from climate.manager.admission import window_search
+from climate.manager.admission.window_search import Offer
 from tests.support.service import Story, host_reservation
 from tests.support.service import hosts as v2_hosts
 
@@ -59,15 +59,15 @@ def test_the_rejection_says_what_blocks_and_what_would_fit(story: Story) -> None
 def test_searches_again_when_a_window_was_taken_meanwhile(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search = availability.search
+    search = window_search.search
 
     def slow(*arguments: Any, **options: Any) -> list[Offer]:
         found = search(*arguments, **options)
-        monkeypatch.setattr(availability, "search", search)
+        monkeypatch.setattr(window_search, "search", search)
         story.reserve(0, 10, reservations=ONE_HOST)
         return found
 
-    monkeypatch.setattr(availability, "search", slow)
+    monkeypatch.setattr(window_search, "search", slow)
     created = story.ok("POST", "/v2/leases", asap())
     assert window(created) == ("12:10:00", "12:40:00")
 
@@ -76,14 +76,14 @@ def test_an_idempotency_key_stands_for_one_lease_also_when_requests_overlap(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body, key = asap(end_by="2030-01-15T12:40:00Z"), {"Idempotency-Key": "key-1"}
-    search, overtaking = availability.search, []
+    search, overtaking = window_search.search, []
 
     def overtaken(*arguments: Any, **options: Any) -> list[Offer]:
-        monkeypatch.setattr(availability, "search", search)
+        monkeypatch.setattr(window_search, "search", search)
         overtaking.append(story.call("POST", "/v2/leases", body, headers=key))
         return search(*arguments, **options)
 
-    monkeypatch.setattr(availability, "search", overtaken)
+    monkeypatch.setattr(window_search, "search", overtaken)
     answers = [story.call("POST", "/v2/leases", body, headers=key)]
     story.clock.advance(60)
     answers.append(story.call("POST", "/v2/leases", body, headers=key))

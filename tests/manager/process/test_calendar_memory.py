@@ -152,6 +152,12 @@ def test_refusals_and_windows_from_memory_equal_those_of_sql(make_story: MakeSto
         assert sent[0] == sent[1]
 
 
+def test_a_lease_may_fill_the_whole_span_of_a_search(story: Story) -> None:
+    body = {"name": "all", "start": "asap", "duration": 3600, "end_by": story.moment(60)}
+    lease = story.ok("POST", "/v2/leases", {**body, "reservations": [hosts()]})
+    assert (lease["start"], lease["end"]) == (story.moment(0), story.moment(60))
+
+
 def test_a_refusal_reads_memory_and_no_tables(story: Story) -> None:
     reserve(story, 4)
     with questions_of(story, "memory"):

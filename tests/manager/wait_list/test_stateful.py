@@ -21,7 +21,7 @@ from climate.core.lease.wait_list import Wait
 from climate.core.window import Window, second_from
 from climate.db.leases import leases, waits
 from climate.db.resources import resources
-from climate.manager.admission import availability
+from climate.manager.admission import window_search
 from climate.manager.audit.invariants import violations
 from climate.manager.leases import healing
 from climate.manager.wait_list.placing import requirements_of_lease
@@ -154,7 +154,7 @@ class WaitList(RuleBasedStateMachine):
             return False
         [lease] = leases.find_some(session, [wait.lease_id]).values()
         needs, window = requirements_of_lease(runtime, lease), Window(start, start + wait.length)
-        return availability.earliest(runtime, session, needs, wait.length, window) is not None
+        return window_search.earliest(runtime, session, needs, wait.length, window) is not None
 
 
 @pytest.mark.timeout(900)

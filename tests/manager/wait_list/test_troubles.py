@@ -10,7 +10,7 @@ from climate.core.errors import SearchTooLong
 from climate.core.lease.wait_list import HeldBack, Wait
 from climate.db.leases import waits
 from climate.db.tables.leases import EVENTS
-from climate.manager.admission import availability
+from climate.manager.admission import window_search
 from climate.manager.audit.invariants import violations
 from climate.manager.process.runtime import Runtime
 from climate.manager.wait_list import passes, placing
@@ -115,7 +115,7 @@ def test_a_lease_is_shown_although_the_search_for_its_start_fails(
     only_this_order(story)
     wait_for(story, 4, 60)
     lease_id = wait_for(story, 4, 60)
-    monkeypatch.setattr(availability, "earliest", fail)
+    monkeypatch.setattr(window_search, "earliest", fail)
     assert shown(story, lease_id)["waiting"]["expected_start"] is None
 
 

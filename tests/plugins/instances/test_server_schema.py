@@ -54,6 +54,8 @@ def test_rejects_keeping_servers_and_suggests_a_snapshot() -> None:
         ({"on_start": "create", "server": {**SERVER, "metadata": {"climate:a": ""}}}, "server"),
         ({"on_start": "create", "server": {**SERVER, "metadata": {"a": "b" * 256}}}, "server"),
         ({"on_start": "create", "server": SERVER, "amount": 101}, "amount"),
+        ({"ready_text": "login:"}, "ready_text"),
+        ({"on_start": "create", "server": SERVER, "ready_text": ""}, "ready_text"),
         ({"on_start": "build"}, "on_start"),
         ({"on_end": "burn"}, "on_end"),
     ],

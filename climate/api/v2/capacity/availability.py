@@ -12,8 +12,8 @@ from climate.api.v2.leases import reservations
 from climate.core.errors import InvalidInput, InvalidQuery, UnsupportedResourceType
 from climate.core.matching.quoting import check_storable
 from climate.manager.admission import availability
-from climate.manager.admission.allowed_windows import Seeker, search_allowed
 from climate.manager.admission.requirements import ReservationRequest, look_up
+from climate.manager.admission.window_search import Seeker, search_allowed
 
 # Limits the response: each booking in the window can add a step.
 _MAX_STEPS = 10_000

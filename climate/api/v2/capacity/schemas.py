@@ -6,7 +6,7 @@ from climate.api.v2.http.fields import NOW, Count, Moment, Strict
 from climate.api.v2.http.schemas import described
 from climate.api.v2.leases.schemas import ReservationRequest
 from climate.core.window import MAX_SPAN
-from climate.manager.admission.availability import MAX_REQUIREMENTS
+from climate.manager.admission.window_search import MAX_REQUIREMENTS
 
 
 class FreeStep(Schema):

@@ -9,6 +9,7 @@ from typing import Any
 
 from climate.api.v2.http.fields import show
 from climate.core.lease.model import NOT_SHOWN, Event, Lease, Reservation
+from climate.core.window import second_from
 from climate.manager.wait_list.waiting import Place
 
 
@@ -21,6 +22,7 @@ def lease_body(lease: Lease, place: Place | None = None) -> dict[str, Any]:
         "project_id": lease.project_id,
         "start": show(lease.window.start),
         "end": show(lease.window.end),
+        "booked_from": show(second_from(lease.booked_from)),
         "start_when": lease.start.when.value,
         "ready_at": _show(lease.start.ready_at),
         "start_delayed_at": _show(lease.start.delayed_at),

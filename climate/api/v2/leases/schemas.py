@@ -283,11 +283,19 @@ class Lease(Schema):
     project_id = fields.String()
     start = Moment(attribute="window.start")
     end = Moment(attribute="window.end")
+    booked_from = Moment(
+        metadata=described(
+            "From when on the capacity is booked: the start, or earlier if climate creates servers,"
+            " volumes, networks or stacks that must be ready at the start."
+        ),
+    )
     start_when = fields.Enum(StartWhen, by_value=True, attribute="start.when")
     ready_at = Moment(
         allow_none=True,
         attribute="start.ready_at",
-        metadata=described("When the last of its prepared hosts became ready."),
+        metadata=described(
+            "When the last of its prepared hosts, or of what climate creates, became ready."
+        ),
     )
     start_delayed_at = Moment(
         allow_none=True,

@@ -24,8 +24,9 @@ from climate.core.window import Window, later
 from climate.db.resources import calendar as stored
 from climate.db.resources.calendar import Blocker
 from climate.manager.admission.admission import InsufficientResources, dry_run
-from climate.manager.admission.availability import WindowSearch, matching, offers
+from climate.manager.admission.availability import matching
 from climate.manager.admission.candidates import Demand
+from climate.manager.admission.window_search import WindowSearch, offers
 from climate.manager.process.calendar_memory.view import CalendarView
 from climate.manager.process.runtime import Runtime
 
@@ -167,10 +168,13 @@ class RememberedBookings:
     def earliest(self, query: WindowSearch) -> Window | None:
         """Implement Bookings.earliest."""
         (requirement,) = query.requirements
-        starts = Window(query.within.start, query.within.end - query.length)
-        occupied = query.length + self.runtime.settings.cleaning_time
-        start = self.view.earliest(requirement, occupied, starts)
-        return None if start is None else Window(start, later(start, query.length))
+        now = self.runtime.clock.now()
+        occupied = query.occupied(self.runtime.settings.cleaning_time)
+        found = self.view.earliest(requirement, occupied, query.lead_starts(now))
+        if found is None:
+            return None
+        start = found + query.lead
+        return Window(start, later(start, query.length))
 
     def choose(self, demands: Sequence[Demand], occupied: Window) -> tuple[Units, ...] | None:
         """Implement Bookings.choose."""

@@ -22,11 +22,11 @@ from climate.core.matching.requirement import Requirement
 from climate.core.window import Window, in_words, merged, minute_of
 from climate.db.resources.calendar import Blocker
 from climate.manager.admission.admission import InsufficientResources
-from climate.manager.admission.availability import WindowSearch
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.refusal.bookings import Bookings
 from climate.manager.admission.requirements import can_wait, may_fit, occupied_window
+from climate.manager.admission.window_search import WindowSearch
 from climate.manager.process.runtime import Catalog
 
 # The span of the search for a later window.
@@ -126,6 +126,12 @@ def explain(
     alternatives = inquiry.alternatives()
     number, message = _located(lease, shortage)
     sentences = [message]
+    if lease.start.lead:
+        seconds = round(lease.start.lead.total_seconds())
+        sentences.append(
+            f"The capacity must be free from {seconds} seconds before the start on, because climate"
+            " needs this time to create what must be ready at the start"
+        )
     if own:
         named = (f"lease {b.lease_name} ({b.lease_id}) {in_words(b.window)}" for b in own)
         sentences.append(f"Taken by your own {', '.join(named)}")
@@ -192,7 +198,12 @@ class _Inquiry:
         self._now = now = runtime.clock.now()
         self._present = present
         self._can_move = present is None or not has_started(present, now)
-        self._occupied = occupied_window(lease.window, now, runtime.settings)
+        self._occupied = self._occupied_in(lease.window)
+
+    def _occupied_in(self, window: Window) -> Window:
+        """Return when the lease would occupy resources, if it had this ``window``."""
+        lead = self._lease.start.lead
+        return occupied_window(window, self._now, self._runtime.settings, lead)
 
     def blockers(self) -> tuple[list[Blocker], list[Window]]:
         """Return what blocks the requested lease, at most ``_BLOCKERS`` items in all.
@@ -226,7 +237,8 @@ class _Inquiry:
         requirements = [demand.requirement for demand in self._demands]
         within = Window(start, start + _AHEAD + length)
         deadline = self._runtime.clock.elapsed() + self._runtime.settings.search_timeout
-        query = WindowSearch(requirements, length, within, deadline)
+        lead = self._lease.start.lead
+        query = WindowSearch(requirements, length, within, deadline, lead)
         window = self._bookings.earliest(query)
         if window is None:
             return None
@@ -246,7 +258,7 @@ class _Inquiry:
         window = Window(self._window.start, end)
         if not self._in_use:
             return self._if_admitted("shorter", window, self._demands)
-        occupied = occupied_window(window, self._now, self._runtime.settings)
+        occupied = self._occupied_in(window)
         with suppress(InsufficientResources):
             return self._if_admitted("shorter", window, self._in_use.demands_over(occupied))
         return None
@@ -277,7 +289,7 @@ class _Inquiry:
     def _if_admitted(
         self, differs: str, window: Window, demands: Sequence[Demand]
     ) -> Alternative | None:
-        occupied = occupied_window(window, self._now, self._runtime.settings)
+        occupied = self._occupied_in(window)
         more = self._bookings.choose(demands, occupied)
         if more is None or not self._is_allowed(window, demands, more):
             return None

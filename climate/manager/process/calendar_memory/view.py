@@ -9,6 +9,7 @@ from itertools import islice
 
 from climate.core.matching.booked_hours.booked_hours import BookedHours
 from climate.core.matching.booked_hours.booking_change import owner_hash
+from climate.core.matching.calendar import Starts
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
 
@@ -72,17 +73,17 @@ class CalendarView:
             return self.hours.ids(self.hours.matching(requirement.condition), limit, rotation)
 
     def earliest(
-        self, requirement: Requirement, length: timedelta, within: Window
+        self, requirement: Requirement, length: timedelta, within: Starts
     ) -> datetime | None:
-        """Return the earliest start of a lease with this ``length`` (cleaning time included).
+        """Return the earliest start of a booking with this ``length`` (cleaning time included).
 
-        The start is a whole second, at or after the start of ``within``, and at or before its end.
+        ``within`` contains the first and the last possible start. The result is a whole second.
         None if there is none.
         """
         with self.lock:
             mask = self.hours.matching(requirement.condition)
             needed, duration = requirement.minimum, length // _TICK
-            start, last = _whole_second(ticks(within.start)), ticks(within.end)
+            start, last = _whole_second(ticks(within[0])), ticks(within[1])
             while start <= last:
                 found = self.hours.earliest(mask, needed, duration, start, last)
                 if found is None or (start := _whole_second(found)) == found:
@@ -90,7 +91,7 @@ class CalendarView:
         return None
 
     def openings(
-        self, requirement: Requirement, length: timedelta, within: Window, limit: int
+        self, requirement: Requirement, length: timedelta, within: Starts, limit: int
     ) -> list[tuple[datetime, datetime]]:
         """Return the first ``limit`` ranges (first start, last start) of possible starts.
 
@@ -101,7 +102,7 @@ class CalendarView:
                 self.hours.matching(requirement.condition),
                 requirement.minimum,
                 length // _TICK,
-                *_span(within),
+                *map(ticks, within),
             )
             ranges = ((_whole_second(first), last) for first, last in found)
             usable = islice(((first, last) for first, last in ranges if first <= last), limit)

@@ -32,6 +32,7 @@ def test_a_created_lease_is_answered_and_shown_alike(story: Story) -> None:
         "project_id": "lab",
         "start": "2030-01-15T13:00:00Z",
         "end": "2030-01-15T14:00:00Z",
+        "booked_from": "2030-01-15T13:00:00Z",
         "start_when": "scheduled",
         "ready_at": None,
         "start_delayed_at": None,

@@ -74,7 +74,7 @@ def test_schemas_flag_expressions_secrets_and_what_climate_sets(
     assert server["properties"]["user_data"]["writeOnly"] is True
     order = list(types["virtual:instance"]["schema"]["properties"])
     assert order[:4] == ["amount", "vcpus", "memory_mb", "disk_gb"]
-    assert order[-3:] == ["on_start", "on_end", "server"]
+    assert order[-4:] == ["on_start", "on_end", "server", "ready_text"]
     name = types["virtual:stack"]["schema"]["properties"]["stack_name"]
     assert name["pattern"].startswith("^")
 

@@ -6,7 +6,9 @@ own name, unless others are given.
 """
 
 import os
+import re
 import threading
+import time
 import uuid
 from typing import Any
 
@@ -19,18 +21,39 @@ _NODES = {
     host: nodes.split(",") if nodes else [host]
     for host, _, nodes in (given.partition("=") for given in os.environ["FAKE_HOSTS"].split())
 }
+# Images whose guests take time, in seconds.
+_SLOW = re.compile(r"build-(\d+)-boot-(\d+)")
 
 
 class SteadyDriver(fake.FakeDriver):
     """Nova's fake driver, which survives a restart of its service.
 
     The original creates new ids for its nodes at each start, which Nova rejects, and forgets its
-    guests, which Nova would then stop.
+    guests, which Nova would then stop. Guests of some images take their time.
     """
 
     vcpus = 16
     memory_mb = 65536
     local_gb = 1000
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._boots: dict[str, float] = {}
+
+    def spawn(
+        self, context: Any, instance: Any, image_meta: Any, *others: Any, **more: Any
+    ) -> None:
+        """Take as long as the image's name says: ``build-5-boot-20`` takes 5 s, then 20 s."""
+        if named := _SLOW.fullmatch(image_meta.name or ""):
+            build, boot = map(float, named.groups())
+            time.sleep(build)
+            self._boots[instance.uuid] = time.monotonic() + boot
+        super().spawn(context, instance, image_meta, *others, **more)
+
+    def get_console_output(self, context: Any, instance: Any) -> str:
+        """Show a login prompt once the guest has booted."""
+        has_booted = time.monotonic() >= self._boots.get(instance.uuid, 0.0)
+        return "Welcome\nguest login: " if has_booted else "Loading kernel"
 
     def init_host(self, host: str) -> None:
         super().init_host(host)

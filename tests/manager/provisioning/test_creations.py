@@ -1,0 +1,275 @@
+"""climate creates servers and stacks before their lease starts, so that they are ready in time."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.orm import Session
+
+from climate.core.lease.on_start import Kind
+from climate.db.provisioning import creation_times
+from climate.manager.audit.invariants import violations
+from climate.plugins.base import NotYet
+from tests.conftest import MakeStory
+from tests.support.bodies import copy_hosts, effect_names
+from tests.support.service import Story, hosts
+
+SIZES = {"vcpus": 1, "memory_mb": 0, "disk_gb": 0, "affinity": None, "resource_properties": ""}
+# The lead in seconds before climate has learned anything.
+LEAD = 100
+IMAGE = Kind("virtual:instance", "cirros")
+
+
+class Building:
+    """Lets each server take ``seconds`` from the first call on, by the clock of the story."""
+
+    def __init__(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seconds = 40.0
+        self.failures = 0
+        self._story = story
+        self._begun: dict[str, datetime] = {}
+        self._cloud = story.runtime.plugins["virtual:instance"].cloud  # type: ignore[attr-defined]
+        self._boot: Callable[..., list[str]] = self._cloud.boot
+        monkeypatch.setattr(self._cloud, "boot", self.boot)
+
+    def boot(self, trust_id: str | None, boot: Any) -> list[str]:
+        if self.failures:
+            self.failures -= 1
+            raise RuntimeError("no valid host")
+        now = self._story.clock.now()
+        begun = self._begun.setdefault(boot.reservation_id, now)
+        if boot.known < boot.amount and (now - begun).total_seconds() < self.seconds:
+            raise NotYet("servers are being built")
+        return self._boot(trust_id, boot)
+
+
+OPTIONS: dict[str, Any] = {
+    "manager__plugins": ["physical.host.plugin", "virtual.instance.plugin"],
+    "creation__enabled": True,
+    "creation__prior": LEAD,
+    "creation__longest": LEAD,
+    "creation__margin": 1.0,
+}
+
+
+@pytest.fixture
+def story(make_story: MakeStory, hosts_template: Path, tmp_path: Path) -> Story:
+    copy_hosts(hosts_template, tmp_path)
+    return make_story(**OPTIONS)
+
+
+@pytest.fixture
+def building(story: Story, monkeypatch: pytest.MonkeyPatch) -> Building:
+    return Building(story, monkeypatch)
+
+
+def servers(amount: int = 1, **params: Any) -> dict[str, Any]:
+    """Return a request for servers that climate creates at the start."""
+    more = {"amount": amount, "on_start": "create", "server": {"imageRef": "cirros"}}
+    return {"resource_type": "virtual:instance", "params": {**SIZES, **more, **params}}
+
+
+def ask(story: Story, first: float = 60, last: float = 120, **fields: Any) -> dict[str, Any]:
+    body = story.asking(first, last, **{"reservations": [servers()], **fields})
+    return dict(story.ok("POST", "/v2/leases", body))
+
+
+def show(story: Story, lease: dict[str, Any]) -> dict[str, Any]:
+    return dict(story.ok("GET", f"/v2/leases/{lease['id']}"))
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def before_start(story: Story, lease: dict[str, Any], seconds: float) -> None:
+    """Move the clock to ``seconds`` before the start of a lease, one second at a time at last."""
+    target = moment(lease["start"]) - timedelta(seconds=seconds)
+    near = target - timedelta(seconds=LEAD + 50)
+    story.until(near)
+    story.until(target, step=1)
+
+
+def learned(story: Story) -> list[float]:
+    with story.runtime.database.read() as session:
+        return list(creation_times.find_all(session).get(IMAGE, []))
+
+
+def teach(story: Story, seconds: float) -> None:
+    """Let twelve earlier creations of the image have taken ``seconds``."""
+    kept, now = timedelta(days=90), story.clock.now()
+
+    def work(session: Session) -> None:
+        for _ in range(12):
+            creation_times.remember(session, IMAGE, seconds, now, kept)
+
+    story.runtime.database.write(work)
+
+
+def test_servers_are_ready_when_the_lease_starts(story: Story, building: Building) -> None:
+    lease = ask(story)
+    assert moment(lease["start"]) - moment(lease["booked_from"]) == timedelta(seconds=LEAD)
+
+    before_start(story, lease, LEAD + 1)
+    assert show(story, lease)["status"] == "PENDING"
+    before_start(story, lease, LEAD - 1)
+    assert show(story, lease)["status"] == "STARTING"
+    assert effect_names(story, "boot") == []
+    before_start(story, lease, 10)
+    shown = show(story, lease)
+    assert shown["status"] == "STARTING"
+    assert moment(shown["ready_at"]) == moment(lease["start"]) - timedelta(seconds=LEAD - 40)
+    assert shown["reservations"][0]["details"]["servers"]
+    assert list(violations(story.runtime.store)) == []
+
+    story.until(moment(lease["start"]))
+    assert show(story, lease)["status"] == "ACTIVE"
+    assert len(effect_names(story, "boot")) == 1
+    assert "lease.event.start_lease" in story.event_types(lease["id"])
+    assert learned(story) == [40.0]
+
+
+def test_other_resources_of_the_lease_wait_for_its_start(story: Story, building: Building) -> None:
+    lease = ask(story, reservations=[hosts(), servers()])
+    before_start(story, lease, 10)
+    assert show(story, lease)["status"] == "STARTING"
+    assert "hand_over" not in "".join(effect_names(story, ""))
+    story.until(moment(lease["start"]))
+    assert show(story, lease)["status"] == "ACTIVE"
+
+
+def test_no_other_lease_gets_the_capacity_in_the_lead(story: Story, building: Building) -> None:
+    for _ in range(4):
+        ask(story, reservations=[servers(amount=1, vcpus=8)])
+    until_start = story.asking(30, 60, reservations=[hosts(4, 4)])
+    problem = story.problem(409, "POST", "/v2/leases", until_start)
+    assert "free" in problem["detail"]
+    story.ok("POST", "/v2/leases", story.asking(30, 58, reservations=[hosts(4, 4)]))
+
+
+def test_a_refusal_explains_the_lead_and_offers_a_later_start(
+    story: Story, building: Building
+) -> None:
+    story.ok("POST", "/v2/leases", story.asking(30, 60, reservations=[hosts(4, 4)]))
+    body = story.asking(60, 120, reservations=[servers()])
+    problem = story.problem(409, "POST", "/v2/leases", body)
+    assert "100 seconds before the start" in problem["detail"]
+    later = next(each for each in problem["alternatives"] if each["differs"] == "later")
+    assert moment(later["start"]) == moment(body["start"]) + timedelta(seconds=LEAD)
+    asked = {**body, "start": later["start"], "end": later["end"]}
+    story.ok("POST", "/v2/leases", asked)
+
+
+def test_the_earliest_window_leaves_time_for_the_creation(story: Story, building: Building) -> None:
+    story.ok("POST", "/v2/leases", story.asking(30, 60, reservations=[hosts(4, 4)]))
+    search = {"start_after": story.moment(20), "end_by": story.moment(600), "duration": 1800}
+    asked = {**search, "reservations": [servers()]}
+    (window, *_) = story.ok("POST", "/v2/availability/search", asked)["windows"]
+    assert moment(window["start"]) == moment(story.moment(60)) + timedelta(seconds=LEAD)
+
+
+def test_a_lease_that_starts_now_is_created_at_once(story: Story, building: Building) -> None:
+    lease = ask(story, 0, 60)
+    assert lease["booked_from"] == lease["start"]
+    story.run()
+    story.until(story.clock.now() + timedelta(seconds=45), step=1)
+    assert show(story, lease)["status"] == "ACTIVE"
+    assert learned(story) == [pytest.approx(40.0, abs=1)]
+
+
+def test_the_lead_follows_from_earlier_creations(story: Story, building: Building) -> None:
+    teach(story, 20)
+    lease = ask(story)
+    lead = moment(lease["start"]) - moment(lease["booked_from"])
+    assert timedelta(seconds=20) <= lead < timedelta(seconds=60)
+
+
+def test_creation_begins_later_than_booked_if_it_has_become_quicker(
+    story: Story, building: Building
+) -> None:
+    lease = ask(story)
+    teach(story, 20)
+    before_start(story, lease, 61)
+    assert show(story, lease)["status"] == "PENDING"
+    building.seconds = 20
+    before_start(story, lease, 1)
+    assert show(story, lease)["ready_at"]
+
+
+def test_a_creation_that_is_late_delays_the_start(story: Story, building: Building) -> None:
+    building.seconds = LEAD + 30
+    lease = ask(story)
+    story.until(moment(lease["start"]) - timedelta(seconds=LEAD + 20))
+    story.until(moment(lease["start"]) + timedelta(seconds=10), step=1)
+    assert show(story, lease)["status"] == "STARTING"
+    story.until(moment(lease["start"]) + timedelta(seconds=32), step=1)
+    assert show(story, lease)["status"] == "ACTIVE"
+    assert learned(story) == [pytest.approx(LEAD + 30, abs=2)]
+
+
+def test_a_failed_creation_is_retried_before_the_start_and_not_learned(
+    story: Story, building: Building
+) -> None:
+    building.failures = 1
+    lease = ask(story)
+    before_start(story, lease, 5)
+    assert show(story, lease)["ready_at"]
+    story.until(moment(lease["start"]))
+    assert show(story, lease)["status"] == "ACTIVE"
+    assert learned(story) == []
+
+
+def test_a_lease_that_is_deleted_in_its_lead_leaves_nothing(
+    story: Story, building: Building
+) -> None:
+    lease = ask(story)
+    before_start(story, lease, 30)
+    story.ok("DELETE", f"/v2/leases/{lease['id']}")
+    story.at(0.1)
+    story.problem(404, "GET", f"/v2/leases/{lease['id']}")
+    assert (
+        story.runtime.plugins["virtual:instance"].cloud.slot_hosts(  # type: ignore[attr-defined]
+            lease["reservations"][0]["id"]
+        )
+        == []
+    )
+    assert list(violations(story.runtime.store)) == []
+
+
+def test_a_moved_lease_is_created_before_its_new_start(story: Story, building: Building) -> None:
+    lease = ask(story)
+    body = {"start": story.moment(30), "end": story.moment(90)}
+    moved = story.ok("PATCH", f"/v2/leases/{lease['id']}", body)
+    assert moment(moved["booked_from"]) == moment(moved["start"]) - timedelta(seconds=LEAD)
+    before_start(story, moved, 10)
+    assert show(story, moved)["ready_at"]
+
+
+def test_reminders_are_sent_while_climate_creates(story: Story, building: Building) -> None:
+    at = (story.clock.now() + timedelta(seconds=3570)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    lease = ask(story, events=[{"type": "before_start_lease", "at": at}])
+    before_start(story, lease, 31)
+    assert "lease.event.before_start_lease" not in story.event_types(lease["id"])
+    before_start(story, lease, 29)
+    assert "lease.event.before_start_lease" in story.event_types(lease["id"])
+
+
+def test_a_lease_that_waits_for_hosts_creates_in_the_lead_all_the_same(
+    make_story: MakeStory,
+    hosts_template: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copy_hosts(hosts_template, tmp_path)
+    story = make_story(**OPTIONS, provisioning__enabled=True)
+    Building(story, monkeypatch)
+    lease = ask(story, reservations=[hosts(), servers()], start_when="ready")
+    before_start(story, lease, 10)
+    assert show(story, lease)["status"] == "STARTING"
+    assert len(effect_names(story, "boot")) == 1
+    story.until(moment(lease["start"]) + timedelta(minutes=2))
+    shown = show(story, lease)
+    assert shown["status"] == "STARTING"
+    assert shown["start_delayed_at"] is not None

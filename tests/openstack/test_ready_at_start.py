@@ -1,0 +1,164 @@
+"""What climate creates is ready when its lease starts, on a real cloud with slow images."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.openstack import guests, settings
+from tests.openstack.accounts import Account, Project
+from tests.openstack.conftest import Deploy
+from tests.openstack.deployment import Deployment
+from tests.openstack.storage import Base
+from tests.support.process import eventually
+
+pytestmark = pytest.mark.timeout(400)
+
+HOSTS = settings.HOSTS[:3]
+PLUGINS = (
+    "physical.host.plugin",
+    "virtual.instance.plugin",
+    "flavor.instance.plugin",
+    "virtual.volume.plugin",
+    "virtual.stack.plugin",
+)
+# Seconds that a manager may take for what is left to do at the start.
+SOON = timedelta(seconds=6)
+
+MakeImage = Callable[[int, int], str]
+
+
+@pytest.fixture
+def make_image(administrator: Account) -> Iterator[MakeImage]:
+    """Return a maker of images whose servers take some seconds to build, and then to boot."""
+    images, made = administrator.cloud.image, []
+    raw = {"disk_format": "raw", "container_format": "bare", "visibility": "public"}
+
+    def make(build: int, boot: int) -> str:
+        made.append(images.create_image(f"build-{build}-boot-{boot}", data=b"-", wait=True, **raw))
+        return str(made[-1].id)
+
+    yield make
+    for image in made:
+        images.delete_image(image.id)
+
+
+@pytest.fixture
+def climate(deploy: Deploy, base: Base) -> Deployment:
+    made = deploy(
+        "blazar",
+        manager__plugins=",".join(PLUGINS),
+        manager__sync_interval=5,
+        creation__enabled=True,
+        creation__prior=12,
+        **{"virtual:volume__cloud": "cinder", "virtual:stack__cloud": "heat"},
+    )
+    base.register(made.http(made.administrator))
+    made.start_manager()
+    made.register(*HOSTS)
+    return made
+
+
+def servers(image: str, amount: int = 1) -> dict[str, Any]:
+    """Return a request for servers that have booted when their console shows a login prompt."""
+    size = {"vcpus": 1, "memory_mb": 64, "disk_gb": 1, "affinity": None}
+    server = {"imageRef": image, "networks": "none", "name": "web"}
+    more = {"on_start": "create", "server": server, "ready_text": "login:"}
+    return {"resource_type": "virtual:instance", "params": {"amount": amount, **size, **more}}
+
+
+def stack(image: str, flavor: str) -> dict[str, Any]:
+    networks = [{"allocate_network": "none"}]
+    web = {"image": image, "flavor": flavor, "networks": networks}
+    template = {
+        "heat_template_version": "2016-10-14",
+        "resources": {"web": {"type": "OS::Nova::Server", "properties": web}},
+    }
+    return {"resource_type": "virtual:stack", "params": {"template": template}}
+
+
+def reserve(
+    climate: Deployment, account: Account, seconds: float, reservations: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Create a lease that starts in some seconds, for ten minutes."""
+    start = datetime.now().astimezone().replace(microsecond=0) + timedelta(seconds=seconds)
+    body = {"name": "ready", "start": start.isoformat(), "duration": 600}
+    body["reservations"] = list(reservations)
+    return dict(climate.http(account).ok("POST", "/v2/leases", body))
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def until_active(climate: Deployment, account: Account, lease: dict[str, Any]) -> dict[str, Any]:
+    climate.until(account, lease["id"], "ACTIVE")
+    return dict(climate.http(account).ok("GET", f"/v2/leases/{lease['id']}"))
+
+
+def statuses(account: Account) -> dict[str, list[str]]:
+    """Return the statuses of the project's servers, volumes and stacks."""
+    cloud = account.cloud
+    return {
+        "servers": [server.status for server in cloud.compute.servers()],
+        "volumes": [volume.status for volume in cloud.block_storage.volumes()],
+        "stacks": [stack.status for stack in cloud.orchestration.stacks()],
+    }
+
+
+def test_servers_volumes_and_stacks_are_ready_when_their_lease_starts(
+    climate: Deployment, lab: Project, base: Base, make_image: MakeImage
+) -> None:
+    flavor, _ = guests.smallest(lab.member.cloud)
+    volume = {"volume_type": base.name, "amount": 1, "size": 1}
+    wanted = [
+        servers(make_image(6, 8)),
+        stack(make_image(12, 0), flavor),
+        {"resource_type": "virtual:volume", "params": volume},
+    ]
+    lease = reserve(climate, lab.member, 60, wanted)
+    assert moment(lease["booked_from"]) < moment(lease["start"]) - timedelta(seconds=12)
+
+    http = climate.http(lab.member)
+    path = f"/v2/leases/{lease['id']}"
+    ready = eventually(
+        lambda: found if (found := http.ok("GET", path))["ready_at"] else None, "ready", 90
+    )
+    assert ready["status"] == "STARTING"
+    assert moment(lease["booked_from"]) < moment(ready["ready_at"]) < moment(lease["start"])
+    found = statuses(lab.member)
+    assert set(found["servers"]) == {"ACTIVE"}
+    assert len(found["servers"]) == 2
+    assert found["volumes"] == ["available"]
+    assert found["stacks"] == ["UPDATE_COMPLETE"]
+
+    active = until_active(climate, lab.member, lease)
+    assert moment(lease["start"]) <= moment(active["started_at"]) < moment(lease["start"]) + SOON
+    assert climate.audit() == []
+    climate.end(lab.member, lease["id"])
+    assert statuses(lab.member) == {"servers": [], "volumes": [], "stacks": []}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1500)
+def test_leases_of_quick_and_slow_images_are_ready_when_they_start(
+    climate: Deployment, lab: Project, make_image: MakeImage
+) -> None:
+    images = [make_image(build, boot) for build, boot in ((3, 2), (10, 10), (20, 30), (50, 40))]
+    for image in images:  # climate learns how long each image takes
+        climate.end(lab.member, until_active(climate, lab.member, learn(climate, lab, image))["id"])
+    leases = [
+        reserve(climate, lab.member, 180 + 4 * number, [servers(image)])
+        for number, image in enumerate(images * 3)
+    ]
+    leads = [moment(each["start"]) - moment(each["booked_from"]) for each in leases[:4]]
+    assert leads == sorted(leads)
+    active = [until_active(climate, lab.member, lease) for lease in leases]
+    assert [each["name"] for each in active if each["ready_at"] > each["start"]] == []
+    idle = sum((moment(each["start"]) - moment(each["ready_at"]) for each in active), timedelta())
+    assert idle < sum(leads[3:] * len(active), timedelta()) / 2
+
+
+def learn(climate: Deployment, lab: Project, image: str) -> dict[str, Any]:
+    return reserve(climate, lab.member, 1, [servers(image)])
