@@ -34,6 +34,9 @@ class Provisioning:
     energy: Policy | None = None
 
 
+_CREATION_POLICY = lead_time.Policy(prior=60.0, margin=1.0, shortest=1.0, longest=900.0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Creation:
     """How early climate creates servers, volumes, networks and stacks before a lease starts.
@@ -44,9 +47,7 @@ class Creation:
     """
 
     share: float = 0.99
-    policy: lead_time.Policy = field(
-        default_factory=lambda: lead_time.Policy(prior=60.0, shortest=1.0, longest=900.0)
-    )
+    policy: lead_time.Policy = _CREATION_POLICY
     kept: timedelta = timedelta(days=90)
 
 

@@ -150,7 +150,7 @@ def test_leases_of_quick_and_slow_images_are_ready_when_they_start(
         climate.end(lab.member, until_active(climate, lab.member, learn(climate, lab, image))["id"])
     leases = [
         reserve(climate, lab.member, 180 + 4 * number, [servers(image)])
-        for number, image in enumerate(images * 3)
+        for number, image in enumerate(images * 2)
     ]
     leads = [moment(each["start"]) - moment(each["booked_from"]) for each in leases[:4]]
     assert leads == sorted(leads)
