@@ -1,8 +1,10 @@
 """A lease with all types of reservations is admitted as a whole, and survives killed managers."""
 
+import itertools
 import os
 import signal
 from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -41,6 +43,8 @@ PLUGINS = ",".join(
     )
 )
 CloudState = Callable[[], Any]
+# Seconds that a creation is assumed to take; a manager is killed meanwhile.
+LEAD = 12
 
 
 @pytest.fixture
@@ -54,7 +58,8 @@ def climate(
     deploy: Deploy, proxies: dict[str, FaultyProxy], public: Public, base: Base
 ) -> Deployment:
     """Return a deployment with all resources that the lease needs."""
-    options = {f"{name}__endpoint_override": proxy.url for name, proxy in proxies.items()}
+    options: dict[str, Any] = {"creation__enabled": True, "creation__prior": LEAD}
+    options |= {f"{name}__endpoint_override": proxy.url for name, proxy in proxies.items()}
     for name, path in (("cinder", "/v3/%(project_id)s"), ("heat", "/v1/%(project_id)s")):
         options[f"{name}__endpoint_override"] = f"http://{urlsplit(proxies[name].url).netloc}{path}"
     types = {"floatingip": "neutron", "volume": "cinder", "stack": "heat"}
@@ -117,7 +122,7 @@ class MixedCycle(LeaseCycle):
         os.kill(self._manager.pid, signal.SIGKILL)
         body = {
             "name": "all",
-            "start": "now",
+            "start": self.start(),
             "duration": 7200,
             "reservations": self.reservations(),
         }
@@ -125,6 +130,9 @@ class MixedCycle(LeaseCycle):
         self.set_fault(make_fault())
         self._manager, self.kills = self._climate.start_manager(), 0
         return str(lease["id"])
+
+    def start(self) -> str:
+        return "now"
 
     def reservations(self) -> list[dict[str, Any]]:
         return self._reservations
@@ -140,6 +148,26 @@ class MixedCycle(LeaseCycle):
         ]
         lease_state = [lease["status"], lease["degraded"], reservations]
         return [*lease_state, self._cloud_state(), self._climate.audit()]
+
+
+class AheadCycle(MixedCycle):
+    """Leases whose resources are created before their start; managers are killed until then."""
+
+    def start(self) -> str:
+        start = datetime.now().astimezone().replace(microsecond=0) + timedelta(seconds=2 * LEAD)
+        return start.isoformat()
+
+    def check_each_kill(self, undisturbed: list[Any]) -> int:
+        for number in itertools.count(1):
+            lease_id = self.create(lambda number=number: self._kill_at(number))
+            self._wait(lease_id, "ACTIVE")
+            self.set_fault(no_fault)
+            assert self.state(lease_id) == undisturbed[0], f"killed at step {number}"
+            self.clean_up(lease_id)
+            self.wait_until(lambda: self._climate.query("SELECT id FROM leases") == [], "deleted")
+            if self.kills == 0:
+                break
+        return number
 
 
 @pytest.fixture
@@ -208,3 +236,20 @@ def test_a_kill_at_any_step_changes_no_result_of_a_lease_of_all_types(
         ended[3][name] for name in ("servers", "addresses", "volumes", "types", "stacks")
     )
     assert cycle.check_each_kill(undisturbed) > 20
+
+
+def test_a_kill_at_any_step_before_the_start_changes_no_result_of_the_lease(
+    climate: Deployment,
+    proxies: dict[str, FaultyProxy],
+    lab: Project,
+    cloud_state: CloudState,
+    cloud: Connection,
+    public: Public,
+    base: Base,
+) -> None:
+    asked = {each["resource_type"]: each for each in all_types(cloud, public, base)}
+    created = [asked["virtual:volume"], asked["virtual:floatingip"], asked["virtual:stack"]]
+    cycle = AheadCycle(climate, lab, proxies.values(), created, cloud_state)
+    undisturbed = cycle.run_undisturbed()
+    assert (undisturbed[0][0], undisturbed[0][4]) == ("ACTIVE", [])
+    assert cycle.check_each_kill(undisturbed) > 10

@@ -50,6 +50,7 @@ def climate(deploy: Deploy, base: Base) -> Deployment:
         "blazar",
         manager__plugins=",".join(PLUGINS),
         manager__sync_interval=5,
+        manager__minutes_before_end_lease=0,
         creation__enabled=True,
         creation__prior=12,
         **{"virtual:volume__cloud": "cinder", "virtual:stack__cloud": "heat"},
@@ -93,8 +94,14 @@ def moment(text: str) -> datetime:
 
 
 def until_active(climate: Deployment, account: Account, lease: dict[str, Any]) -> dict[str, Any]:
-    climate.until(account, lease["id"], "ACTIVE")
-    return dict(climate.http(account).ok("GET", f"/v2/leases/{lease['id']}"))
+    """Wait until a lease is ACTIVE, and return it."""
+    http, path = climate.http(account), f"/v2/leases/{lease['id']}"
+
+    def found() -> dict[str, Any] | None:
+        shown = http.ok("GET", path)
+        return dict(shown) if shown["status"] == "ACTIVE" else None
+
+    return eventually(found, f"{path} is ACTIVE", 300)
 
 
 def statuses(account: Account) -> dict[str, list[str]]:

@@ -104,7 +104,8 @@ TYPES = (
     ),
     NotificationType(
         event_type.LEASE_START_DELAYED,
-        "The start of a lease waits for hosts that are not ready. Published once.",
+        "The start of a lease waits for hosts that are not ready, or for what climate creates."
+        " Published once.",
         ("waiting_for", "reason"),
     ),
     NotificationType(

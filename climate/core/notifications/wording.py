@@ -55,7 +55,7 @@ _TITLES: Mapping[str, str] = {
     event_type.LEASE_TRUST_LOST: "climate cannot act for the owner of lease {name} any more",
     event_type.LEASE_TRUST_RESTORED: "climate can act for the owner of lease {name} again",
     event_type.LEASE_CATCH_UP: "Events of lease {name} were late",
-    event_type.LEASE_START_DELAYED: "Lease {name} waits for its hosts",
+    event_type.LEASE_START_DELAYED: "Lease {name} waits for its resources",
     event_type.LEASE_NOT_STARTED: "Lease {name} is over and has never started",
     event_type.RESERVATION_STARTED: "A reservation of lease {name} is started",
     event_type.RESERVATION_STOPPED: "A reservation of lease {name} is stopped",
@@ -93,7 +93,7 @@ _ADVICE: Mapping[str, Sequence[str]] = {
         "Delete it if you do not need it. Others can use the resources.",
     ),
     event_type.LEASE_START_DELAYED: (
-        "You need not do anything: the lease starts as soon as its hosts are ready.",
+        "You need not do anything: the lease starts as soon as its resources are ready.",
     ),
 }
 

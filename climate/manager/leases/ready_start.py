@@ -43,9 +43,10 @@ _NOT_STARTED = {LeaseStatus.PENDING, LeaseStatus.STARTING}
 
 
 class ReadyStartGate(Gate):
-    """Rejects ``start_when: ready`` if no provisioner prepares hosts, or the lease has no hosts.
+    """Rejects ``start_when: ready`` for a lease of which climate prepares nothing.
 
-    ``start_when: ready`` means that a lease starts when all its hosts are ready.
+    ``start_when: ready`` means that a lease starts when all its hosts, and all that climate creates
+    for it before the start, are ready.
     """
 
     def __init__(self, settings: Settings, catalog: Catalog) -> None:
@@ -68,7 +69,7 @@ class ReadyStartGate(Gate):
         self._check(lease)
 
     def _check(self, lease: Lease) -> None:
-        if lease.start.when is not StartWhen.READY:
+        if lease.start.when is not StartWhen.READY or lease.start.lead:
             return
         if self._settings.provisioning is None:
             raise NotProvisioned(

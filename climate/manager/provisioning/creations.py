@@ -8,18 +8,20 @@ A creation that has failed is retried like any start. climate remembers how long
 took, in the transaction that stores the outcome of an attempt.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
 from sqlalchemy.orm import Session
 
-from climate.core.lease import on_start
+from climate.core.lease import blazar_wire, on_start
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.lease.model import CREATED_AFTER, Lease, Reservation, StartWhen
+from climate.core.lease.model import CREATED_AFTER, Event, Lease, Reservation, StartWhen
+from climate.core.notifications import event_type
 from climate.db.engine.database import on_commit
 from climate.db.leases import leases
+from climate.db.notifications import outbox
 from climate.db.provisioning import creation_times
 from climate.manager.admission.requirements import kinds_of, lead_of
 from climate.manager.claims import Result, Seen, lease_of, requeue
@@ -70,7 +72,9 @@ def note_attempt(runtime: Runtime, session: Session, result: Result, **again: da
     )
     leases.advance(session, [(lease, replace(lease, reservations=reservations))])
     if not result.undone:
-        _set_ready(session, lease, now)
+        _set_ready(runtime, session, lease, now)
+    elif not result.is_ahead and _is_first_delay(result.task.work.event, lease):
+        _tell_of_delay(session, lease, result.undone, now)
 
 
 def note_start(
@@ -81,7 +85,7 @@ def note_start(
     ``lease`` is the lease before its start has succeeded, in this ``attempt``.
     """
     _remember(runtime, session, lease, _done(lease, on_start.needed(lease)), attempt, now)
-    _set_ready(session, lease, now)
+    _set_ready(runtime, session, lease, now)
 
 
 def _done(lease: Lease, ids: Collection[str]) -> list[Reservation]:
@@ -112,7 +116,25 @@ def _remember(
         on_commit(session, partial(runtime.metrics.created, reservation.resource_type, early))
 
 
-def _set_ready(session: Session, lease: Lease, now: datetime) -> None:
+def _set_ready(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
     # For a start that waits for hosts, this is the time when the hosts are ready.
-    if lease.start.when is StartWhen.SCHEDULED:
+    if lease.start.when is StartWhen.SCHEDULED or runtime.settings.provisioning is None:
         leases.set_ready(session, lease.id, now)
+
+
+def _is_first_delay(event: Event, lease: Lease) -> bool:
+    """Return whether no attempt to run a start has ended since its date."""
+    return event.is_untried and not (event.updated_at and event.updated_at >= lease.window.start)
+
+
+def _tell_of_delay(
+    session: Session, lease: Lease, undone: Mapping[str, str], now: datetime
+) -> None:
+    """Write a notification that a lease does not start at its date, because resources are missing.
+
+    ``undone`` contains the reasons by reservation id.
+    """
+    reasons = [f"reservation {id_}: {reason}" for id_, reason in undone.items()]
+    extra = {"reason": "resources that are not created yet", "waiting_for": reasons}
+    payload = blazar_wire.payload(lease, extra)
+    outbox.write(session, event_type.LEASE_START_DELAYED, payload, now)

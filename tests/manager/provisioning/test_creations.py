@@ -206,6 +206,9 @@ def test_a_creation_that_is_late_delays_the_start(story: Story, building: Buildi
     assert show(story, lease)["status"] == "STARTING"
     story.until(moment(lease["start"]) + timedelta(seconds=32), step=1)
     assert show(story, lease)["status"] == "ACTIVE"
+    told = [each for each in story.published(lease["id"]) if "delayed" in each["event_type"]]
+    assert len(told) == 1
+    assert "servers are being built" in told[0]["payload"]["waiting_for"][0]
     assert learned(story) == [pytest.approx(LEAD + 30, abs=2)]
 
 
@@ -273,3 +276,14 @@ def test_a_lease_that_waits_for_hosts_creates_in_the_lead_all_the_same(
     shown = show(story, lease)
     assert shown["status"] == "STARTING"
     assert shown["start_delayed_at"] is not None
+
+
+def test_a_lease_of_servers_may_start_when_they_are_ready(story: Story, building: Building) -> None:
+    lease = ask(story, start_when="ready")
+    before_start(story, lease, 10)
+    assert show(story, lease)["ready_at"]
+    story.until(moment(lease["start"]))
+    assert show(story, lease)["status"] == "ACTIVE"
+    nothing = story.asking(reservations=[servers(on_start="nothing", server=None)])
+    problem = story.problem(400, "POST", "/v2/leases", {**nothing, "start_when": "ready"})
+    assert problem["code"] == "not_provisioned"
