@@ -15,6 +15,7 @@ from climate.core.notifications.subscription import Subscription, SubscriptionSt
 from climate.db.leases import leases
 from climate.db.notifications import reminders, subscriptions
 from climate.manager.notifications import lease_messages
+from climate.manager.process.periodic_task import logged
 from climate.manager.process.runtime import Store
 
 # A pass without reminders stores its progress only this often, to save transactions.
@@ -22,7 +23,10 @@ _STALE = timedelta(minutes=1)
 
 
 def remind(store: Store) -> int:
-    """Write the reminders of subscribers that are due; return how many."""
+    """Write the reminders of subscribers that are due; return how many.
+
+    If those of one subscription cannot be written, the next pass tries again.
+    """
     now = store.clock.now()
     with store.database.read() as session:
         called_for = [
@@ -30,7 +34,11 @@ def remind(store: Store) -> int:
             for subscription in reminders.subscribers(session)
             if _is_called_for(session, subscription, now)
         ]
-    return sum(store.database.write(partial(_remind, id_, now)) for id_ in called_for)
+    written = 0
+    for id_ in called_for:
+        with logged(f"cannot write the reminders of subscription {id_}"):
+            written += store.database.write(partial(_remind, id_, now))
+    return written
 
 
 def _is_called_for(session: Session, subscription: Subscription, now: datetime) -> bool:

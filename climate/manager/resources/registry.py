@@ -269,16 +269,23 @@ def find_resources(
     return Part(items=items, more=part.more)
 
 
-def get_resource(runtime: Runtime, resource_id: int, *, private: bool) -> Resource:
+def get_resource(
+    runtime: Runtime, resource_id: int, *, private: bool, project_id: str | None = None
+) -> Resource:
     """Return a resource; raises NotFound if it does not exist, or if its type is not enabled.
 
-    If ``private`` is false, the result omits private properties (hidden from ordinary users).
+    If ``private`` is false, the result omits private properties (hidden from ordinary users), and
+    a resource that the project ``project_id`` may not book raises NotFound (None: no such check).
     """
     with runtime.database.read() as session:
         resource = resources.find_some(session, [resource_id]).get(resource_id)
         if resource is None or resource.type not in runtime.plugins:
             raise NotFound(f"There is no resource {resource_id}")
         extra = resources.definitions(session, resource.type)
+    if not private and project_id is not None:
+        may_book = permitted(runtime.settings.property_types, project_id)
+        if not expressions.matches(may_book, resource.properties):
+            raise NotFound(f"There is no resource {resource_id}")
     return _without(resource, _hidden(extra, private))
 
 

@@ -101,3 +101,25 @@ def test_a_subscription_that_a_user_suspends_meanwhile_gets_no_reminder(
     monkeypatch.setattr(reminders, "subscribers", lambda _: found)
     story.at(51)
     assert remind(story.runtime.store) == 0
+
+
+def test_a_subscription_that_fails_does_not_stop_the_others(
+    make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = make_story(manager__before_start_leads=[])
+    story.register(2)
+    urls = ("https://example.org/first", "https://example.org/second")
+    first, _ = (subscribe(story, url, before_start_leads=[600]) for url in urls)
+    story.reserve(60, 90)
+    story.at(51)
+    note = reminders.note
+
+    def fail(session: Any, id_: str, *others: Any) -> None:
+        if id_ == first:
+            raise RuntimeError("broken")
+        note(session, id_, *others)
+
+    monkeypatch.setattr(reminders, "note", fail)
+    assert remind(story.runtime.store) == 1
+    monkeypatch.setattr(reminders, "note", note)
+    assert remind(story.runtime.store) == 1

@@ -123,7 +123,9 @@ def _target_name(call: Call, scope: FeedScope, id_: str, *, sees_all: bool) -> s
     found = number(id_)
     if str(found) != id_:
         raise NotFound(f"There is no resource {id_}")
-    return registry.get_resource(call.runtime, found, private=False).external_id
+    private, project_id = call.may("resources:get_private"), call.caller.project_id
+    resource = registry.get_resource(call.runtime, found, private=private, project_id=project_id)
+    return resource.external_id
 
 
 def _body(feed: Feed) -> dict[str, Any]:

@@ -51,7 +51,9 @@ def index(call: Call) -> Answer:
 def show(call: Call, resource_id: str) -> Answer:
     """Show a reservable resource."""
     private = call.may("resources:get_private")
-    resource = registry.get_resource(call.runtime, number(resource_id), private=private)
+    resource = registry.get_resource(
+        call.runtime, number(resource_id), private=private, project_id=call.caller.project_id
+    )
     answer = _answer(call, resource, 200)
     etag = answer[2]["ETag"]
     has_condition = "If-Match" in request.headers and not request.if_match.star_tag

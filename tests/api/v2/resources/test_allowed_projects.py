@@ -72,6 +72,11 @@ def test_the_list_leaves_out_what_the_project_may_not_book(site: Story) -> None:
 
     assert listed(OTHER) == ["sim-3"]
     assert listed(LAB) == listed("root:admin:admin") == ["sim-1", "sim-2", "sim-3"]
+    path = path_of(site, 1)
+    feed = {"scope": "resource", "id": path.rpartition("/")[2]}
+    for token, status, made in ((OTHER, 404, 404), (LAB, 200, 201)):
+        assert site.call("GET", path, token=token).status_code == status
+        assert site.call("POST", "/v2/feeds", feed, token=token).status_code == made
 
 
 def test_a_waiting_lease_takes_a_host_that_an_earlier_one_may_not_take(
