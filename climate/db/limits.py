@@ -228,7 +228,7 @@ def uses(
     nothing = (sa.literal(0), sa.literal(0), sa.literal(0))
     deleted = sa.select(sa.null(), *stored, *nothing).where(was_of_party, past.end_at > since)
     if until is not None:
-        query = query.where(AllocationRow.start_at < until)
+        query = query.where(until > _USED_FROM)
         deleted = deleted.where(PastUseRow.start_at < until)
     return _use_of(session, sa.union_all(query, deleted) if past_too else query)
 
@@ -285,6 +285,16 @@ def _belongs_to(
     return column == party.owner_id
 
 
+# The time before the start of a lease, in which climate creates resources, is not use.
+_USED_FROM = sa.type_coerce(
+    sa.case(
+        (AllocationRow.start_at > LeaseRow.start_at, AllocationRow.start_at),
+        else_=LeaseRow.start_at,
+    ),
+    LeaseRow.start_at.type,
+)
+
+
 def _uses() -> sa.Select[*_Uses]:
     """Build the query for what leases use.
 
@@ -295,7 +305,7 @@ def _uses() -> sa.Select[*_Uses]:
     deleted_at = sa.func.coalesce(LeaseRow.updated_at, LeaseRow.end_at)
     is_deleting = LeaseRow.status == LeaseStatus.DELETING.value
     end_at = sa.case((is_deleting, deleted_at), else_=LeaseRow.end_at)
-    lease_columns = (LeaseRow.id, LeaseRow.project_id, LeaseRow.user_id, AllocationRow.start_at)
+    lease_columns = (LeaseRow.id, LeaseRow.project_id, LeaseRow.user_id, _USED_FROM)
     vcpus_property = sa.and_(
         ResourceProperty.resource_id == AllocationRow.resource_id,
         ResourceProperty.name == _VCPUS,

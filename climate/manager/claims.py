@@ -51,12 +51,15 @@ class Work:
 
     - The transaction also changed the lease's events.
     - The event removes a held lease: a new lease that was not confirmed in time.
+
+    With ``is_ahead``, a start only creates resources, because the lease starts later.
     """
 
     event: Event
     lease: Lease
     resources: Mapping[str, tuple[Granted, ...]]
     begun: Lease | None = None
+    is_ahead: bool = False
 
     @property
     def reservations(self) -> list[Reservation]:
@@ -146,12 +149,10 @@ class Result:
 
     The keys of all mappings are reservation ids. ``details`` contains the details that plug-ins
     returned, and ``failed`` the errors. ``waiting`` contains the reasons why reservations are not
-    done yet although no call failed. With ``is_ahead``, the attempt only created resources, because
-    the lease starts later.
+    done yet although no call failed.
     """
 
     task: Task
-    is_ahead: bool = False
     details: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     waiting: dict[str, str] = field(default_factory=dict)
@@ -361,11 +362,11 @@ def retry_later(runtime: Runtime, claim: Claim, error: str) -> None:
     runtime.database.write(lambda session: close(session, claim, now, EventStatus.UNDONE, **retry))
 
 
-def requeue(session: Session, claim: Claim, **again: datetime) -> None:
+def requeue(session: Session, claim: Claim, **again: Any) -> None:
     """Release a claim and do not count the attempt, so that any manager can claim the event.
 
     Does nothing if this manager has lost the claim. ``again`` contains the new values of other
-    columns of the event (``run_at``, ``updated_at``).
+    columns of the event (``run_at``, ``updated_at``, ``last_error``).
     """
     event_queue.requeue(session, claim.event_id, claim.owner, claim.attempt, **again)
 

@@ -132,7 +132,7 @@ def test_servers_volumes_and_stacks_are_ready_when_their_lease_starts(
     ready = eventually(
         lambda: found if (found := http.ok("GET", path))["ready_at"] else None, "ready", 90
     )
-    assert ready["status"] == "STARTING"
+    assert ready["status"] == "PENDING"
     assert moment(lease["booked_from"]) < moment(ready["ready_at"]) < moment(lease["start"])
     found = statuses(lab.member)
     assert set(found["servers"]) == {"ACTIVE"}

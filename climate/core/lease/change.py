@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from climate.core.errors import Conflict, InvalidDate, LeaseBusy
 from climate.core.lease.lifecycle import STABLE_LEASE, EventStatus, LeaseStatus
 from climate.core.lease.model import Lease, Start, StartWhen
-from climate.core.lease.schedule import BEFORE_END, END, Notice, before_end_notice
+from climate.core.lease.schedule import BEFORE_END, END, START, Notice, before_end_notice
 from climate.core.window import (
     MAX_SPAN,
     Window,
@@ -54,12 +54,8 @@ def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False)
         raise LeaseBusy(
             f"Lease {lease.id} is {lease.status.value}: wait until that is over and try again"
         )
-    before_end = lease.event(BEFORE_END)
-    if not only_name and before_end and before_end.status is EventStatus.IN_PROGRESS:
-        raise LeaseBusy(
-            f"Lease {lease.id} is being prepared for its end (snapshots are taken): wait until"
-            " that is over and try again"
-        )
+    if not only_name:
+        _check_not_in_progress(lease)
     end = lease.event(END)
     if lease.status is LeaseStatus.ERROR and not only_name and end and end.attempt > 0:
         raise InvalidDate(f"Lease {lease.id} is being ended: only its name can be changed")
@@ -69,9 +65,22 @@ def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False)
         raise InvalidDate(f"Lease {lease.id} has ended: only its name can be changed")
 
 
+def _check_not_in_progress(lease: Lease) -> None:
+    """Raise LeaseBusy while a manager creates resources, or acts before the end of the lease."""
+    start, before_end = lease.event(START), lease.event(BEFORE_END)
+    if lease.start.began_at and start and start.status is EventStatus.IN_PROGRESS:
+        raise LeaseBusy(f"climate is creating resources for lease {lease.id}: try again shortly")
+    if before_end and before_end.status is EventStatus.IN_PROGRESS:
+        raise LeaseBusy(
+            f"Lease {lease.id} is being prepared for its end (snapshots are taken): wait until"
+            " that is over and try again"
+        )
+
+
 def has_started(lease: Lease, now: datetime) -> bool:
     """Return whether a manager has begun to start the lease, or its start date has passed."""
-    return lease.status is not LeaseStatus.PENDING or lease.window.start <= now
+    has_begun = lease.status is not LeaseStatus.PENDING or lease.start.began_at is not None
+    return has_begun or lease.window.start <= now
 
 
 def changed_window(lease: Lease, change: Change, now: datetime) -> Window:

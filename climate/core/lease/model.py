@@ -41,7 +41,8 @@ class Start:
     Each time is None until then.
 
     ``lead`` is how long before the start the lease has its capacity, so that climate can create
-    resources, such as servers. ``began_at`` is when climate began to create them.
+    resources, such as servers; in whole seconds. ``began_at`` is when climate began to create them.
+    Until its start date, the lease stays PENDING.
     """
 
     when: StartWhen = StartWhen.SCHEDULED
@@ -307,20 +308,18 @@ class Lease:
             return False
         start = self.event(START)
         untouched = start is not None and start.status is EventStatus.UNDONE and start.attempt == 0
+        untouched &= self.start.began_at is None
         return not (self.status is LeaseStatus.PENDING and untouched)
 
     @property
     def booked_from(self) -> datetime:
-        """When the bookings of the lease begin: the lead before its start, or less if it is new."""
-        return min(self.window.start, max(self.window.start - self.start.lead, self.created_at))
+        """When the bookings of the lease begin: the lead before its start."""
+        return self.window.start - self.start.lead
 
     def waits_for_hosts(self, now: datetime) -> bool:
         """Return whether the start is due, but may still wait for hosts to be prepared."""
-        # The start may have begun to create resources in the lead before the start date.
-        is_created = self.status is LeaseStatus.STARTING and bool(self.start.lead)
-        may_wait = self.status is LeaseStatus.PENDING or is_created
-        is_due = self.window.start <= now < self.window.end
-        return self.start.when is StartWhen.READY and may_wait and is_due
+        may_wait = self.start.when is StartWhen.READY and self.status is LeaseStatus.PENDING
+        return may_wait and self.window.start <= now < self.window.end
 
     def event(self, kind: str) -> Event | None:
         """Return the first event with this ``kind``; None if there is none."""

@@ -9,8 +9,9 @@ With ``create``, climate can begin some time before the start of the lease, the 
 resource is ready at the start. The capacity is booked for the lead as well.
 """
 
+import math
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
@@ -86,6 +87,12 @@ def needed(lease: Lease) -> set[str]:
 def is_ahead(lease: Lease, event_kind: str, now: datetime) -> bool:
     """Return whether a start that runs now only creates, because the lease starts later."""
     return event_kind == START and bool(lease.start.lead) and now < lease.window.start
+
+
+def booked_lead(lead: timedelta, start: datetime, now: datetime) -> timedelta:
+    """Return the part of a ``lead``, in whole seconds, that is left until ``start``."""
+    left = math.ceil((start - now).total_seconds())
+    return min(lead, timedelta(seconds=max(left, 0)))
 
 
 def creation_seconds(lease: Lease, now: datetime) -> float:

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import InvalidInput, NotFound
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.lease.model import Event, Lease, Reservation
+from climate.core.lease.model import Event, Lease, Reservation, StartWhen
 from climate.core.lease.schedule import START, rank
 from climate.db.engine.types import any_of
 from climate.db.leases.records import COLUMNS, complete
@@ -77,10 +77,9 @@ def delete_reservations(session: Session, ids: Collection[str]) -> None:
 def insert_events(
     session: Session, events: Sequence[Event], *others: Rows, lead: timedelta = _NO_LEAD
 ) -> None:
-    """Store new events; managers can run each of them from its due time on.
+    """Store new events; managers can run each from its due time on, and a start ``lead`` earlier.
 
-    Managers can run a start from ``lead`` before its due time on. ``others`` are rows of other
-    tables, which PostgreSQL inserts in the same statement.
+    ``others`` are rows of other tables, which PostgreSQL inserts in the same statement.
     """
     insert(session, _events(events, lead), *others)
 
@@ -217,8 +216,7 @@ def running_with(session: Session, resource_types: Collection[str]) -> list[str]
 def with_trusts(session: Session, until: datetime) -> list[tuple[str, str]]:
     """Return (lease id, trust id) of each lease that has a trust and starts before ``until``.
 
-    With a trust (of Keystone), managers act as the user of the lease. Leases that have started are
-    included. Held leases (not confirmed yet) are left out.
+    Leases that have started are included. Held leases (not confirmed yet) are left out.
     """
     confirmed = LEASES.c.status != LeaseStatus.CREATING.value
     query = sa.select(LEASES.c.id, LEASES.c.trust_id).where(confirmed, LEASES.c.start_at < until)
@@ -280,18 +278,25 @@ def set_status(session: Session, lease_id: str, status: LeaseStatus, now: dateti
 def set_trust(session: Session, lease_id: str, trust_id: str | None) -> None:
     """Store the id of the Keystone trust of a lease; None if the lease has no trust any more.
 
-    With the trust, managers act as the user of the lease. Also clears ``trust_lost``, the reason
-    why the previous trust did not work.
+    Also clears ``trust_lost``, the reason why the previous trust did not work.
     """
     _set(session, lease_id, trust_id=trust_id, trust_lost=None)
 
 
 def set_ready(session: Session, lease_id: str, now: datetime) -> None:
-    """Store ``now`` as the time when all hosts of a lease became ready.
+    """Store ``now`` as the time when all that a lease needs for its start became ready.
 
     If such a time is stored already, it stays.
     """
     _set(session, lease_id, LEASES.c.ready_at.is_(None), ready_at=now)
+
+
+def set_hosts_ready(session: Session, lease_id: str, now: datetime) -> None:
+    """Do the same when all hosts of a lease are ready.
+
+    If the lease does not wait for them, only what climate creates before its start counts.
+    """
+    _set(session, lease_id, LEASES.c.ready_at.is_(None), _IS_READY_BY_HOSTS, ready_at=now)
 
 
 def set_unready(session: Session, lease_id: str) -> None:
@@ -299,7 +304,7 @@ def set_unready(session: Session, lease_id: str) -> None:
 
     If the lease has started, the time stays.
     """
-    _set(session, lease_id, LEASES.c.started_at.is_(None), ready_at=None)
+    _set(session, lease_id, LEASES.c.started_at.is_(None), _IS_READY_BY_HOSTS, ready_at=None)
 
 
 def set_began(session: Session, lease_id: str, now: datetime) -> None:
@@ -398,6 +403,11 @@ def _lease_values(lease: Lease) -> dict[str, Any]:
     }
 
 
+# Whether ``ready_at`` of a lease is about its hosts, and not about what climate creates.
+_IS_READY_BY_HOSTS = sa.or_(
+    LEASES.c.start_began_at.is_(None) & (LEASES.c.start_lead_s == 0),
+    LEASES.c.start_when == StartWhen.READY.value,
+)
 _COUNT_UP = (
     sa.update(LEASES).where(any_of(LEASES.c.id, "lease_ids")).values(version=LEASES.c.version + 1)
 )

@@ -34,9 +34,8 @@ def remember(session: Session, kind: Kind, seconds: float, now: datetime, kept: 
         session.execute(sa.update(_ROW).where(*key).values(times=new, updated_at=now))
         return
     session.execute(sa.delete(_ROW).where(_ROW.updated_at < now - kept))
+    row = {**kind._asdict(), "times": [seconds], "updated_at": now}
     try:
-        with session.begin_nested():
-            row = {**kind._asdict(), "times": [seconds], "updated_at": now}
-            session.execute(sa.insert(_ROW), [row])
-    except IntegrityError:
+        session.execute(sa.insert(_ROW), [row])
+    except IntegrityError:  # the caller's transaction runs again
         raise LostRace from None

@@ -80,7 +80,7 @@ def unprepared(
     reserved = (AllocationRow.resource_id, AllocationRow.reservation_id)
     needs_power = sa.or_(AllocationRow.start_at > LeaseRow.start_at, _IS_OFF)
     query = _host_bookings(*reserved, LeaseRow.id, _NEEDED, _IS_OFF).where(
-        LeaseRow.start_at <= until,
+        AllocationRow.start_at <= until,
         LeaseRow.end_at > now,
         sa.or_(
             LeaseRow.status == LeaseStatus.PENDING.value,
@@ -261,13 +261,18 @@ def in_use(session: Session, now: datetime, settled: datetime) -> set[int]:
     return {*session.scalars(ready), *session.scalars(running)}
 
 
-def unready(session: Session, lease_id: str) -> set[int]:
+def unready(
+    session: Session, lease_id: str, reservation_ids: Collection[str] | None = None
+) -> set[int]:
     """Return the ids of the hosts of a lease that have no finished preparation (state READY).
 
-    Hosts of reservations that were removed from the lease are left out.
+    The result contains only hosts of the reservations ``reservation_ids`` (None: of all). Hosts of
+    reservations that were removed from the lease are left out.
     """
     ready = sa.exists().where(*_IS_FOR_BOOKING, _IS_NOT_OVER, _IS_READY)
     query = _host_bookings(AllocationRow.resource_id, ReservationRow.details)
+    if reservation_ids is not None:
+        query = query.where(ReservationRow.id.in_(reservation_ids))
     rows = session.execute(query.where(LeaseRow.id == lease_id, ~ready))
     return {id_ for id_, details in rows if LEAVING not in details}
 

@@ -53,15 +53,14 @@ def reallocate(
     if not live:
         return False
     requirements = by_reservation(runtime.catalog, live, lease.project_id)
-    held = allocations.held(session, list(requirements))
+    held = allocations.held(session, ids := list(requirements))
     preference = runtime.preference()
     occupied = _occupied(runtime, lease, window, now)
     locked = _lock(session, requirements, held, occupied, preference)
     if occupied is None:  # the lease ends now; a manager reclaims its resources
-        occupied_until = window.busy(runtime.settings.cleaning_time).end
-        allocations.shorten(session, list(requirements), occupied_until)
+        allocations.shorten(session, ids, window.busy(runtime.settings.cleaning_time).end)
         return False
-    allocations.release(session, list(requirements))
+    allocations.release(session, ids)
     before = by_reservation(runtime.catalog, lease.reservations, lease.project_id)
     units = {
         id_: {resource: before[id_][0].units(part.amounts) for resource, part in held[id_].items()}
@@ -72,7 +71,8 @@ def reallocate(
     demands = _demands(session, requirements, units, growing, occupied, selection)
     demands, gained = _admit(session, demands, occupied, preference, locked, started=started)
     allocations.take(session, rows(demands, gained, occupied))
-    allocations.take(session, _kept_rows(demands, held, occupied, started=started))
+    booked_from = None if started else window.start - lease.start.lead
+    allocations.take(session, _kept_rows(demands, held, occupied, booked_from))
     sizes = ((before[id_][0], requirements[id_][0]) for id_ in held if held[id_])
     return any(a.amounts != b.amounts for a, b in sizes) or any(gained)
 
@@ -290,19 +290,21 @@ def _kept_rows(
     demands: Sequence[Demand],
     held: Mapping[str, Mapping[int, Held]],
     occupied: Window,
-    *,
-    started: bool,
+    booked_from: datetime | None,
 ) -> list[dict[str, object]]:
     """Return the rows of the allocations table (bookings) for the units that a lease keeps.
 
     ``held`` contains the earlier bookings by reservation id and resource id. If the lease has
-    started, the rows keep the start of the earlier bookings. If the clock was set back, that start
-    may be later than the end of the new booking; then the result contains no row for the unit.
+    started (``booked_from`` is None), the rows keep the start of the earlier bookings. Else they do
+    so from ``booked_from`` on, when the bookings of the lease may begin. If the clock was set back,
+    that start may be later than the end of the new booking; then there is no row for the unit.
     """
     kept_rows = []
     for demand in demands:
         for id_, count in demand.kept.items():
-            since = held[demand.reservation_id][id_].since if started else occupied.start
+            since = held[demand.reservation_id][id_].since
+            if booked_from is not None:
+                since = min(max(since, booked_from), occupied.start)
             if since < occupied.end:
                 kept_rows += allocation_rows(demand, id_, count, Window(since, occupied.end))
     return kept_rows

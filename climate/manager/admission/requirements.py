@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import InvalidInput, InvalidQuery, UnknownProperty
 from climate.core.lease.lifecycle import ReservationStatus
 from climate.core.lease.model import CREATE, ON_START, PART, STACK, Reservation
-from climate.core.lease.on_start import Kind
+from climate.core.lease.on_start import Kind, booked_lead
 from climate.core.matching import property_type
 from climate.core.matching import query as expressions
 from climate.core.matching.expression import MAX_CONDITIONS
@@ -318,13 +318,13 @@ def lead_of(
 
 
 def lead_of_new(
-    runtime: Runtime, requests: Iterable[ReservationRequest], now: datetime
+    runtime: Runtime, requests: Iterable[ReservationRequest], start: datetime, now: datetime
 ) -> timedelta:
-    """Return ``lead_of`` for a new lease; no transaction is open."""
+    """Return the lead that a new lease books before its ``start``; no transaction is open."""
     if runtime.creation_times is None:
         return NO_LEAD
     with runtime.database.read() as session:
-        return lead_of(runtime, session, requests, now)
+        return booked_lead(lead_of(runtime, session, requests, now), start, now)
 
 
 def occupied_window(window: Window, now: datetime, settings: Settings, lead: timedelta) -> Window:

@@ -119,6 +119,7 @@ def _is_in_cloud(lease: Lease) -> bool:
     """Return whether the cloud may contain objects of the lease."""
     start = lease.event(START)
     begun = start is not None and (start.attempt > 0 or start.status is not EventStatus.UNDONE)
+    begun |= lease.start.began_at is not None
     untouched = lease.status is LeaseStatus.PENDING and not begun
     return not untouched and lease.status is not LeaseStatus.TERMINATED
 

@@ -45,7 +45,6 @@ from climate.manager.wait_list.expiry import expire_waits
 from climate.observability.metrics import Metrics
 
 _STARTABLE = {LeaseStatus.PENDING, LeaseStatus.STARTING, LeaseStatus.ERROR}
-_NOT_STARTED = {LeaseStatus.PENDING, LeaseStatus.STARTING}
 # Leases whose users are notified that events are late: those that still start, run or end.
 _NOT_OVER = _STARTABLE | {LeaseStatus.ACTIVE}
 # Pause before the next attempt for a lease that another transaction has locked. Such transactions
@@ -117,7 +116,7 @@ def _execute(runtime: Runtime, session: Session, seen: Sequence[Seen], now: date
         return []
     begun = {item.lease.id: item.lease for item in seen}
     for _, lease, event in seen:
-        if (status := _status_while(lease, event)) is not lease.status:
+        if (status := _status_while(lease, event, now)) is not lease.status:
             begun[lease.id] = replace(lease, status=status, updated_at=now)
     leases.advance(session, [(item.lease, begun[item.lease.id]) for item in seen])
     ending = [item.lease for item in seen if item.event.kind == END]
@@ -136,7 +135,9 @@ def _execute(runtime: Runtime, session: Session, seen: Sequence[Seen], now: date
     tasks = []
     for claim, lease, event in seen:
         granted = {id_: held[id_] for id_ in live[lease.id]}
-        tasks.append(Task(claim, Work(event, lease, granted, begun.get(lease.id))))
+        ahead = is_ahead(lease, event.kind, now)
+        work = Work(event, lease, granted, begun.get(lease.id), ahead)
+        tasks.append(Task(claim, work))
     return tasks
 
 
@@ -149,14 +150,17 @@ def _if_due(runtime: Runtime, session: Session, seen: Seen, now: datetime) -> Se
 
     A start may wait until the lead before the start of its lease, or for the lease's hosts.
     """
-    if seen.event.kind == START and seen.lease.start.lead:
-        due = creations.if_due(runtime, session, seen, now)
-        if due is None or is_ahead(due.lease, due.event.kind, now):
-            return due
-        seen = due
-    if _may_wait(seen, now):
-        return starting.if_ready(runtime.settings, session, seen, now)
-    return seen
+    if seen.event.kind != START:
+        return seen
+    creates = creations.has_any(runtime, seen.lease)
+    if creates and not creations.if_due(runtime, session, seen, now):
+        return None
+    if _may_wait(seen, now) and not is_ahead(seen.lease, START, now):
+        ready = starting.if_ready(runtime.settings, session, seen, now)
+        if ready is None:
+            return None
+        seen = ready
+    return creations.begin(session, seen, now) if creates else seen
 
 
 def _may_wait(seen: Seen, now: datetime) -> bool:
@@ -206,9 +210,11 @@ def _is_wanted(lease: Lease, event: Event, now: datetime) -> bool:
     return lease.status is not LeaseStatus.TERMINATED
 
 
-def _status_while(lease: Lease, event: Event) -> LeaseStatus:
+def _status_while(lease: Lease, event: Event, now: datetime) -> LeaseStatus:
     """Return the status that the lease has while the action ``event`` runs."""
     status: LeaseStatus = lease.status
+    if is_ahead(lease, event.kind, now):
+        return status
     # The retry of a start: the lease shows ERROR until it succeeds.
     is_retry = event.kind == START and status is LeaseStatus.ERROR
     if event.kind not in {START, END} or status is LeaseStatus.DELETING or is_retry:
@@ -234,7 +240,7 @@ def _notify(session: Session, seen: Sequence[Seen], now: datetime) -> None:
 def _news(lease: Lease, event: Event, now: datetime) -> Iterable[News]:
     """Yield the notification that an event sends, or nothing.
 
-    A reminder of the start sends nothing in three cases: the start has succeeded or failed, its
+    A reminder of the start sends nothing in three cases: the lease is no longer PENDING, its start
     date has passed, or a later reminder is also due. A reminder of the end sends nothing unless the
     lease is ACTIVE and its end is still ahead.
     """
@@ -245,7 +251,7 @@ def _news(lease: Lease, event: Event, now: datetime) -> Iterable[News]:
     elif event.kind != BEFORE_START:
         yield News(event.kind, after)
     elif (
-        lease.status in _NOT_STARTED
+        lease.status is LeaseStatus.PENDING
         and now < lease.window.start
         and not is_overtaken(lease, event, now)
     ):

@@ -114,9 +114,8 @@ def commit_success(
     for action in completed:
         if action.kind == START and settings.provisioning is not None:
             starting.note_start(runtime, session, action.before)
-        if action.kind == START and action.before.start.lead:
-            attempt = action.work.event.attempt
-            creations.note_start(runtime, session, action.before, attempt, now)
+        if action.kind == START and creations.has_any(runtime, action.before):
+            creations.note_start(runtime, session, action.before, action.work.event, now)
         if action.kind == END:
             schedule_finalizers(runtime.enforcer, session, action.before, now)
     announce(session, [action.news for action in completed], now)
@@ -286,10 +285,12 @@ def fail(
         return
     kind, retries = work.event.kind, runtime.settings.max_retries
     unwanted = lease.status is LeaseStatus.DELETING and kind != END
-    exhausted = unwanted or claim.attempt > retries
+    exhausted = unwanted or (claim.attempt > retries and not work.is_ahead)
     is_last = unwanted or (exhausted and kind not in RELENTLESS)
     status = EventStatus.ERROR if is_last else EventStatus.UNDONE
     run_at = now + timedelta(seconds=pause_before(claim.attempt, retries, runtime.rng))
+    if work.is_ahead:  # the other resources must not wait beyond the start
+        run_at = min(run_at, lease.window.start)
     reasons = (f"reservation {id_}: {reason}" for id_, reason in failed.items())
     error = "; ".join(reasons)[:_LONGEST_ERROR]
     if not close(session, claim, now, status, last_error=error, run_at=run_at):

@@ -74,7 +74,7 @@ def run(runtime: Runtime, batch: Batch, sizes: BatchSizeEstimator) -> None:
 def _run_task(runtime: Runtime, batch: Batch, task: Task) -> None:
     claim, work = task
     now = runtime.clock.now()
-    if work.event.is_untried and not on_start.is_ahead(work.lease, work.event.kind, now):
+    if work.event.is_untried and not work.is_ahead:
         runtime.metrics.tried(work.event.kind, now - work.lease.due(work.event, now))
     with log_context.about(claim.lease_id, claim.event_id):
         if work.event.kind == RELEASE:
@@ -89,9 +89,8 @@ def _call_plugins(runtime: Runtime, task: Task) -> Result:
     The loop stops if the claim's fencing token has expired. No transaction is open.
     """
     (claim, work), kind, now = task, task.work.event.kind, runtime.clock.now()
-    result = Result(task, is_ahead=on_start.is_ahead(work.lease, kind, now))
-    patience = runtime.settings.stack_patience
-    skipped = _not_created(work.lease) if result.is_ahead else set()
+    result, patience = Result(task), runtime.settings.stack_patience
+    skipped = _not_created(work.lease) if work.is_ahead else set()
     for reservation in _ordered(work, now, patience):
         if reservation.id in skipped:
             continue
@@ -249,7 +248,7 @@ def release(database: Database, tasks: Sequence[Task]) -> None:
         database.write(lambda session: requeue_all(session, claims))
 
 
-def _classify(runtime: Runtime, result: Result) -> Success | Callable[[Session], None]:
+def _classify(runtime: Runtime, result: Result) -> Success | Callable[[Session], object]:
     """Return the outcome of a task's calls: a Success, or a function that stores another outcome.
 
     The caller calls the returned function with a session, in a transaction. The function stores
@@ -260,22 +259,21 @@ def _classify(runtime: Runtime, result: Result) -> Success | Callable[[Session],
     if claim.fencing_token.blocked_a_change:
         runtime.metrics.event(work.event.kind, "retried")
         return lambda session: requeue(session, claim)
+    if work.is_ahead:
+        return lambda session: creations.note_ahead(runtime, session, result)
     now = runtime.clock.now()
     is_abandoned = _is_end_late(
         work, now, runtime.settings.stack_patience
     ) and undone.keys() <= _stacks(work)
-    if (not undone or is_abandoned) and not result.is_ahead:
+    if not undone or is_abandoned:
         return Success(result.task, result.details, undone)
     has_patience = now - work.lease.tried_since(work.event, now) <= PATIENCE
     if failed := result.failed if has_patience else undone:
         return lambda session: fail(runtime, session, claim, work, failed)
     again = {"run_at": now + _NOT_YET_PAUSE}
-    if result.is_ahead:
-        start = work.lease.window.start
-        again["run_at"] = min(again["run_at"], start) if undone else start
-    elif work.event.is_untried:
+    if work.event.is_untried:
         again["updated_at"] = now
-    if work.event.kind == START and work.lease.start.lead:
+    if work.event.kind == START and creations.has_any(runtime, work.lease):
         return lambda session: creations.note_attempt(runtime, session, result, **again)
     return lambda session: requeue(session, claim, **again)
 

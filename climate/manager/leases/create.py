@@ -356,16 +356,15 @@ def _demands(runtime: Runtime, lease: Lease) -> list[Demand]:
 def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) -> Lease:
     """Return the lease that a request describes; nothing is stored or booked yet.
 
-    The function has no side effects. Raises InvalidDate,
-    UnsupportedResourceType.
+    The function has no side effects. Raises InvalidDate, UnsupportedResourceType.
     """
     window = Window(request.start, request.end)
     if window.start < minute_of(request.asked_at or now):
         raise starts_in_the_past(window.start, now)
     if window.end <= now:
         raise ends_too_early(window.end, now)
-    lease_id = ids.new_id()
-    notices = planned_notices(request, window, runtime.settings)
+    lease_id, notices = ids.new_id(), planned_notices(request, window, runtime.settings)
+    lead = lead_of_new(runtime, request.reservations, window.start, now)
     return Lease(
         id=lease_id,
         name=request.name,
@@ -382,7 +381,7 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
         ),
         created_at=now,
         updated_at=None,
-        start=Start(when=request.start_when, lead=lead_of_new(runtime, request.reservations, now)),
+        start=Start(when=request.start_when, lead=lead),
     )
 
 

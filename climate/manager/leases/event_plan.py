@@ -19,6 +19,7 @@ from climate.core.lease import blazar_wire
 from climate.core.lease.change import has_started
 from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus
 from climate.core.lease.model import Event, Lease, Reservation, Resource, Start
+from climate.core.lease.on_start import booked_lead
 from climate.core.lease.schedule import (
     BEFORE_END,
     BEFORE_END_REMINDER,
@@ -41,7 +42,7 @@ from climate.db.leases import leases
 from climate.db.notifications import outbox
 from climate.db.resources import resources
 from climate.manager.admission.gates import Gate
-from climate.manager.admission.requirements import Requested, lead_of
+from climate.manager.admission.requirements import Requested, kinds_of, lead_of
 from climate.manager.process.lead_times import LeadTimes
 from climate.manager.process.runtime import Runtime
 
@@ -212,14 +213,16 @@ def start_after(
 ) -> Start:
     """Return the start of a lease that gets new ``reservations`` or another ``window``.
 
-    Its lead is computed again if the lease starts at another time or creates other resources. Else
-    the lead stays, because a longer one might not fit.
+    Its lead is computed again if the start moves, or if climate creates something of another kind.
+    Else the lead stays, because a longer one might not fit.
     """
-    is_same = window.start == lease.window.start and reservations == lease.reservations
+    live = [reservation for reservation in reservations if reservation.stays]
+    new_kinds = kinds_of(runtime.catalog, live) - kinds_of(runtime.catalog, lease.reservations)
+    is_same = window.start == lease.window.start and not new_kinds
     if is_same or has_started(lease, now):
         return lease.start
-    live = [reservation for reservation in reservations if reservation.stays]
-    return replace(lease.start, lead=lead_of(runtime, session, live, now))
+    lead = booked_lead(lead_of(runtime, session, live, now), window.start, now)
+    return replace(lease.start, lead=lead)
 
 
 def add_update_event(session: Session, lease: Lease, now: datetime) -> None:

@@ -35,7 +35,7 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from climate.core.errors import ClimateError, NotFound
-from climate.core.lease import blazar_wire
+from climate.core.lease import blazar_wire, on_start
 from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
 from climate.core.lease.model import (
     HANDED_OVER,
@@ -110,12 +110,12 @@ def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Sessio
     held = allocations.held(session, [reservation.id for reservation in live])
     everything = {id_ for ids in held.values() for id_ in ids}
     working = resources.reservable(session, everything)
-    pending = lease.status is LeaseStatus.PENDING
+    free = _free(lease)
     # A reservation keeps its missing_resources flag until its resources work.
     failing = {
         r.id: sorted(
             held[r.id].keys()
-            & (everything - working if pending or r.missing_resources else set(lost))
+            & (everything - working if r.id in free or r.missing_resources else set(lost))
         )
         for r in live
     }
@@ -128,6 +128,17 @@ def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Sessio
     }
     missing = {id_ for id_, ids in failing.items() if len(ids) > gained.get(id_, 0)}
     _flag(session, lease, missing, gained, now)
+
+
+def _free(lease: Lease) -> set[str]:
+    """Return the ids of the reservations on whose resources there is nothing yet.
+
+    climate may have created servers for a pending lease already.
+    """
+    if lease.status is not LeaseStatus.PENDING:
+        return set()
+    used = on_start.needed(lease) if lease.has_begun else set()
+    return {reservation.id for reservation in lease.reservations} - used
 
 
 def _replace(

@@ -7,7 +7,7 @@ both transactions lock the lease. A manager also checks a delayed start every mi
 delay may end without a report: for example, if healing replaces the host.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -39,7 +39,6 @@ from climate.observability.metrics import Metrics
 
 # Interval of the periodic check, for changes without a provisioner's report.
 _NEXT_CHECK = timedelta(minutes=1)
-_NOT_STARTED = {LeaseStatus.PENDING, LeaseStatus.STARTING}
 
 
 class ReadyStartGate(Gate):
@@ -105,18 +104,25 @@ def if_ready(settings: Settings, session: Session, seen: Seen, now: datetime) ->
         return None
     if lease.start.delayed_at is None or lease.start.ready_at is not None:
         return seen
-    leases.set_ready(session, lease.id, now)
+    leases.set_hosts_ready(session, lease.id, now)
     return seen._replace(lease=replace(lease, start=replace(lease.start, ready_at=now)))
 
 
-def unready(settings: Settings, session: Session, lease_id: str) -> list[Resource]:
+def unready(
+    settings: Settings,
+    session: Session,
+    lease_id: str,
+    reservation_ids: Collection[str] | None = None,
+) -> list[Resource]:
     """Return the hosts for which the start of a lease must wait, ordered by id.
 
-    The result contains only hosts that provisioners prepare.
+    The result contains only hosts that provisioners prepare, and only hosts of the reservations
+    ``reservation_ids`` (None: of all).
     """
     if settings.provisioning is None:
         return []
-    wanted, ids = settings.provisioning.hosts, preparations.unready(session, lease_id)
+    wanted = settings.provisioning.hosts
+    ids = preparations.unready(session, lease_id, reservation_ids)
     hosts = resources.find_some(session, ids) if ids else {}
     return [hosts[id_] for id_ in sorted(hosts) if query.matches(wanted, hosts[id_].properties)]
 
@@ -127,7 +133,7 @@ def note_ready(settings: Settings, session: Session, lease_id: str, now: datetim
     The caller has locked the lease.
     """
     if not unready(settings, session, lease_id):
-        leases.set_ready(session, lease_id, now)
+        leases.set_hosts_ready(session, lease_id, now)
         event_queue.run_now(session, lease_id, [START], now)
 
 
@@ -143,7 +149,7 @@ def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) ->
 
     Also count in the metrics that the hosts of this lease were never ready.
     """
-    if lease.status not in _NOT_STARTED or lease.start.delayed_at is None:
+    if lease.status is not LeaseStatus.PENDING or lease.start.delayed_at is None:
         return
     unready_hosts = unready(runtime.settings, session, lease.id)
     _notify(session, event_type.LEASE_NOT_STARTED, lease, unready_hosts, now)

@@ -52,7 +52,7 @@ class CreationTimes:
 
     def _refresh(self, session: Session, now: datetime) -> None:
         with self._lock:
-            if self._read_at is not None and now - self._read_at < _MAX_AGE:
+            if self._read_at is not None and abs(now - self._read_at) < _MAX_AGE:
                 return
             times = creation_times.find_all(session)
             # By the type, as the durations of hosts are by their hardware class.

@@ -14,6 +14,7 @@ from climate.core.lease.model import Event, Lease
 from climate.core.lease.schedule import EXPIRE, Planned
 from climate.core.lease.wait_list import Wait
 from climate.core.notifications import event_type
+from climate.core.window import Window
 from climate.db.engine import ids
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases, waits
@@ -78,11 +79,11 @@ def _make_room(
     )
     wanted = {id_ for item in demands for id_ in matching(session, item.requirement, preference)}
     types = {demand.requirement.resource_type for demand in demands}
-    pools = [pool for pool in waits.pools(session) if types.intersection(pool.split(","))]
+    pools = [pool for pool in waits.pools(session) if types & _booked_types(runtime, pool)]
     promised = [wait for pool in pools for wait in waits.promised(session, pool, now)]
     for wait in sorted(promised, key=lambda wait: (wait.rank_at, wait.lease_id), reverse=True):
         victim = locked(session, wait.lease_id)
-        if victim is None or victim.has_begun or not victim.window.overlaps(busy):
+        if victim is None or victim.has_begun or not _booked(victim).overlaps(busy):
             continue
         if not _holds_any(session, victim, wanted):
             continue
@@ -90,6 +91,17 @@ def _make_room(
         if dry_run(session, demands, busy, preference) is not None:
             return True
     return False
+
+
+def _booked_types(runtime: Runtime, pool: str) -> set[str]:
+    """Return the types of the resources that the leases of a pool book, such as hosts."""
+    names = [name for name in pool.split(",") if name in runtime.plugins]
+    return {runtime.plugins[name].booked_type or name for name in names}
+
+
+def _booked(lease: Lease) -> Window:
+    """Return the time for which a pending lease has booked resources, without the cleaning."""
+    return Window(lease.booked_from, lease.window.end)
 
 
 def _holds_any(session: Session, lease: Lease, resource_ids: AbstractSet[int]) -> bool:

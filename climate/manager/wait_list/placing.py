@@ -15,7 +15,8 @@ from climate.core.errors import LimitExceeded, NotFound
 from climate.core.lease import blazar_wire
 from climate.core.lease.change import moved
 from climate.core.lease.lifecycle import LEASE, EventStatus, LeaseStatus, step
-from climate.core.lease.model import Event, Lease
+from climate.core.lease.model import Event, Lease, Start
+from climate.core.lease.on_start import booked_lead
 from climate.core.lease.schedule import plan
 from climate.core.lease.wait_list import HeldBack, Wait
 from climate.core.matching.requirement import Requirement
@@ -32,7 +33,7 @@ from climate.manager.admission.admission import InsufficientResources, admit, ro
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.limits import LimitGate
-from climate.manager.admission.requirements import occupied_window, requirements_of
+from climate.manager.admission.requirements import lead_of, occupied_window, requirements_of
 from climate.manager.leases.event_plan import reminder_gates, reschedule
 from climate.manager.process.runtime import Runtime
 
@@ -114,6 +115,7 @@ def _book(runtime: Runtime, session: Session, wait: Wait, window: Window, now: d
     booked = replace(
         lease,
         window=window,
+        start=_start(runtime, session, lease, window.start, now),
         status=step(LEASE, lease.status, LeaseStatus.PENDING),
         updated_at=now,
         events=tuple(
@@ -146,14 +148,14 @@ def _move(runtime: Runtime, session: Session, wait: Wait, now: datetime) -> date
     start, end = second_from(max(now, wait.earliest)), lease.window.end - _SECOND
     if start + length > end:
         raise _NothingEarlier
-    requirements = requirements_of_lease(runtime, lease)
-    query = window_search.window_search(
-        runtime, requirements, length, Window(start, end), lead=lease.start.lead
-    )
+    requirements, lead = requirements_of_lease(runtime, lease), _lead(runtime, session, lease, now)
+    within = Window(start, end)
+    query = window_search.window_search(runtime, requirements, length, within, lead=lead)
     offer = next(window_search.offers(runtime, session, query), None)
     if offer is None:
         raise _NothingEarlier
-    changed = moved(lease, offer.window, lease.notices, now)
+    earlier = replace(lease, start=_start(runtime, session, lease, offer.window.start, now))
+    changed = moved(earlier, offer.window, lease.notices, now)
     _take(runtime, session, changed, now)
     leases.update(session, changed)
     reschedule(session, lease, changed, now)
@@ -189,8 +191,21 @@ def _earliest(runtime: Runtime, wait: Wait, now: datetime) -> Window | None:
             return None
         requirements = requirements_of_lease(runtime, lease)
         within = Window(start, wait.end_by)
-        lead = lease.start.lead
+        lead = _lead(runtime, session, lease, now)
         return window_search.earliest(runtime, session, requirements, wait.length, within, lead)
+
+
+def _lead(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> timedelta:
+    """Return how long before its start climate must begin to create resources for a lease."""
+    return lead_of(runtime, session, [each for each in lease.reservations if each.stays], now)
+
+
+def _start(
+    runtime: Runtime, session: Session, lease: Lease, start: datetime, now: datetime
+) -> Start:
+    """Return the start of a lease that gets the date ``start``, with its new lead."""
+    lead = booked_lead(_lead(runtime, session, lease, now), start, now)
+    return replace(lease.start, lead=lead)
 
 
 def requirements_of_lease(runtime: Runtime, lease: Lease) -> Sequence[Requirement]:

@@ -30,6 +30,7 @@ from climate.manager.admission.gates import Gate
 from climate.manager.admission.requirements import (
     can_wait,
     check_queries,
+    lead_of,
     may_fit,
     needs_of,
     requirements_of,
@@ -283,7 +284,7 @@ def _expected(runtime: Runtime, session: Session, lease: Lease, wait: Wait) -> d
     within = Window(start, wait.end_by)
     try:
         parts = requirements_of_lease(runtime, lease)
-        lead = lease.start.lead
+        lead = lead_of(runtime, session, lease.reservations, runtime.clock.now())
         found = window_search.earliest(runtime, session, parts, wait.length, within, lead)
     except ClimateError:  # for example, the search takes too long
         return None

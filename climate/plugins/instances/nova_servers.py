@@ -35,6 +35,8 @@ class NovaServers:
     def __init__(self, conf: ConfigOpts) -> None:
         self._conf = conf
         self._trusts = Trusts(conf)
+        # Servers that have booted, until all servers of their reservation have.
+        self._booted: set[str] = set()
 
     def boot(self, trust_id: str | None, boot: Boot) -> list[str]:
         """Start the servers with the numbers ``boot.known`` + 1 to ``boot.amount``.
@@ -66,20 +68,25 @@ class NovaServers:
         if missing := [str(number) for number, each in chosen.items() if not _was_built(each)]:
             raise NotYet(f"servers {', '.join(missing)} of {boot.amount} are being built")
         ids = {number: server["id"] for number, server in chosen.items() if server is not None}
-        _check_booted(nova, boot, ids)
+        self._check_booted(nova, boot, ids)
         return list(ids.values())
 
-
-def _check_booted(nova: Adapter, boot: Boot, ids: Mapping[int, str]) -> None:
-    """Raise NotYet while the consoles of servers, by number, do not show the user's text."""
-    if not boot.ready_text:
-        return
-    missing = [str(n) for n, id_ in ids.items() if boot.ready_text not in _console(nova, id_)]
-    if missing:
-        raise NotYet(
-            f"servers {', '.join(missing)} of {boot.amount} have not booted: their consoles do not"
-            f" show {boot.ready_text!r}"
-        )
+    def _check_booted(self, nova: Adapter, boot: Boot, ids: Mapping[int, str]) -> None:
+        """Raise NotYet while the consoles of servers, by number, do not show the user's text."""
+        if not boot.ready_text:
+            return
+        missing = []
+        for number, id_ in ids.items():
+            if id_ in self._booted or boot.ready_text in _console(nova, id_):
+                self._booted.add(id_)
+            else:
+                missing.append(str(number))
+        if missing:
+            raise NotYet(
+                f"servers {', '.join(missing)} of {boot.amount} have not booted: their consoles do"
+                f" not show {boot.ready_text!r}"
+            )
+        self._booted.difference_update(ids.values())
 
 
 def _console(nova: Adapter, server_id: str) -> str:

@@ -10,11 +10,13 @@ from sqlalchemy.orm import Session
 
 from climate.core.lease.on_start import Kind
 from climate.db.provisioning import creation_times
+from climate.manager.audit.cloud import audit
 from climate.manager.audit.invariants import violations
 from climate.plugins.base import NotYet
 from tests.conftest import MakeStory
 from tests.support.bodies import copy_hosts, effect_names
 from tests.support.service import Story, hosts
+from tests.support.waiting import rules, waiting
 
 SIZES = {"vcpus": 1, "memory_mb": 0, "disk_gb": 0, "affinity": None, "resource_properties": ""}
 # The lead in seconds before climate has learned anything.
@@ -115,11 +117,11 @@ def test_servers_are_ready_when_the_lease_starts(story: Story, building: Buildin
     before_start(story, lease, LEAD + 1)
     assert show(story, lease)["status"] == "PENDING"
     before_start(story, lease, LEAD - 1)
-    assert show(story, lease)["status"] == "STARTING"
+    assert show(story, lease)["status"] == "PENDING"
     assert effect_names(story, "boot") == []
     before_start(story, lease, 10)
     shown = show(story, lease)
-    assert shown["status"] == "STARTING"
+    assert shown["status"] == "PENDING"
     assert moment(shown["ready_at"]) == moment(lease["start"]) - timedelta(seconds=LEAD - 40)
     assert shown["reservations"][0]["details"]["servers"]
     assert list(violations(story.runtime.store)) == []
@@ -134,7 +136,7 @@ def test_servers_are_ready_when_the_lease_starts(story: Story, building: Buildin
 def test_other_resources_of_the_lease_wait_for_its_start(story: Story, building: Building) -> None:
     lease = ask(story, reservations=[hosts(), servers()])
     before_start(story, lease, 10)
-    assert show(story, lease)["status"] == "STARTING"
+    assert show(story, lease)["status"] == "PENDING"
     assert "hand_over" not in "".join(effect_names(story, ""))
     story.until(moment(lease["start"]))
     assert show(story, lease)["status"] == "ACTIVE"
@@ -259,25 +261,6 @@ def test_reminders_are_sent_while_climate_creates(story: Story, building: Buildi
     assert "lease.event.before_start_lease" in story.event_types(lease["id"])
 
 
-def test_a_lease_that_waits_for_hosts_creates_in_the_lead_all_the_same(
-    make_story: MakeStory,
-    hosts_template: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    copy_hosts(hosts_template, tmp_path)
-    story = make_story(**OPTIONS, provisioning__enabled=True)
-    Building(story, monkeypatch)
-    lease = ask(story, reservations=[hosts(), servers()], start_when="ready")
-    before_start(story, lease, 10)
-    assert show(story, lease)["status"] == "STARTING"
-    assert len(effect_names(story, "boot")) == 1
-    story.until(moment(lease["start"]) + timedelta(minutes=2))
-    shown = show(story, lease)
-    assert shown["status"] == "STARTING"
-    assert shown["start_delayed_at"] is not None
-
-
 def test_a_lease_of_servers_may_start_when_they_are_ready(story: Story, building: Building) -> None:
     lease = ask(story, start_when="ready")
     before_start(story, lease, 10)
@@ -287,3 +270,84 @@ def test_a_lease_of_servers_may_start_when_they_are_ready(story: Story, building
     nothing = story.asking(reservations=[servers(on_start="nothing", server=None)])
     problem = story.problem(400, "POST", "/v2/leases", {**nothing, "start_when": "ready"})
     assert problem["code"] == "not_provisioned"
+
+
+def test_a_failing_creation_delays_no_other_resource(story: Story, building: Building) -> None:
+    building.failures = 1000
+    lease = ask(story, reservations=[hosts(), servers()])
+    before_start(story, lease, 1)
+    shown = show(story, lease)
+    assert (shown["status"], shown["reservations"][1]["status"]) == ("PENDING", "pending")
+    assert effect_names(story, "add_host") == []
+    story.until(moment(lease["start"]))
+    assert len(effect_names(story, "add_host")) == 1
+    building.failures = 0
+    story.until(story.clock.now() + timedelta(minutes=3))
+    assert show(story, lease)["status"] == "ACTIVE"
+
+
+def test_the_lead_is_no_use(make_story: MakeStory, hosts_template: Path, tmp_path: Path) -> None:
+    copy_hosts(hosts_template, tmp_path)
+    limits = {"limits__enabled": True, "limits__project_host_hours": 1, "limits__project_vcpus": 66}
+    story = make_story(**OPTIONS, **limits)
+    ask(story, reservations=[hosts(), servers(vcpus=2)])
+    ask(story, 0, 60, reservations=[servers(vcpus=16)])
+    ask(story, 120, 180, reservations=[servers(vcpus=16)])
+
+
+def test_a_smaller_lease_needs_no_longer_lead(story: Story, building: Building) -> None:
+    teach(story, 5)
+    lease = ask(story, reservations=[servers(2)])
+    story.ok("POST", "/v2/leases", story.asking(30, 59, reservations=[hosts(4, 4)]))
+    teach(story, 300)
+    story.clock.advance(61)
+    (reservation,) = lease["reservations"]
+    change = {"id": reservation["id"], "params": servers(1)["params"]}
+    path = f"/v2/leases/{lease['id']}"
+    changed = story.ok("PATCH", path, {"reservations": [change]})
+    assert changed["booked_from"] == lease["booked_from"]
+
+
+def test_a_lease_that_moves_near_is_booked_from_now_on(story: Story, building: Building) -> None:
+    lease = ask(story)
+    body = {"start": story.moment(1), "end": story.moment(61)}
+    moved = story.ok("PATCH", f"/v2/leases/{lease['id']}", body)
+    assert moved["booked_from"] == story.moment(0)
+
+
+def test_servers_of_a_lease_in_its_lead_follow_its_changes(
+    story: Story, building: Building
+) -> None:
+    lease = ask(story)
+    before_start(story, lease, 30)
+    (reservation,) = show(story, lease)["reservations"]
+    change = {"id": reservation["id"], "params": servers(2)["params"]}
+    path = f"/v2/leases/{lease['id']}"
+    story.ok("PATCH", path, {"reservations": [change], "end": story.moment(180)})
+    problem = story.problem(400, "PATCH", path, {"start": story.moment(60)})
+    assert "has started" in problem["detail"]
+    story.until(moment(lease["start"]) + timedelta(seconds=5), step=1)
+    assert show(story, lease)["status"] == "ACTIVE"
+    assert len(effect_names(story, "boot")) == 2
+    assert list(violations(story.runtime.store)) == []
+
+
+def test_a_lease_that_is_being_created_is_no_leftover(story: Story, building: Building) -> None:
+    lease = ask(story)
+    before_start(story, lease, 30)
+    assert show(story, lease)["ready_at"]
+    assert [drift.description for drift in audit(story.runtime)] == []
+
+
+def test_a_promise_of_servers_is_displaced_also_in_its_lead(
+    story: Story, building: Building
+) -> None:
+    rules(story, promises=4, is_firm=False)
+    ask(story, 0, 30, reservations=[hosts(4, 4)])
+    body = {**waiting(1, 60), "reservations": [servers(4, vcpus=16)]}
+    waits = show(story, story.ok("POST", "/v2/leases", body))
+    assert waits["booked_from"] == story.moment(30)
+    asked = story.asking(30, 31, reservations=[hosts(4, 4)])
+    story.ok("POST", "/v2/leases", asked)
+    shown = show(story, waits)
+    assert (shown["status"], shown["booked_from"]) == ("WAITING", None)

@@ -22,6 +22,7 @@ from climate.core.window import Window, second_from
 from climate.db.leases import leases, waits
 from climate.db.resources import resources
 from climate.manager.admission import window_search
+from climate.manager.admission.requirements import NO_LEAD
 from climate.manager.audit.invariants import violations
 from climate.manager.leases import healing
 from climate.manager.wait_list.placing import requirements_of_lease
@@ -154,7 +155,8 @@ class WaitList(RuleBasedStateMachine):
             return False
         [lease] = leases.find_some(session, [wait.lease_id]).values()
         needs, window = requirements_of_lease(runtime, lease), Window(start, start + wait.length)
-        return window_search.earliest(runtime, session, needs, wait.length, window) is not None
+        found = window_search.earliest(runtime, session, needs, wait.length, window, NO_LEAD)
+        return found is not None
 
 
 @pytest.mark.timeout(900)

@@ -8,13 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from climate.api.v2.http.fields import show
+from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import NOT_SHOWN, Event, Lease, Reservation
-from climate.core.window import second_from
 from climate.manager.wait_list.waiting import Place
 
 
 def lease_body(lease: Lease, place: Place | None = None) -> dict[str, Any]:
     """Return a lease as the answers of v2 contain it; ``place`` is its place in the wait list."""
+    is_waiting = lease.status is LeaseStatus.WAITING
     return {
         "id": lease.id,
         "name": lease.name,
@@ -22,7 +23,7 @@ def lease_body(lease: Lease, place: Place | None = None) -> dict[str, Any]:
         "project_id": lease.project_id,
         "start": show(lease.window.start),
         "end": show(lease.window.end),
-        "booked_from": show(second_from(lease.booked_from)),
+        "booked_from": None if is_waiting else show(lease.booked_from),
         "start_when": lease.start.when.value,
         "ready_at": _show(lease.start.ready_at),
         "start_delayed_at": _show(lease.start.delayed_at),

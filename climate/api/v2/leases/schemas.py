@@ -284,9 +284,10 @@ class Lease(Schema):
     start = Moment(attribute="window.start")
     end = Moment(attribute="window.end")
     booked_from = Moment(
+        allow_none=True,
         metadata=described(
             "From when on the capacity is booked: the start, or earlier if climate creates servers,"
-            " volumes, networks or stacks that must be ready at the start."
+            " volumes, networks or stacks that must be ready at the start. Null while it waits."
         ),
     )
     start_when = fields.Enum(StartWhen, by_value=True, attribute="start.when")

@@ -25,7 +25,7 @@ from climate.manager.admission.admission import InsufficientResources
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.refusal.bookings import Bookings
-from climate.manager.admission.requirements import can_wait, may_fit, occupied_window
+from climate.manager.admission.requirements import can_wait, lead_of, may_fit, occupied_window
 from climate.manager.admission.window_search import WindowSearch
 from climate.manager.process.runtime import Catalog
 
@@ -198,11 +198,15 @@ class _Inquiry:
         self._now = now = runtime.clock.now()
         self._present = present
         self._can_move = present is None or not has_started(present, now)
+        # The lead for another start: less may be left until the requested one.
+        staying = [reservation for reservation in lease.reservations if reservation.stays]
+        self._lead = lead_of(runtime, bookings.session, staying, now)
         self._occupied = self._occupied_in(lease.window)
 
     def _occupied_in(self, window: Window) -> Window:
         """Return when the lease would occupy resources, if it had this ``window``."""
-        lead = self._lease.start.lead
+        is_moved = window.start != self._window.start
+        lead = self._lead if is_moved else self._lease.start.lead
         return occupied_window(window, self._now, self._runtime.settings, lead)
 
     def blockers(self) -> tuple[list[Blocker], list[Window]]:
@@ -237,8 +241,7 @@ class _Inquiry:
         requirements = [demand.requirement for demand in self._demands]
         within = Window(start, start + _AHEAD + length)
         deadline = self._runtime.clock.elapsed() + self._runtime.settings.search_timeout
-        lead = self._lease.start.lead
-        query = WindowSearch(requirements, length, within, deadline, lead)
+        query = WindowSearch(requirements, length, within, deadline, self._lead)
         window = self._bookings.earliest(query)
         if window is None:
             return None
