@@ -4,6 +4,7 @@ They say which hosts managers prepare, how climate-provisioner works, and how ea
 servers, volumes, networks and stacks.
 """
 
+from dataclasses import replace
 from datetime import timedelta
 
 from oslo_config import cfg
@@ -208,7 +209,8 @@ def creation(conf: cfg.ConfigOpts) -> Creation | None:
         return None
     if options.shortest > options.longest:
         raise ValueError("[creation] shortest is more than longest")
-    policy = lead_time.Policy(
+    policy = replace(
+        _CREATION.policy,
         prior=options.prior,
         margin=options.margin,
         shortest=options.shortest,

@@ -13,6 +13,7 @@ SERVICES = {
     "neutron": "network",
     "heat": "orchestration",
     "cinder": "block-storage",
+    "ironic": "baremetal",
 }
 
 

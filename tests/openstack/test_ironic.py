@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from blazarclient.exception import BlazarClientException
 from openstack.connection import Connection
 from openstack.exceptions import BadRequestException
 
@@ -83,8 +84,8 @@ def unreserved(cloud: Connection) -> Iterator[str]:
     cloud.compute.delete_flavor(flavor)
 
 
-def registered(deploy: Deploy, isolation: str, nodes: list[str]) -> Deployment:
-    climate = deploy(isolation, [SERVICE])
+def registered(deploy: Deploy, isolation: str, nodes: list[str], **options: Any) -> Deployment:
+    climate = deploy(isolation, [SERVICE], **options)
     climate.start_manager()
     climate.register(*nodes)
     return climate
@@ -143,7 +144,8 @@ def test_a_node_is_reserved_by_class_and_trait(
 def test_a_lease_starts_when_its_node_is_available(
     metal: Metal, nodes: list[str], deploy: Deploy, boot: Boot, lab: Project
 ) -> None:
-    climate = registered(deploy, "tenancy", nodes)
+    # Managers do not read from Ironic that the node is in maintenance.
+    climate = registered(deploy, "tenancy", nodes, manager__sync_interval=3600)
     metal.set_maintenance(nodes[2], on=True)
     until_reserved(climate.cloud, nodes[2], LARGE, 1)
     lease = climate.reserve(lab.member, reservations=[metal_with({f"resources:{LARGE}": "1"})])
@@ -153,4 +155,26 @@ def test_a_lease_starts_when_its_node_is_available(
     server = boot(lab.member, "inside", flavor_id=lease["reservations"][0]["id"])
     assert guests.host_of(climate.administrator, server) == (SERVICE, nodes[2])
     climate.end(lab.member, lease["id"])
+    release(climate)
+
+
+def test_a_node_in_maintenance_is_not_booked_and_has_sizes(
+    metal: Metal, nodes: list[str], deploy: Deploy, lab: Project
+) -> None:
+    climate = registered(deploy, "tenancy", nodes, manager__sync_interval=1)
+    hosts = climate.by(lab.admin).host
+
+    def shown(node: str) -> dict[str, Any]:
+        return next(host for host in hosts.list() if host["hypervisor_hostname"] == node)
+
+    sizes = ("vcpus", "memory_mb", "local_gb")
+    assert [shown(nodes[2])[name] for name in sizes] == [8, 4096, 20]
+    wanted = metal_with({f"resources:{LARGE}": "1"})
+    metal.set_maintenance(nodes[2], on=True)
+    eventually(lambda: not shown(nodes[2])["reservable"], "the node is not reservable", 30)
+    with pytest.raises(BlazarClientException, match="Not enough hosts"):
+        climate.reserve(lab.member, reservations=[wanted])
+    metal.set_maintenance(nodes[2], on=False)
+    eventually(lambda: shown(nodes[2])["reservable"], "the node is reservable", 30)
+    climate.end(lab.member, climate.start_lease(lab.member, wanted)["id"])
     release(climate)

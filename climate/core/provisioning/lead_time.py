@@ -19,8 +19,6 @@ from itertools import accumulate
 # Half-life of a duration in number of later ones; only the last 32 are kept.
 _HALF_LIFE = 4.0
 REMEMBERED = 32
-# The median of the class counts as much as this number of own durations.
-_CLASS_WEIGHT = 1.0
 # This number of durations in a row above this quantile: the host has changed.
 _DRIFT, _DRIFTED = 3, 0.95
 # With fewer values than this above a quantile, the tail is extrapolated from the upper fifth.
@@ -36,13 +34,15 @@ class Policy:
 
     ``prior`` is the duration in seconds that climate assumes until it knows a real duration. Each
     lead time is multiplied by the safety factor ``margin``. A lead time is at least ``shortest``
-    and at most ``longest`` seconds.
+    and at most ``longest`` seconds. The median of a class counts as much as ``class_weight`` own
+    durations of a host.
     """
 
     prior: float = 1800.0
     margin: float = 1.1
     shortest: float = 60.0
     longest: float = 7200.0
+    class_weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,8 @@ def profile(times: Iterable[Sequence[float]], policy: Policy) -> Profile:
     surprises: tuple[list[float], ...] = ([], [], [])
     for own in known:
         for number, value in enumerate(own):
-            surprises[min(number, 2)].append(value - _usual(own[:number], usual))
+            predicted = _usual(own[:number], usual, policy)
+            surprises[min(number, 2)].append(value - predicted)
     return Profile(usual, tuple(tuple(sorted(values)) for values in surprises))
 
 
@@ -98,8 +99,8 @@ def lead(times: Sequence[float], like: Profile, quantile: float, policy: Policy)
     """
     own = [math.log(value) for value in times[-REMEMBERED:]]
     known = like.surprises[min(len(own), 2)]
-    recent = own[-_DRIFT:] if _has_drifted(own, like) else own
-    usual = _usual(recent, like.usual)
+    recent = own[-_DRIFT:] if _has_drifted(own, like, policy) else own
+    usual = _usual(recent, like.usual, policy)
     allowance = max(surprise(known, quantile), 0.0)
     seconds = math.exp(usual + allowance) * policy.margin
     return Lead(
@@ -136,7 +137,7 @@ def surprise(known: Sequence[float], quantile: float) -> float:
     return threshold + mean * max(math.log((1 - _UPPER) / (1 - quantile)), 0.0)
 
 
-def _usual(own: Sequence[float], in_class: float) -> float:
+def _usual(own: Sequence[float], in_class: float, policy: Policy) -> float:
     """Return the usual duration of a host. All durations here are logarithms.
 
     It is the weighted median of the host's durations ``own``, the oldest first, and of the value
@@ -144,10 +145,10 @@ def _usual(own: Sequence[float], in_class: float) -> float:
     """
     newest = len(own) - 1
     weighted = [(value, 0.5 ** ((newest - age) / _HALF_LIFE)) for age, value in enumerate(own)]
-    return _middle([*weighted, (in_class, _CLASS_WEIGHT)])
+    return _middle([*weighted, (in_class, policy.class_weight)])
 
 
-def _has_drifted(own: Sequence[float], like: Profile) -> bool:
+def _has_drifted(own: Sequence[float], like: Profile, policy: Policy) -> bool:
     """Return whether the last durations of a host were all far longer than predicted.
 
     If so, the host has probably changed, and its older durations do not help to predict the next
@@ -157,7 +158,7 @@ def _has_drifted(own: Sequence[float], like: Profile) -> bool:
     before, last = own[:-_DRIFT], own[-_DRIFT:]
     if not before:
         return False
-    limit = _usual(before, like.usual) + surprise(like.surprises[2], _DRIFTED)
+    limit = _usual(before, like.usual, policy) + surprise(like.surprises[2], _DRIFTED)
     return all(value > limit for value in last)
 
 

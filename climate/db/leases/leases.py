@@ -304,7 +304,7 @@ def set_unready(session: Session, lease_id: str) -> None:
 
     If the lease has started, the time stays.
     """
-    _set(session, lease_id, LEASES.c.started_at.is_(None), _IS_READY_BY_HOSTS, ready_at=None)
+    _set(session, lease_id, LEASES.c.started_at.is_(None), ready_at=None)
 
 
 def set_began(session: Session, lease_id: str, now: datetime) -> None:

@@ -14,6 +14,8 @@ from oslo_config.cfg import ConfigOpts
 from climate.plugins.base import DiscoveredResource, Turn
 from climate.plugins.hosts.aggregate_projects import restricted
 from climate.plugins.hosts.audit import Pool
+from climate.plugins.hosts.ironic_nodes import MICROVERSION as IRONIC
+from climate.plugins.hosts.ironic_nodes import IronicNodes
 from climate.plugins.hosts.isolation import isolation
 from climate.plugins.hosts.nova_nodes import MICROVERSION, NovaNodes
 from climate.plugins.hosts.nova_services import (
@@ -48,6 +50,7 @@ class NovaHosts:
         self._nodes = NovaNodes(placement, self._nova)
         self._host_servers = HostServers(self._nova, placement)
         self._services = ComputeServices(self._nova, self._host_servers)
+        self._ironic = IronicNodes(session.adapter(conf, self._session, "ironic", IRONIC))
         self._providers = ProviderInventory(placement, conf.nova.traits, conf.nova.resource_classes)
         self._isolation = isolation(conf)
         self._free: str = conf.nova.aggregate_freepool_name
@@ -61,7 +64,7 @@ class NovaHosts:
         with session.answers():
             services = known_services(self._services.find_all(), self._isolation.operators_zone)
             nodes = [node.to_dict() for node in self._host_servers.hypervisors()]
-        return find_hosts(nodes, services, self._capabilities)
+        return find_hosts(self._ironic.complete(nodes), services, self._capabilities)
 
     def load_properties(self, hosts: Sequence[DiscoveredResource]) -> list[DiscoveredResource]:
         """Return the hosts with their traits and inventories from Placement.

@@ -20,6 +20,7 @@ from keystoneauth1.exceptions import ConnectTimeout
 
 from climate.core.errors import Conflict
 from climate.plugins.base import DiscoveredResource
+from climate.plugins.hosts.ironic_nodes import MAINTENANCE
 from climate.plugins.openstack.servers import HostServers
 from climate.plugins.openstack.session import answers
 
@@ -175,10 +176,11 @@ def _host(
 ) -> DiscoveredResource:
     lost = any(node["state"] != "up" for node in nodes)
     disabled = any(map(_is_disabled, nodes))
+    is_maintained = all(node.get(MAINTENANCE) for node in nodes)
     return DiscoveredResource(
         external_id=name,
         properties=properties,
-        usable=not (lost or disabled),
+        usable=not (lost or disabled or is_maintained),
         lost=lost,
         disabled=disabled,
         heard_at=heard_at,

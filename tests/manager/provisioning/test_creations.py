@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lease.on_start import Kind
 from climate.db.provisioning import creation_times
+from climate.db.resources import allocations, resources
+from climate.db.tables.leases import EVENTS
 from climate.manager.audit.cloud import audit
 from climate.manager.audit.invariants import violations
+from climate.manager.leases import healing
 from climate.plugins.base import NotYet
 from tests.conftest import MakeStory
 from tests.support.bodies import copy_hosts, effect_names
@@ -170,6 +174,14 @@ def test_the_earliest_window_leaves_time_for_the_creation(story: Story, building
     asked = {**search, "reservations": [servers()]}
     (window, *_) = story.ok("POST", "/v2/availability/search", asked)["windows"]
     assert moment(window["start"]) == moment(story.moment(60)) + timedelta(seconds=LEAD)
+
+
+def test_a_lease_that_starts_as_soon_as_possible_does_not_wait_for_its_lead(
+    story: Story, building: Building
+) -> None:
+    body = {"name": "soon", "start": "asap", "duration": 3600, "end_by": story.moment(60)}
+    lease = story.ok("POST", "/v2/leases", {**body, "reservations": [servers()]})
+    assert lease["start"] == lease["booked_from"] == story.moment(0)
 
 
 def test_a_lease_that_starts_now_is_created_at_once(story: Story, building: Building) -> None:
@@ -351,3 +363,51 @@ def test_a_promise_of_servers_is_displaced_also_in_its_lead(
     story.ok("POST", "/v2/leases", asked)
     shown = show(story, waits)
     assert (shown["status"], shown["booked_from"]) == ("WAITING", None)
+
+
+def test_a_creation_that_another_manager_took_over_is_not_learned(
+    story: Story, building: Building
+) -> None:
+    lease = ask(story)
+    before_start(story, lease, 90)
+    count = sa.update(EVENTS).where(EVENTS.c.kind == "start_lease").values(attempt=1)
+    story.runtime.database.write(lambda session: session.execute(count))
+    before_start(story, lease, 10)
+    assert show(story, lease)["ready_at"]
+    assert learned(story) == []
+
+
+def test_servers_that_are_added_later_are_ready_at_the_start(
+    story: Story, building: Building
+) -> None:
+    lease = ask(story, reservations=[hosts()])
+    assert lease["booked_from"] == lease["start"]
+    path = f"/v2/leases/{lease['id']}"
+    changed = story.ok("PATCH", path, {"add_reservations": [servers()]})
+    assert moment(changed["booked_from"]) == moment(lease["start"]) - timedelta(seconds=LEAD)
+    before_start(story, lease, 10)
+    assert show(story, lease)["ready_at"]
+
+
+def test_servers_in_the_lead_stay_on_a_host_that_an_operator_disables(
+    story: Story, building: Building
+) -> None:
+    lease = ask(story, reservations=[hosts(), servers()])
+    before_start(story, lease, 30)
+    whole, instance = (each["id"] for each in lease["reservations"])
+
+    def held() -> dict[str, set[int]]:
+        with story.runtime.database.read() as session:
+            found = allocations.held(session, [whole, instance])
+        return {id_: set(resources) for id_, resources in found.items()}
+
+    before = held()
+    now, ids = story.clock.now(), {*before[whole], *before[instance]}
+    story.runtime.database.write(
+        lambda session: resources.set_reservable(session, ids, now, reservable=False)
+    )
+    story.runtime.database.write(
+        lambda session: healing.heal(story.runtime, (), lease["id"], session)
+    )
+    assert held()[instance] == before[instance]
+    assert held()[whole] != before[whole]

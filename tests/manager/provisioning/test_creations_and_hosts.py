@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from climate.manager.events import runner
+from climate.manager.provisioning import creations
 from tests.conftest import MakeStory
 from tests.manager.provisioning import test_creations
 from tests.manager.provisioning.conftest import OPTIONS
@@ -78,6 +79,18 @@ def test_hosts_are_prepared_for_the_beginning_of_the_lead(story: Story, building
     assert [item["lease_id"] for item in preparations(story)] == [near["id"]] * 2
 
 
+def test_a_slow_preparation_begins_in_time_for_the_lead(
+    make_story: MakeStory, hosts_template: Path, tmp_path: Path
+) -> None:
+    copy_hosts(hosts_template, tmp_path)
+    slow = {"provisioning__prior": 1800}
+    story = make_story(**{**OPTIONS, **test_creations.OPTIONS, **slow})
+    lease = both(story)
+    story.clock.advance((moment(lease["booked_from"]) - story.clock.now()).total_seconds() - 1799)
+    plan(story)
+    assert len(preparations(story)) == 2
+
+
 def test_a_change_in_the_lead_keeps_the_preparations(story: Story, building: Building) -> None:
     lease = both(story)
     teach(story, 20)
@@ -113,6 +126,9 @@ def test_failed_creations_do_not_end_the_wait_for_hosts(story: Story, building: 
             report(story, item, "accepted")
             report(story, item, "ready")
     building.failures = 1000
+    before_start(story, lease, 10)
+    assert building.failures < 1000, "the creation waits only for its own host"
+    assert "lease.start_delayed" not in story.event_types(lease["id"])
     story.until(moment(lease["start"]) + timedelta(minutes=2), step=5)
     assert show(story, lease)["status"] == "PENDING"
     assert readiness(story, lease["id"])["waiting_for"] != []
@@ -122,20 +138,30 @@ def test_failed_creations_do_not_end_the_wait_for_hosts(story: Story, building: 
 def test_an_attempt_that_begins_in_the_lead_never_hands_over_hosts(
     story: Story, building: Building, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    building.seconds = 1000
     lease = both(story, start_when="scheduled")
     story.at(30)
     prepare(story)
-    before_start(story, lease, 100)
+    before_start(story, lease, 5)
     call = runner._call_plugins
 
     def slow(*arguments: Any) -> Any:
-        story.clock.advance(200)
+        monkeypatch.setattr(runner, "_call_plugins", call)
+        story.clock.advance(5)
         return call(*arguments)
 
+    handed_over: list[list[str]] = []
+    note = creations.note_ahead
+
+    def noted(*arguments: Any) -> None:
+        handed_over.append(effect_names(story, "add_host"))
+        note(*arguments)
+
+    monkeypatch.setattr(creations, "note_ahead", noted)
     monkeypatch.setattr(runner, "_call_plugins", slow)
-    story.run()
-    assert effect_names(story, "add_host") == []
-    assert show(story, lease)["status"] == "PENDING"
+    story.at(1 / 60)
+    assert handed_over == [[]]
+    assert len(effect_names(story, "add_host")) == 1, "the next attempt does"
 
 
 def test_ready_at_is_when_the_servers_were_ready(story: Story, building: Building) -> None:

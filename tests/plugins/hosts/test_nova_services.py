@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from climate.plugins.base import DiscoveredResource
+from climate.plugins.hosts.ironic_nodes import with_facts
 from climate.plugins.hosts.nova_services import (
     REST,
     Service,
@@ -56,6 +57,20 @@ class TestServiceWithOneNode:
     )
     def test_is_usable_if_up_and_enabled(self, values: dict[str, str], usable: bool) -> None:
         assert hosts(node("n1", "n1", **values))[0].usable is usable
+
+    def test_a_node_of_ironic_has_its_sizes_and_is_not_usable_in_maintenance(self) -> None:
+        sizes = {"cpus": "8", "memory_mb": 4096, "local_gb": "much"}
+        known = {"n1": {"uuid": "n1", "maintenance": True, "properties": sizes}}
+        nova = node("n1", "s", hypervisor_type="ironic", vcpus=0, memory_mb=0, local_gb=0)
+        (host,) = hosts(with_facts(nova, known))
+        assert [host.properties[name] for name in ("vcpus", "memory_mb", "local_gb")] == [
+            "8",
+            "4096",
+            "0",
+        ]
+        assert (host.usable, host.lost) == (False, False)
+        (host,) = hosts(with_facts(nova, {}))
+        assert (host.usable, host.properties["vcpus"]) == (True, "0")
 
     def test_is_usable_if_climate_disabled_it(self) -> None:
         values = node("n1", "n1", status="disabled")

@@ -1,0 +1,80 @@
+"""Reads from Ironic what Nova does not report about bare-metal nodes: maintenance and sizes.
+
+Nova names a node of Ironic by its UUID. Without an Ironic in the catalog, or if it does not answer,
+climate uses what Nova reports.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.exceptions import EndpointNotFound
+
+from climate.core.errors import BackendUnavailable
+from climate.plugins.openstack import session
+
+LOG = logging.getLogger(__name__)
+
+# Since 1.8 a request can name the fields of the answer. Ironic of OpenStack Liberty has it.
+MICROVERSION = "1.8"
+_TYPE = "ironic"
+_FIELDS = "uuid,maintenance,properties"
+# The properties of a node in Ironic, by the names of Nova for hypervisors.
+_SIZES = {"vcpus": "cpus", "memory_mb": "memory_mb", "local_gb": "local_gb"}
+#: The key under which ``complete`` stores whether a node is in maintenance.
+MAINTENANCE = "maintenance"
+
+Node = Mapping[str, Any]
+
+
+class IronicNodes:
+    """Completes the nodes of Ironic, as Nova reports them. Keeps the last answer of Ironic."""
+
+    def __init__(self, ironic: Adapter) -> None:
+        self._ironic = ironic
+        self._known: Mapping[str, Node] = {}
+
+    def complete(self, nodes: Iterable[Node]) -> list[Node]:
+        """Return ``nodes`` of Nova, those of Ironic with their sizes and their maintenance."""
+        given = list(nodes)
+        if not any(map(is_bare_metal, given)):
+            return given
+        try:
+            self._known = {node["uuid"]: node for node in self._all()}
+        except (BackendUnavailable, EndpointNotFound) as error:
+            LOG.warning("cannot read sizes and maintenance of bare-metal nodes: %s", error)
+        return [with_facts(node, self._known) if is_bare_metal(node) else node for node in given]
+
+    def _all(self) -> Iterable[Node]:
+        query = {"fields": _FIELDS}
+        while True:
+            page = session.send(self._ironic, "Ironic", "GET", "/v1/nodes", params=query).json()
+            yield from page["nodes"]
+            if not page.get("next"):
+                return
+            query = {**query, "marker": page["nodes"][-1]["uuid"]}
+
+
+def is_bare_metal(node: Node) -> bool:
+    """Return whether a node of Nova belongs to Ironic."""
+    return bool(node.get("hypervisor_type") == _TYPE)
+
+
+def with_facts(node: Node, known: Mapping[str, Node]) -> Node:
+    """Return a node of Nova with what Ironic knows about it. Pure.
+
+    ``known`` contains the nodes of Ironic by UUID. A size that is no whole number is left out.
+    """
+    found = known.get(node["hypervisor_hostname"])
+    if found is None:
+        return node
+    properties = found.get("properties") or {}
+    sizes = {name: _number(properties.get(own)) for name, own in _SIZES.items()}
+    given = {name: number for name, number in sizes.items() if number is not None}
+    return {**node, **given, MAINTENANCE: bool(found.get("maintenance"))}
+
+
+def _number(value: Any) -> int | None:  # noqa: ANN401 - an operator's text or number
+    text = str(value)
+    return int(text) if text.isascii() and text.isdecimal() else None
