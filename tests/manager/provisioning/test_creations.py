@@ -20,7 +20,7 @@ from climate.plugins.base import NotYet
 from tests.conftest import MakeStory
 from tests.support.bodies import copy_hosts, effect_names
 from tests.support.service import Story, hosts
-from tests.support.waiting import rules, waiting
+from tests.support.waiting import rules, settle, waiting
 
 SIZES = {"vcpus": 1, "memory_mb": 0, "disk_gb": 0, "affinity": None, "resource_properties": ""}
 # The lead in seconds before climate has learned anything.
@@ -411,3 +411,17 @@ def test_servers_in_the_lead_stay_on_a_host_that_an_operator_disables(
     )
     assert held()[instance] == before[instance]
     assert held()[whole] != before[whole]
+
+
+def test_a_promise_that_moves_to_now_is_booked_from_now_on(
+    story: Story, building: Building
+) -> None:
+    taken = [ask(story, *times, reservations=[hosts(4, 4)]) for times in ((0, 30), (31, 600))]
+    body = {**waiting(1, 60), "reservations": [servers()]}
+    promised = show(story, story.ok("POST", "/v2/leases", body))
+    assert promised["booked_from"] == story.moment(600)
+    for lease in taken:
+        story.ok("DELETE", f"/v2/leases/{lease['id']}")
+    settle(story)
+    shown = show(story, promised)
+    assert shown["start"] == shown["booked_from"] == story.moment(0)

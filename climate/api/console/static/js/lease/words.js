@@ -238,7 +238,7 @@ export function history(notifications, lease, moment) {
     entry(notification, notifications[index - 1]?.payload, moment));
   if (!entries.length) entries.push(...withoutNotifications(lease));
   if (lease.ready_at) entries.push(
-    { at: new Date(lease.ready_at), text: "All hosts ready", detail: early(lease), symbol: "half" });
+    { at: new Date(lease.ready_at), text: "Ready for its start", detail: early(lease), symbol: "half" });
   return entries.sort((one, other) => other.at - one.at);
 }
 
