@@ -13,9 +13,6 @@ from climate.db.notifications.subscriptions import ACTIVE, of
 from climate.db.tables.leases import LeaseRow, ReservationRow
 from climate.db.tables.notifications import SubscriptionRow
 
-# Before its start date, climate may create resources for a lease that is STARTING.
-_NOT_STARTED = [LeaseStatus.PENDING.value, LeaseStatus.STARTING.value]
-
 
 def subscribers(session: Session) -> list[Subscription]:
     """Return the active subscriptions, with a confirmed receiver, that want reminders."""
@@ -29,7 +26,7 @@ def upcoming(
 ) -> Iterable[Upcoming]:
     """Return the leases of which reminders of the subscription are due after ``since``.
 
-    They start after ``now``, and match the project, lease and resource type of the
+    They are pending, start after ``now``, and match the project, lease and resource type of the
     subscription.
     """
     wanted, row = subscription.wanted, LeaseRow
@@ -38,7 +35,7 @@ def upcoming(
         for delay in (timedelta(seconds=lead) for lead in subscription.before_start_leads)
     )
     query = sa.select(row.id, row.created_at, row.start_at).where(
-        sa.or_(sa.false(), *windows), row.start_at > now, row.status.in_(_NOT_STARTED)
+        sa.or_(sa.false(), *windows), row.start_at > now, row.status == LeaseStatus.PENDING.value
     )
     if wanted.project_id is not None:
         query = query.where(row.project_id == wanted.project_id)
