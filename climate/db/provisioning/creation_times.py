@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from climate.core.lease.on_start import Kind
 from climate.core.provisioning.lead_time import REMEMBERED
-from climate.db.engine.database import LostRace
 from climate.db.tables.provisioning import CreationTimesRow
 
 _ROW = CreationTimesRow
@@ -25,7 +23,7 @@ def remember(session: Session, kind: Kind, seconds: float, now: datetime, kept: 
     """Add the duration of a creation. Only the last ``REMEMBERED`` durations of a kind are kept.
 
     With the first duration of a kind, delete those of kinds that climate has not created for
-    ``kept``. Raises LostRace if another transaction stores the first duration at this moment.
+    ``kept``.
     """
     key = (_ROW.resource_type == kind.resource_type, _ROW.source == kind.source)
     times = session.scalar(sa.select(_ROW.times).where(*key).with_for_update())
@@ -34,8 +32,6 @@ def remember(session: Session, kind: Kind, seconds: float, now: datetime, kept: 
         session.execute(sa.update(_ROW).where(*key).values(times=new, updated_at=now))
         return
     session.execute(sa.delete(_ROW).where(_ROW.updated_at < now - kept))
+    # If another transaction inserts the first duration now, this one is retried.
     row = {**kind._asdict(), "times": [seconds], "updated_at": now}
-    try:
-        session.execute(sa.insert(_ROW), [row])
-    except IntegrityError:  # the caller's transaction runs again
-        raise LostRace from None
+    session.execute(sa.insert(_ROW), [row])

@@ -1,9 +1,11 @@
 """The durations of creations, on each database."""
 
 import threading
+import time
 from datetime import timedelta
 
 import pytest
+from sqlalchemy.orm import Session
 
 from climate.core.lease.on_start import Kind
 from climate.core.provisioning.lead_time import REMEMBERED
@@ -35,18 +37,19 @@ def test_durations_that_are_stored_at_the_same_time_are_all_kept(
 ) -> None:
     for _ in range(before):
         remember(database, IMAGE, 1.0)
-    start = threading.Barrier(8)
+    is_stored = threading.Event()
 
-    def work(number: int) -> None:
-        start.wait()
-        remember(database, IMAGE, 10.0 + number)
+    def store_slowly(session: Session) -> None:
+        creation_times.remember(session, IMAGE, 2.0, NOON, KEPT)
+        is_stored.set()
+        time.sleep(0.3)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(known(database, IMAGE))[before:] == [10.0 + number for number in range(8)]
+    thread = threading.Thread(target=database.write, args=(store_slowly,))
+    thread.start()
+    is_stored.wait()
+    remember(database, IMAGE, 3.0)
+    thread.join()
+    assert known(database, IMAGE) == [1.0] * before + [2.0, 3.0]
 
 
 def test_only_the_last_durations_of_recent_kinds_are_kept(database: Database) -> None:
