@@ -51,6 +51,7 @@ from climate.db.resources import allocations
 from climate.manager.claims import (
     Call,
     Claim,
+    Result,
     Seen,
     Task,
     Work,
@@ -285,12 +286,10 @@ def fail(
         return
     kind, retries = work.event.kind, runtime.settings.max_retries
     unwanted = lease.status is LeaseStatus.DELETING and kind != END
-    exhausted = unwanted or (claim.attempt > retries and not work.is_ahead)
+    exhausted = unwanted or claim.attempt > retries
     is_last = unwanted or (exhausted and kind not in RELENTLESS)
     status = EventStatus.ERROR if is_last else EventStatus.UNDONE
     run_at = now + timedelta(seconds=pause_before(claim.attempt, retries, runtime.rng))
-    if work.is_ahead:  # the other resources must not wait beyond the start
-        run_at = min(run_at, lease.window.start)
     reasons = (f"reservation {id_}: {reason}" for id_, reason in failed.items())
     error = "; ".join(reasons)[:_LONGEST_ERROR]
     if not close(session, claim, now, status, last_error=error, run_at=run_at):
@@ -315,7 +314,11 @@ def discard(runtime: Runtime, claim: Claim, call: Call) -> None:
         call.reservation_id: f"the call did not end within {seconds:.0f} s ([manager] call_timeout)"
     }
     LOG.error("event %s of lease %s failed: %s", call.work.event.kind, claim.lease_id, failed)
-    runtime.database.write(lambda session: fail(runtime, session, claim, call.work, failed))
+    if call.work.is_ahead:
+        result = Result(Task(claim, call.work), failed=failed)
+        runtime.database.write(lambda session: creations.note_ahead(runtime, session, result))
+    else:
+        runtime.database.write(lambda session: fail(runtime, session, claim, call.work, failed))
 
 
 def _is_reported(lease: Lease, claim: Claim, failed: Mapping[str, str], retries: int) -> bool:

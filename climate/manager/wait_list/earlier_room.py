@@ -52,10 +52,10 @@ class EarlierRoom:
         need = self.needs.get(wait.lease_id)
         steps = need and self._free_steps(need)
         lease = self.promised.get(wait.lease_id)
-        # Counts in memory do not know the time before a start in which climate creates resources.
-        if need is None or not steps or lease is None or lease.start.lead:
+        if need is None or not steps or lease is None:
             return True
-        own = lease.window.busy(self.runtime.settings.cleaning_time)
+        booked = Window(lease.booked_from, lease.window.end)
+        own = booked.busy(self.runtime.settings.cleaning_time)
         begin = second_from(max(self.runtime.clock.now(), wait.earliest))
         return may_start_earlier(steps, own, begin, need.minimum, need.maximum)
 

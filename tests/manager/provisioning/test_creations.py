@@ -15,7 +15,10 @@ from climate.db.resources import allocations, resources
 from climate.db.tables.leases import EVENTS
 from climate.manager.audit.cloud import audit
 from climate.manager.audit.invariants import violations
+from climate.manager.claims import Call, Result, Task
+from climate.manager.events import outcomes, runner
 from climate.manager.leases import healing
+from climate.manager.process.runtime import Runtime
 from climate.plugins.base import NotYet
 from tests.conftest import MakeStory
 from tests.support.bodies import copy_hosts, effect_names
@@ -34,6 +37,8 @@ class Building:
     def __init__(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = 40.0
         self.failures = 0
+        #: What happens during the next call.
+        self.meanwhile: Callable[[], object] = lambda: None
         self._story = story
         self._begun: dict[str, datetime] = {}
         self._cloud = story.runtime.plugins["virtual:instance"].cloud  # type: ignore[attr-defined]
@@ -41,6 +46,7 @@ class Building:
         monkeypatch.setattr(self._cloud, "boot", self.boot)
 
     def boot(self, trust_id: str | None, boot: Any) -> list[str]:
+        self.meanwhile()
         if self.failures:
             self.failures -= 1
             raise RuntimeError("no valid host")
@@ -425,3 +431,48 @@ def test_a_promise_that_moves_to_now_is_booked_from_now_on(
     settle(story)
     shown = show(story, promised)
     assert shown["start"] == shown["booked_from"] == story.moment(0)
+
+
+def test_a_lease_is_not_changed_while_a_manager_creates(story: Story, building: Building) -> None:
+    building.seconds = 90
+    lease = ask(story)
+    before_start(story, lease, 50)
+    codes = []
+
+    def change() -> None:
+        body = {"end": story.moment(180)}
+        codes.append(story.problem(409, "PATCH", f"/v2/leases/{lease['id']}", body)["code"])
+
+    building.meanwhile = change
+    before_start(story, lease, 49)
+    assert codes[:1] == ["lease_busy"]
+
+
+def test_a_call_that_hangs_in_the_lead_is_repeated(
+    story: Story, building: Building, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    building.seconds = 90
+    lease = ask(story)
+    before_start(story, lease, 50)
+    call = runner._call_plugins
+
+    def hang(runtime: Runtime, task: Task) -> Result:
+        outcomes.discard(runtime, task.claim, Call(task.work, lease["reservations"][0]["id"], 0.0))
+        return Result(task)
+
+    for _ in range(6):
+        monkeypatch.setattr(runner, "_call_plugins", hang)
+        story.at(1 / 12)
+    assert show(story, lease)["status"] == "PENDING"
+    monkeypatch.setattr(runner, "_call_plugins", call)
+    story.until(moment(lease["start"]) + timedelta(seconds=1), step=1)
+    assert show(story, lease)["status"] == "ACTIVE"
+
+
+def test_the_calendar_changes_on_the_day_of_the_lead(story: Story, building: Building) -> None:
+    path = "/v2/calendar/changes"
+    version = story.ok("GET", path)["version"]
+    ask(story, 12 * 60, 13 * 60)
+    story.relay.flush()
+    (changed,) = story.ok("GET", f"{path}?after={version}")["changes"]
+    assert changed["start"] == "2030-01-15T00:00:00Z"
