@@ -47,16 +47,14 @@ class Deployment:
         self.cloud: Connection = administrator.cloud
         self.free_pool = settings.FREE_POOLS[isolation]
         self.port = free_port()
-        self._conf = write_config(
-            home / "climate.conf",
+        given: dict[str, object] = {
             **settings.options(administrator, isolation),
             **settings.identity(administrator),
-            **{
-                "manager__poll_interval": 0.2,
-                "provisioner__url": f"http://127.0.0.1:{self.port}",
-                **options,
-            },
-        )
+            "manager__poll_interval": 0.2,
+            "provisioner__url": f"http://127.0.0.1:{self.port}",
+            **options,
+        }
+        self._conf = write_config(home / "climate.conf", **given)
         self.api = self._run("climate-api", "--port", str(self.port)).says("climate is ready at")
 
     def _run(self, name: str, *arguments: str) -> Program:

@@ -161,7 +161,9 @@ def test_a_lease_starts_when_its_node_is_available(
 def test_a_node_in_maintenance_is_not_booked_and_has_sizes(
     metal: Metal, nodes: list[str], deploy: Deploy, lab: Project
 ) -> None:
-    climate = registered(deploy, "tenancy", nodes, manager__sync_interval=1)
+    # Ironic shows nodes without an owner only to users with the role ``service``.
+    user = {"service_user__username": "nova", "service_user__project_name": "service"}
+    climate = registered(deploy, "tenancy", nodes, manager__sync_interval=1, **user)
     hosts = climate.by(lab.admin).host
 
     def shown(node: str) -> dict[str, Any]:

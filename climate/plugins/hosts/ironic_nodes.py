@@ -34,6 +34,7 @@ class IronicNodes:
     def __init__(self, ironic: Adapter) -> None:
         self._ironic = ironic
         self._known: Mapping[str, Node] = {}
+        self._has_warned = False
 
     def complete(self, nodes: Iterable[Node]) -> list[Node]:
         """Return ``nodes`` of Nova, those of Ironic with their sizes and their maintenance."""
@@ -44,7 +45,19 @@ class IronicNodes:
             self._known = {node["uuid"]: node for node in self._all()}
         except (BackendUnavailable, EndpointNotFound) as error:
             LOG.warning("cannot read sizes and maintenance of bare-metal nodes: %s", error)
+        self._warn_if_hidden(given)
         return [with_facts(node, self._known) if is_bare_metal(node) else node for node in given]
+
+    def _warn_if_hidden(self, nodes: Iterable[Node]) -> None:
+        """Log once that Ironic shows none of the nodes: climate's user may lack a role."""
+        names = {node["hypervisor_hostname"] for node in nodes if is_bare_metal(node)}
+        if names.isdisjoint(self._known) and not self._has_warned:
+            self._has_warned = True
+            LOG.warning(
+                "Ironic shows climate none of %s nodes: give the user of [service_user] the role"
+                " 'service', or set sizes in [nova] node_capabilities",
+                len(names),
+            )
 
     def _all(self) -> Iterable[Node]:
         query = {"fields": _FIELDS}
