@@ -106,11 +106,19 @@ def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
     if end < minute or (end < start and (has_come or not started)):
         raise ends_too_early(end, max(start, now))
     if started:
-        # "Now" is never after the present end, as the next lease may start at that instant.
-        return Window(start, max(end, min(now, lease.window.end)))
+        return _changed_running(lease, end, now)
     if end <= max(start, now):
         raise ends_too_early(end, max(start, now))
     return Window(start, end)
+
+
+def _changed_running(lease: Lease, end: datetime, now: datetime) -> Window:
+    """Return the window of a lease that has begun to start, with the new ``end``."""
+    start = lease.window.start
+    if lease.status is LeaseStatus.PENDING and end <= start:
+        raise InvalidDate(f"Lease {lease.id} has not started yet: delete it instead of ending it")
+    # "Now" is never after the present end, as the next lease may start at that instant.
+    return Window(start, max(end, min(now, lease.window.end)))
 
 
 def earliest_span(

@@ -218,14 +218,21 @@ def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> 
     return set(session.scalars(query))
 
 
-def run_now(session: Session, lease_id: str, kinds: Collection[str], now: datetime) -> None:
+def run_now(
+    session: Session,
+    lease_id: str,
+    kinds: Collection[str],
+    now: datetime,
+    *,
+    is_ahead: bool = False,
+) -> None:
     """End the pause before a retry: let the unclaimed events of a lease run now.
 
-    Only events whose kind is in ``kinds`` change. An event that is not due yet still waits until
-    its due time.
+    Only events whose kind is in ``kinds`` change. Unless ``is_ahead`` is set, an event that is not
+    due yet still waits until its due time.
     """
     at = sa.literal(now, EVENTS.c.run_at.type)
-    soonest = sa.case((EVENTS.c.due_at > at, EVENTS.c.due_at), else_=at)
+    soonest = at if is_ahead else sa.case((EVENTS.c.due_at > at, EVENTS.c.due_at), else_=at)
     of_kinds = _UNDONE.where(EVENTS.c.lease_id == lease_id, EVENTS.c.kind.in_(kinds))
     session.execute(of_kinds.where(EVENTS.c.run_at > soonest).values(run_at=soonest))
 

@@ -284,10 +284,7 @@ def set_trust(session: Session, lease_id: str, trust_id: str | None) -> None:
 
 
 def set_ready(session: Session, lease_id: str, now: datetime) -> None:
-    """Store ``now`` as the time when all that a lease needs for its start became ready.
-
-    If such a time is stored already, it stays.
-    """
+    """Store ``now`` as the time when all that a lease needs became ready, if none is stored."""
     _set(session, lease_id, LEASES.c.ready_at.is_(None), ready_at=now)
 
 
@@ -299,12 +296,13 @@ def set_hosts_ready(session: Session, lease_id: str, now: datetime) -> None:
     _set(session, lease_id, LEASES.c.ready_at.is_(None), _IS_READY_BY_HOSTS, ready_at=now)
 
 
-def set_unready(session: Session, lease_id: str) -> None:
-    """Clear the time when all hosts of a lease became ready, because a host is not ready any more.
+def set_unready(session: Session, lease_id: str, *, is_created: bool = False) -> None:
+    """Clear the time when all hosts, or with ``is_created`` all resources, became ready.
 
     If the lease has started, the time stays.
     """
-    _set(session, lease_id, LEASES.c.started_at.is_(None), ready_at=None)
+    which = sa.true() if is_created else _IS_READY_BY_HOSTS
+    _set(session, lease_id, LEASES.c.started_at.is_(None), which, ready_at=None)
 
 
 def set_began(session: Session, lease_id: str, now: datetime) -> None:

@@ -66,13 +66,13 @@ class Booking:
 
 
 def unprepared(
-    session: Session, now: datetime, until: datetime, lease_id: str | None = None
+    session: Session, now: datetime, until: datetime | None, lease_id: str | None = None
 ) -> list[Booking]:
     """Return the bookings of hosts for which climate must still store a preparation.
 
     These bookings have no preparation, or only one that is over. Only leases that are not over and
-    start by ``until`` are considered. If ``lease_id`` is set, only that lease is considered. Of a
-    lease that has begun, only the bookings of these hosts are included:
+    need the host by ``until`` (None: at any time) are considered. If ``lease_id`` is set, only that
+    lease is considered. Of a lease that has begun, only the bookings of these hosts are included:
 
     - hosts that were added after the start of the lease,
     - hosts that climate has switched off.
@@ -80,7 +80,6 @@ def unprepared(
     reserved = (AllocationRow.resource_id, AllocationRow.reservation_id)
     needs_power = sa.or_(AllocationRow.start_at > LeaseRow.start_at, _IS_OFF)
     query = _host_bookings(*reserved, LeaseRow.id, _NEEDED, _IS_OFF).where(
-        AllocationRow.start_at <= until,
         LeaseRow.end_at > now,
         sa.or_(
             LeaseRow.status == LeaseStatus.PENDING.value,
@@ -88,6 +87,8 @@ def unprepared(
         ),
         ~sa.exists().where(*_IS_FOR_BOOKING, _IS_NOT_OVER),
     )
+    if until is not None:
+        query = query.where(AllocationRow.start_at <= until)
     if lease_id is not None:
         query = query.where(LeaseRow.id == lease_id)
     return [Booking(*row) for row in session.execute(query.distinct())]

@@ -201,6 +201,18 @@ def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> 
     event_queue.remove(session, stale)
     new = [e for e in planned if e.kind in kinds and (e.kind == BEFORE_START or e.due_at > now)]
     _insert(session, after, new, now)
+    if after.reservations != before.reservations:
+        create_again(session, after, now)
+
+
+def create_again(session: Session, lease: Lease, now: datetime) -> None:
+    """Let a manager create at once what a lease lacks since a change in its lead.
+
+    Does nothing if climate has not begun to create resources, or if the lease has begun to start.
+    """
+    if lease.status is LeaseStatus.PENDING and lease.start.began_at is not None:
+        leases.set_unready(session, lease.id, is_created=True)
+        event_queue.run_now(session, lease.id, [START], now, is_ahead=True)
 
 
 def start_after(

@@ -29,15 +29,16 @@ Unlike Blazar, healing clears ``missing_resources`` and ``degraded``; it never c
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from sqlalchemy.orm import Session
 
 from climate.core.errors import ClimateError, NotFound
-from climate.core.lease import blazar_wire, on_start
+from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
 from climate.core.lease.model import (
+    CREATED_AFTER,
     HANDED_OVER,
     LEAVING,
     NOT_RESERVED,
@@ -60,7 +61,7 @@ from climate.db.resources.allocations import Held
 from climate.manager.admission.admission import admit, rows
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.requirements import by_reservation, occupied_window
-from climate.manager.leases.event_plan import add_update_event
+from climate.manager.leases.event_plan import add_update_event, create_again
 from climate.manager.process.runtime import Runtime
 from climate.observability import log_context
 
@@ -78,6 +79,8 @@ def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
     cannot be healed, the function logs this and continues with the other leases.
     """
     now, ahead = runtime.clock.now(), runtime.settings.healing_interval
+    if ahead and runtime.settings.creation:  # some leases need their resources before the start
+        ahead += timedelta(seconds=runtime.settings.creation.policy.longest)
     with runtime.database.read() as session:
         failing_leases = leases.ailing(session, now, now + ahead if ahead else None)
     for lease_id in failing_leases:
@@ -126,6 +129,8 @@ def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Sessio
         id_: _replace(runtime, session, id_, groups, held[id_], occupied)
         for id_, groups in broken.items()
     }
+    if any(gained.values()):
+        create_again(session, lease, now)
     missing = {id_ for id_, ids in failing.items() if len(ids) > gained.get(id_, 0)}
     _flag(session, lease, missing, gained, now)
 
@@ -137,8 +142,8 @@ def _free(lease: Lease) -> set[str]:
     """
     if lease.status is not LeaseStatus.PENDING:
         return set()
-    used = on_start.needed(lease) if lease.has_begun else set()
-    return {reservation.id for reservation in lease.reservations} - used
+    used = {each.id for each in lease.reservations if CREATED_AFTER in each.details}
+    return {r.id for r in lease.reservations if not used.intersection((r.id, r.stack_id))}
 
 
 def _replace(

@@ -15,7 +15,7 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from climate.core.errors import NotProvisioned
-from climate.core.lease import blazar_wire
+from climate.core.lease import blazar_wire, on_start
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import HOST, Lease, Resource, StartWhen
 from climate.core.lease.schedule import START
@@ -68,7 +68,8 @@ class ReadyStartGate(Gate):
         self._check(lease)
 
     def _check(self, lease: Lease) -> None:
-        if lease.start.when is not StartWhen.READY or lease.start.lead:
+        creates = self._settings.creation is not None and on_start.created(lease)
+        if lease.start.when is not StartWhen.READY or creates:
             return
         if self._settings.provisioning is None:
             raise NotProvisioned(

@@ -20,13 +20,20 @@ from sqlalchemy.orm import Session
 
 from climate.core.lease import blazar_wire, on_start
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.lease.model import CREATED_AFTER, Event, Lease, Reservation, StartWhen
+from climate.core.lease.model import (
+    CREATED_AFTER,
+    UNAPPLIED,
+    Event,
+    Lease,
+    Reservation,
+    StartWhen,
+)
 from climate.core.lease.schedule import START
 from climate.core.notifications import event_type
 from climate.db.engine.database import on_commit
 from climate.db.leases import leases
 from climate.db.notifications import outbox
-from climate.db.provisioning import creation_times
+from climate.db.provisioning import creation_times, preparations
 from climate.manager.admission.requirements import kinds_of, lead_of
 from climate.manager.claims import Result, Seen, lease_of, requeue
 from climate.manager.leases import ready_start
@@ -144,7 +151,11 @@ def note_start(
 
 def _set_ready(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
     """Store that all that climate creates is ready, unless the start waits for hosts."""
-    if lease.start.when is StartWhen.SCHEDULED or runtime.settings.provisioning is None:
+    waits = lease.start.when is StartWhen.READY and (
+        ready_start.unready(runtime.settings, session, lease.id)
+        or preparations.going_on(session, lease_id=lease.id)
+    )
+    if not waits:
         leases.set_ready(session, lease.id, now)
 
 
@@ -165,11 +176,13 @@ def _remember(
     """Store how long the creations took, and count in the metrics whether they were in time.
 
     After a failed attempt, the duration says nothing about the next creation, so it is not stored.
+    Nor is that of a reservation which a user has added or changed since the creation began.
     """
-    settings = runtime.settings.creation
-    if settings is not None and event.attempt <= 1 and event.last_error is None:
+    settings, began = runtime.settings.creation, lease.start.began_at
+    if settings and began and event.attempt <= 1 and event.last_error is None:
         taken = max(on_start.creation_seconds(lease, now), _LEAST)
-        for kind in sorted(kinds_of(runtime.catalog, done)):
+        timed = [r for r in done if r.created_at <= began and UNAPPLIED not in r.details]
+        for kind in sorted(kinds_of(runtime.catalog, timed)):
             creation_times.remember(session, kind, taken, now, settings.kept)
     early = (lease.window.start - now).total_seconds()
     for reservation in done:

@@ -109,10 +109,10 @@ def _request(clock: Clock, lease_id: str, leads: Mapping[int, Lead], session: Se
     """
     now = clock.now()
     try:
-        lease = leases.get(session, lease_id, lock=True)
+        leases.get(session, lease_id, lock=True)
     except NotFound:
         return
-    bookings = preparations.unprepared(session, now, lease.window.start, lease_id)
+    bookings = preparations.unprepared(session, now, None, lease_id)
     hosts = resources.find_some(session, leads)
     tasks = [
         _new(booking, hosts[booking.resource_id], leads[booking.resource_id], now)

@@ -45,7 +45,8 @@ class IronicNodes:
             self._known = {node["uuid"]: node for node in self._all()}
         except (BackendUnavailable, EndpointNotFound) as error:
             LOG.warning("cannot read sizes and maintenance of bare-metal nodes: %s", error)
-        self._warn_if_hidden(given)
+        else:
+            self._warn_if_hidden(given)
         return [with_facts(node, self._known) if is_bare_metal(node) else node for node in given]
 
     def _warn_if_hidden(self, nodes: Iterable[Node]) -> None:

@@ -75,6 +75,8 @@ class Boot:
     server: Mapping[str, Any] = field(repr=False)
     #: What the console of a server shows when it has booted; empty: do not look at the console.
     ready_text: str = ""
+    #: The ids of servers whose consoles have shown it.
+    booted: frozenset[str] = frozenset()
 
 
 class InstanceCloud(Protocol):

@@ -77,7 +77,7 @@ class NovaServers:
             return
         missing = []
         for number, id_ in ids.items():
-            if id_ in self._booted or boot.ready_text in _console(nova, id_):
+            if id_ in self._booted | boot.booted or boot.ready_text in _console(nova, id_):
                 self._booted.add(id_)
             else:
                 missing.append(str(number))

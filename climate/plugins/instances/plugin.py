@@ -13,6 +13,7 @@ from marshmallow import ValidationError, fields, post_load, validates_schema
 from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import Conflict
+from climate.core.lease.lifecycle import ReservationStatus
 from climate.core.lease.model import Granted, Lease, Reservation
 from climate.core.lease.on_start import creates
 from climate.core.matching.extra_specs import Selector, read
@@ -211,11 +212,14 @@ class InstancePlugin(ResourcePlugin):
     def _boot(self, lease: Lease, reservation: Reservation) -> dict[str, Any]:
         """Start the requested servers that do not exist yet; return ``{"servers": ids}``.
 
-        The result contains the ids of all requested servers. If there are none, it is empty.
+        The result contains the ids of all requested servers. If there are none, it is empty. Before
+        the lease has started, servers that were started are checked, and started again if they do
+        not exist any more: their host may have failed.
         """
-        params, known = reservation.params, reservation.details.get("servers", [])
+        params, started = reservation.params, reservation.details.get("servers", [])
         if not creates(params):
-            return {"servers": known} if known else {}
+            return {"servers": started} if started else {}
+        known = started if reservation.status is ReservationStatus.ACTIVE else []
         boot = Boot(
             reservation_id=reservation.id,
             name=lease.name,
@@ -223,6 +227,7 @@ class InstancePlugin(ResourcePlugin):
             known=len(known),
             server=params["server"],
             ready_text=params.get("ready_text") or "",
+            booted=frozenset(started),
         )
         return {"servers": [*known, *self.cloud.boot(lease.trust_id, boot)]}
 

@@ -22,6 +22,7 @@ from climate.manager.process.runtime import Runtime
 from climate.plugins.base import NotYet
 from tests.conftest import MakeStory
 from tests.support.bodies import copy_hosts, effect_names
+from tests.support.provisioners import synchronise_inventory
 from tests.support.service import Story, hosts
 from tests.support.waiting import rules, settle, waiting
 
@@ -37,6 +38,7 @@ class Building:
     def __init__(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = 40.0
         self.failures = 0
+        self.requests: list[Any] = []
         #: What happens during the next call.
         self.meanwhile: Callable[[], object] = lambda: None
         self._story = story
@@ -47,6 +49,7 @@ class Building:
 
     def boot(self, trust_id: str | None, boot: Any) -> list[str]:
         self.meanwhile()
+        self.requests.append(boot)
         if self.failures:
             self.failures -= 1
             raise RuntimeError("no valid host")
@@ -285,6 +288,8 @@ def test_a_lease_of_servers_may_start_when_they_are_ready(story: Story, building
     assert show(story, lease)["ready_at"]
     story.until(moment(lease["start"]))
     assert show(story, lease)["status"] == "ACTIVE"
+    now = story.asking(0, 60, reservations=[servers()], start_when="ready")
+    story.ok("POST", "/v2/leases", now)
     nothing = story.asking(reservations=[servers(on_start="nothing", server=None)])
     problem = story.problem(400, "POST", "/v2/leases", {**nothing, "start_when": "ready"})
     assert problem["code"] == "not_provisioned"
@@ -336,18 +341,49 @@ def test_a_lease_that_moves_near_is_booked_from_now_on(story: Story, building: B
 def test_servers_of_a_lease_in_its_lead_follow_its_changes(
     story: Story, building: Building
 ) -> None:
+    building.seconds = 10
     lease = ask(story)
-    before_start(story, lease, 30)
+    before_start(story, lease, 80)
+    assert show(story, lease)["ready_at"]
     (reservation,) = show(story, lease)["reservations"]
     change = {"id": reservation["id"], "params": servers(2)["params"]}
+    other = servers(server={"imageRef": "other"})
     path = f"/v2/leases/{lease['id']}"
-    story.ok("PATCH", path, {"reservations": [change], "end": story.moment(180)})
+    body = {"reservations": [change], "add_reservations": [other], "end": story.moment(180)}
+    story.ok("PATCH", path, body)
+    assert show(story, lease)["ready_at"] is None
     problem = story.problem(400, "PATCH", path, {"start": story.moment(60)})
     assert "has started" in problem["detail"]
-    story.until(moment(lease["start"]) + timedelta(seconds=5), step=1)
+    problem = story.problem(400, "PATCH", path, {"end": "now"})
+    assert "delete it" in problem["detail"]
+    before_start(story, lease, 50)
+    assert show(story, lease)["ready_at"]
+    assert len(effect_names(story, "boot")) == 3
+    story.until(moment(lease["start"]))
     assert show(story, lease)["status"] == "ACTIVE"
-    assert len(effect_names(story, "boot")) == 2
     assert list(violations(story.runtime.store)) == []
+    with story.runtime.database.read() as session:
+        assert list(creation_times.find_all(session)) == [IMAGE], "only from the beginning on"
+
+
+def test_servers_in_the_lead_are_started_again_if_their_host_fails(
+    story: Story, building: Building
+) -> None:
+    lease = ask(story)
+    before_start(story, lease, 40)
+    (reservation,) = lease["reservations"]
+    with story.runtime.database.read() as session:
+        (host,) = allocations.held(session, [reservation["id"]])[reservation["id"]]
+    story.cloud.fail_host(f"sim-{host}")
+    for _ in range(2):
+        synchronise_inventory(story)
+    before_start(story, lease, 30)
+    cloud = story.runtime.plugins["virtual:instance"].cloud  # type: ignore[attr-defined]
+    (new,) = cloud.slot_hosts(reservation["id"])
+    assert new != f"sim-{host}"
+    assert building.requests[-1].known == 0
+    story.until(moment(lease["start"]))
+    assert show(story, lease)["status"] == "ACTIVE"
 
 
 def test_a_lease_that_is_being_created_is_no_leftover(story: Story, building: Building) -> None:

@@ -171,3 +171,42 @@ def test_ready_at_is_when_the_servers_were_ready(story: Story, building: Buildin
     assert show(story, lease)["ready_at"] is None
     before_start(story, lease, 10)
     assert moment(show(story, lease)["ready_at"]) > moment(lease["booked_from"])
+
+
+def test_a_host_that_is_added_to_a_running_lease_is_prepared(
+    story: Story, building: Building
+) -> None:
+    lease = ask(story, 0, 60, reservations=[hosts()])
+    story.run()
+    assert show(story, lease)["status"] == "ACTIVE"
+    story.at(1)
+    story.ok("PATCH", f"/v2/leases/{lease['id']}", {"add_reservations": [hosts()]})
+    assert plan(story) == 1
+    assert len(preparations(story)) == 1
+    assert plan(story) == 0
+
+
+def test_a_host_that_is_added_in_the_lead_does_not_change_ready_at(
+    story: Story, building: Building
+) -> None:
+    lease = both(story, start_when="scheduled")
+    story.at(30)
+    prepare(story)
+    before_start(story, lease, 30)
+    with_host = {"add_reservations": [hosts()]}
+    story.ok("PATCH", f"/v2/leases/{lease['id']}", with_host)
+    plan(story)
+    before_start(story, lease, 28)
+    assert show(story, lease)["ready_at"] is not None
+
+
+def test_ready_at_is_about_servers_if_no_host_is_prepared(
+    make_story: MakeStory, hosts_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_hosts(hosts_template, tmp_path)
+    nobody = {"provisioning__hosts": '["==", "$$hypervisor_type", "other"]'}
+    story = make_story(**{**OPTIONS, **test_creations.OPTIONS, **nobody})
+    Building(story, monkeypatch)
+    lease = ask(story, start_when="ready")
+    before_start(story, lease, 10)
+    assert show(story, lease)["ready_at"] is not None

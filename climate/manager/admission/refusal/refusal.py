@@ -126,7 +126,7 @@ def explain(
     alternatives = inquiry.alternatives()
     number, message = _located(lease, shortage)
     sentences = [message]
-    if lease.start.lead:
+    if lease.start.lead and inquiry.can_move:
         seconds = round(lease.start.lead.total_seconds())
         sentences.append(
             f"The capacity must be free from {seconds} seconds before the start on, because climate"
@@ -197,7 +197,7 @@ class _Inquiry:
         self._gates = gates
         self._now = now = runtime.clock.now()
         self._present = present
-        self._can_move = present is None or not has_started(present, now)
+        self.can_move = present is None or not has_started(present, now)
         # The lead for another start: less may be left until the requested one.
         staying = [reservation for reservation in lease.reservations if reservation.stays]
         self._lead = lead_of(runtime, bookings.session, staying, now)
@@ -233,7 +233,7 @@ class _Inquiry:
         return [variant for variant in variants if variant is not None][:_ALTERNATIVES]
 
     def _later(self) -> Alternative | None:
-        if not self._can_move or not _can_search_ahead(self._window, _AHEAD):
+        if not self.can_move or not _can_search_ahead(self._window, _AHEAD):
             return None
         start = max(self._window.start, self._now)
         # The whole length: a window that starts now began before this search.
