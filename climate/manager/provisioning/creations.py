@@ -33,7 +33,7 @@ from climate.core.notifications import event_type
 from climate.db.engine.database import on_commit
 from climate.db.leases import leases
 from climate.db.notifications import outbox
-from climate.db.provisioning import creation_times, preparations
+from climate.db.provisioning import creation_times
 from climate.manager.admission.requirements import kinds_of, lead_of
 from climate.manager.claims import Result, Seen, lease_of, requeue
 from climate.manager.leases import ready_start
@@ -151,11 +151,8 @@ def note_start(
 
 def _set_ready(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
     """Store that all that climate creates is ready, unless the start waits for hosts."""
-    waits = lease.start.when is StartWhen.READY and (
-        ready_start.unready(runtime.settings, session, lease.id)
-        or preparations.going_on(session, lease_id=lease.id)
-    )
-    if not waits:
+    may_wait = lease.start.when is StartWhen.READY
+    if not (may_wait and ready_start.unready(runtime.settings, session, lease.id)):
         leases.set_ready(session, lease.id, now)
 
 

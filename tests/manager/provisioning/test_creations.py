@@ -342,14 +342,18 @@ def test_servers_of_a_lease_in_its_lead_follow_its_changes(
     story: Story, building: Building
 ) -> None:
     building.seconds = 10
-    lease = ask(story)
+    lease = ask(story, reservations=[servers(), servers(on_start="nothing", server=None)])
     before_start(story, lease, 80)
     assert show(story, lease)["ready_at"]
-    (reservation,) = show(story, lease)["reservations"]
-    change = {"id": reservation["id"], "params": servers(2)["params"]}
+    first, second = (each["id"] for each in lease["reservations"])
     other = servers(server={"imageRef": "other"})
+    later = servers(server={"imageRef": "later"})
     path = f"/v2/leases/{lease['id']}"
-    body = {"reservations": [change], "add_reservations": [other], "end": story.moment(180)}
+    changes = [
+        {"id": first, "params": servers(2)["params"]},
+        {"id": second, "params": later["params"]},
+    ]
+    body = {"reservations": changes, "add_reservations": [other], "end": story.moment(180)}
     story.ok("PATCH", path, body)
     assert show(story, lease)["ready_at"] is None
     problem = story.problem(400, "PATCH", path, {"start": story.moment(60)})
@@ -358,12 +362,14 @@ def test_servers_of_a_lease_in_its_lead_follow_its_changes(
     assert "delete it" in problem["detail"]
     before_start(story, lease, 50)
     assert show(story, lease)["ready_at"]
-    assert len(effect_names(story, "boot")) == 3
+    assert len(effect_names(story, "boot")) == 4
     story.until(moment(lease["start"]))
     assert show(story, lease)["status"] == "ACTIVE"
     assert list(violations(story.runtime.store)) == []
     with story.runtime.database.read() as session:
         assert list(creation_times.find_all(session)) == [IMAGE], "only from the beginning on"
+    too_much = {"add_reservations": [hosts(4, 4)]}
+    assert "seconds before the start" not in story.problem(409, "PATCH", path, too_much)["detail"]
 
 
 def test_servers_in_the_lead_are_started_again_if_their_host_fails(
@@ -512,3 +518,25 @@ def test_the_calendar_changes_on_the_day_of_the_lead(story: Story, building: Bui
     story.relay.flush()
     (changed,) = story.ok("GET", f"{path}?after={version}")["changes"]
     assert changed["start"] == "2030-01-15T00:00:00Z"
+
+
+def test_a_failed_host_is_replaced_before_servers_are_created_on_it(
+    make_story: MakeStory, hosts_template: Path, tmp_path: Path
+) -> None:
+    copy_hosts(hosts_template, tmp_path)
+    story = make_story(**OPTIONS, **{"physical:host__healing_interval": 1})
+    lease = ask(story)
+    (reservation,) = lease["reservations"]
+
+    def host() -> int:
+        with story.runtime.database.read() as session:
+            (found,) = allocations.held(session, [reservation["id"]])[reservation["id"]]
+        return found
+
+    before = host()
+    story.cloud.fail_host(f"sim-{before}")
+    synchronise_inventory(story)
+    assert host() == before, "the lease starts much later"
+    before_start(story, lease, LEAD + 5)
+    synchronise_inventory(story)
+    assert host() != before

@@ -195,8 +195,8 @@ def test_a_host_that_is_added_in_the_lead_does_not_change_ready_at(
     before_start(story, lease, 30)
     with_host = {"add_reservations": [hosts()]}
     story.ok("PATCH", f"/v2/leases/{lease['id']}", with_host)
-    plan(story)
     before_start(story, lease, 28)
+    plan(story)
     assert show(story, lease)["ready_at"] is not None
 
 
