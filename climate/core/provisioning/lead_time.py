@@ -12,9 +12,10 @@ this ratio is called the *surprise*.
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import TypeVar
 
 # Half-life of a duration in number of later ones; only the last 32 are kept.
 _HALF_LIFE = 4.0
@@ -26,6 +27,9 @@ _NEEDED = 10
 _UPPER = 0.8
 # Prior of the tail: mean excess over the upper fifth, and the number of values that it counts as.
 _PRIOR_EXCESS, _PRIOR_COUNT = 0.35, 4
+
+# What identifies a host, or what else is created.
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +174,7 @@ def _middle(weighted: Sequence[tuple[float, float]]) -> float:
 
 
 def profiles(
-    times: Mapping[str, Sequence[float]], classes: Mapping[str, str], policy: Policy
+    times: Mapping[Key, Sequence[float]], classes: Mapping[Key, str], policy: Policy
 ) -> Mapping[str, Profile]:
     """Return the profile of each hardware class: how long the preparation of its hosts takes.
 

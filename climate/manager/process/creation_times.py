@@ -55,13 +55,7 @@ class CreationTimes:
             if self._read_at is not None and abs(now - self._read_at) < _MAX_AGE:
                 return
             times = creation_times.find_all(session)
-            # By the type, as the durations of hosts are by their hardware class.
-            by_type: dict[str, list[Sequence[float]]] = {}
-            for kind, durations in times.items():
-                by_type.setdefault(kind.resource_type, []).append(durations)
-            policy = self._settings.policy
-            self._profiles = {
-                type_: lead_time.profile(durations, policy) for type_, durations in by_type.items()
-            }
+            types = {kind: kind.resource_type for kind in times}
+            self._profiles = lead_time.profiles(times, types, self._settings.policy)
             self._times = times
             self._read_at = now  # last: after a failed query, the next call queries again

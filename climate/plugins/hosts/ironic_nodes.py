@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keystoneauth1.adapter import Adapter
-from keystoneauth1.exceptions import EndpointNotFound
 
 from climate.core.errors import BackendUnavailable
 from climate.plugins.openstack import session
@@ -43,7 +42,7 @@ class IronicNodes:
             return given
         try:
             self._known = {node["uuid"]: node for node in self._all()}
-        except (BackendUnavailable, EndpointNotFound) as error:
+        except BackendUnavailable as error:  # also if the catalog has no Ironic
             LOG.warning("cannot read sizes and maintenance of bare-metal nodes: %s", error)
         else:
             self._warn_if_hidden(given)
