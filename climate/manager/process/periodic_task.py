@@ -120,7 +120,9 @@ class PeriodicTask:
             self._wake.wait(self._interval)
             self._wake.clear()
             results = [self._try(step) for step in self._steps if not self._stopping.is_set()]
-            if not any(result is False for result in results):
+            # Steps that were left out, because the task stops, are no progress.
+            has_failed = any(result is False for result in results)
+            if len(results) == len(self._steps) and not has_failed:
                 self._progress.note_done()
             handled = sum(result for result in results if isinstance(result, int))
             pause = max(self._pause, _LONG_PAUSE) if handled >= _MANY else self._pause
