@@ -25,6 +25,8 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN := $(VENV)/bin
 TESTBED = $(PYTHON) -m tests.openstack.testbed
 PARALLEL := --numprocesses $(JOBS) --dist worksteal
+# Folders whose tests all have a marker, so that `make test` need not import them.
+MARKED := race system faults clusters browser openstack
 # Tests that no other target runs with its own marker.
 ELSEWHERE := not faults and not openstack and not clusters and not browser and not docs and not nightly
 BUILD_SITE := $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --jobs auto
@@ -64,7 +66,7 @@ run: $(INSTALLED) ## Run the service on this machine (PORT=1234 DATABASE=sqlite:
 		$(if $(DATABASE),--database '$(DATABASE)') $(if $(CONFIG),--config-file '$(CONFIG)')
 
 test: $(INSTALLED_TEST) ## Run the tests that need only Python (ARGS='-k lease')
-	CLIMATE_TEST_DATABASES=sqlite $(BIN)/pytest $(PARALLEL) $(ARGS)
+	CLIMATE_TEST_DATABASES=sqlite $(BIN)/pytest $(PARALLEL) $(MARKED:%=--ignore=tests/%) $(ARGS)
 
 test-db: $(INSTALLED_TEST) ## Run the tests on PostgreSQL and MariaDB, and the races
 	$(BIN)/pytest $(PARALLEL) -m 'db and not system and $(ELSEWHERE)' $(ARGS)

@@ -6,21 +6,30 @@ the server, or fails if CLIMATE_TEST_REQUIRE names it.
 """
 
 import datetime as dt
+import logging
 import os
 import shutil
+import sqlite3
+import ssl
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import settings
+from oslo_config.cfg import ConfigOpts
+from oslo_log.formatters import ContextFormatter
 
-from climate.cmd import bootstrap
+from climate.cmd import bootstrap, launch
 from climate.config import registry as config_registry
 from climate.db.engine.database import Database
 from tests.support import broker, servers
+from tests.support.bodies import copy_hosts
 from tests.support.clock import ManualClock
 from tests.support.service import Story
 
@@ -44,6 +53,7 @@ MARKERS = {
     "faults": pytest.mark.faults,
     "clusters": pytest.mark.clusters,
     "browser": pytest.mark.browser,
+    "openstack": pytest.mark.openstack,
 }
 
 
@@ -57,6 +67,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         marker = MARKERS.get(item.path.relative_to(FOLDER).parts[0])
         if marker is not None:
             item.add_marker(marker)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector off the modules of all tests, as our programs do with theirs."""
+    launch.settle()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _skip_what_no_test_needs() -> Iterator[None]:
+    """Skip the sync of each commit on SQLite (1 ms), and public certificates (25 ms per context).
+
+    No test cuts the power, and none in this process connects to a public server.
+    """
+
+    def relax(connection: Any, _record: object) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("PRAGMA synchronous=OFF")
+
+    sa.event.listen(sa.Engine, "connect", relax)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl.SSLContext, "load_default_certs", lambda *_: None)
+        yield
+    sa.event.remove(sa.Engine, "connect", relax)
 
 
 @pytest.fixture(scope="session")
@@ -115,7 +148,9 @@ def clock() -> ManualClock:
 
 def _story(url: str, clock: ManualClock, tmp_path: Path, **options: object) -> Story:
     conf = config_registry.new()
-    config_registry.load(conf, "test", [])
+    # Without files there is nothing that config_registry.load() would have to check.
+    conf([], project="climate", default_config_files=[], default_config_dirs=[], use_env=False)
+    _set_up_logging(conf)
     conf.set_override("connection", url, group="database")
     conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
     conf.set_override("delete_wait", 0.0, group="api")
@@ -124,6 +159,23 @@ def _story(url: str, clock: ManualClock, tmp_path: Path, **options: object) -> S
         conf.set_override(option, value, group=None if group == "DEFAULT" else group)
     runtime = bootstrap.make_runtime(conf, clock)
     return Story(conf, runtime, clock)
+
+
+def _set_up_logging(conf: ConfigOpts) -> None:
+    """Set logging up as programs do, unless an earlier service of this process has done that.
+
+    As in programs, the root logger then has no other handlers, such as those of pytest.
+    """
+    own = [
+        handler
+        for handler in logging.root.handlers
+        if isinstance(handler, logging.StreamHandler)
+        and isinstance(handler.formatter, ContextFormatter)
+    ]
+    if [handler.stream for handler in own] == [sys.stderr]:
+        logging.root.handlers[:] = own
+    else:
+        config_registry.set_up_logging(conf)
 
 
 @pytest.fixture
@@ -173,16 +225,20 @@ def hosts_template(sqlite_template: Path, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture
 def story(make_story: MakeStory, hosts_template: Path, tmp_path: Path) -> Story:
     """Return a service on SQLite with hosts sim-1 .. sim-4 registered, at noon."""
-    shutil.copy(hosts_template, tmp_path / "climate.sqlite")
-    shutil.copy(hosts_template.parent / "cloud", tmp_path / "cloud")
+    copy_hosts(hosts_template, tmp_path)
     return make_story()
 
 
 @pytest.fixture
-def story_everywhere(database_url: str, clock: ManualClock, tmp_path: Path) -> Iterator[Story]:
+def story_everywhere(
+    backend: str, database_url: str, clock: ManualClock, hosts_template: Path, tmp_path: Path
+) -> Iterator[Story]:
     """Return the same service on each database in turn."""
+    if backend == "sqlite":
+        copy_hosts(hosts_template, tmp_path)
     made = _story(database_url, clock, tmp_path)
-    made.register(4)
+    if backend != "sqlite":
+        made.register(4)
     yield made
     made.close()
 

@@ -1,8 +1,6 @@
 """setup.cfg requires the packages that climate imports, and no others."""
 
-import ast
 import sys
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -11,12 +9,12 @@ from flask import Flask
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-import climate
 from climate.api import auth
 from climate.config import registry as config_registry
 from climate.config.registry import Misconfigured
 from tests.support.keystone import Keystone
 from tests.support.process import write_config
+from tests.unit.test_structure import imports_of, modules
 
 # Imported packages that another requirement always brings, and whose versions it decides.
 BROUGHT = {"kombu": "oslo.messaging", "werkzeug": "Flask"}
@@ -28,23 +26,14 @@ def required() -> set[str]:
     return {canonicalize_name(item.name) for item in given if item.marker is None}
 
 
-def imported() -> Iterator[str]:
-    """Yield the top-level module of each import in climate, wherever in a file it is."""
-    for path in Path(climate.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                yield from (alias.name.partition(".")[0] for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                yield node.module.partition(".")[0]
-
-
 def test_climate_requires_what_it_imports_and_nothing_else() -> None:
-    modules = set(imported()) - {"climate", "_typeshed"} - sys.stdlib_module_names
+    imported = {name.partition(".")[0] for module in modules() for name in imports_of(module)}
+    foreign = imported - {"climate", "_typeshed"} - sys.stdlib_module_names
     packages = metadata.packages_distributions()
-    assert set(BROUGHT) <= modules
+    assert set(BROUGHT) <= foreign
     wanted = {
         canonicalize_name(name)
-        for module in modules - set(BROUGHT)
+        for module in foreign - set(BROUGHT)
         for name in packages.get(module, [module])
     }
     assert {canonicalize_name(name) for name in BROUGHT.values()} <= required()

@@ -4,11 +4,13 @@ Prints one JSON object a line for each calendar, number of clients and case:
 
 * ``spread``: one to three hosts in random windows of a calendar in which hosts are free 45 % of
   the time. Half of the requests require a property that a third of the hosts have.
-* ``http``: the same over HTTP; ``ratio_to_bare`` compares it with a Flask and marshmallow POST
+* ``names``: a host, as in ``spread``; each request has a text in its property expression that no
+  request had before, such as the name of a host.
+* ``http``: ``spread`` over HTTP; ``ratio_to_bare`` compares it with a Flask and marshmallow POST
   that commits one row, on the same server in the same run. ``memory_mib`` is the memory of the
   API's process at the end.
 * ``http-full``: the case ``full`` over HTTP.
-* ``instance``: the same, but shares of the hosts.
+* ``instance``: as ``spread``, but shares of the hosts.
 * ``hotspot``: all clients request one of the same (up to 1,000) hosts for the same window, until
   no host is ``free``.
 * ``full``: a host in a window in which no host is free.

@@ -11,7 +11,7 @@ from benchmarks.clients import Limit, Outcome, run
 from benchmarks.databases.processor_time import Meter
 from climate.db.engine.database import Database
 
-DIRECT = ("spread", "instance", "hotspot", "full")
+DIRECT = ("spread", "names", "instance", "hotspot", "full")
 HTTP = ("http", "http-full")
 # The case ends when all hosts are booked; this limit is far above the time that it needs.
 _HOTSPOT_SECONDS = 60.0

@@ -1,6 +1,7 @@
 """The tasks of clients: commit rows, create leases directly, create leases over HTTP."""
 
 import http.client
+import itertools
 import json
 import logging
 import random
@@ -85,7 +86,7 @@ def _row(name: str, made_at: str) -> dict[str, str]:
 
 
 # Unmeasured requests of each client at its start.
-_WARM = {"spread": 20, "instance": 20, "hotspot": 5, "full": 5, "mixed": 20}
+_WARM = {"spread": 20, "names": 20, "instance": 20, "hotspot": 5, "full": 5, "mixed": 20}
 # Requests per second of all clients in the case mixed, and the share of them that is refused.
 _MIXED_RATE, _MIXED_REFUSED = 1_050, 1_000 / 1_050
 WARM_TURN = -1
@@ -100,8 +101,11 @@ def wishes(case: str, book: Calendar, turn: int, number: int) -> Iterator[Wish]:
     hotspot has its own window.
     """
     dice = random.Random(turn * 1_000 + number)
-    while True:
-        if case == "hotspot":
+    for count in itertools.count():
+        if case == "names":
+            named = f'["!=", "$gpu", "{turn}-{number}-{count}"]'
+            yield book.random_window(dice), HOST, _params(1, 1, named)
+        elif case == "hotspot":
             yield book.hot_window(turn), HOST, _params(1, 1, _HOT)
         elif case in {"full", "http-full"} or (case == "mixed" and dice.random() < _MIXED_REFUSED):
             yield book.full_window, HOST, _params(1, 1, "")

@@ -4,9 +4,10 @@ Each case runs in rounds. In a round, three sides take turns in a random order:
 
 * ``this``: this checkout;
 * ``previous``: climate at the git reference REF, with the benchmarks and the packages of now;
-* ``floor``: the least work of such a case: single rows are committed (``spread``, ``instance``,
-  ``hotspot``, ``full``); Flask and marshmallow validate a POST and commit one row (``http``,
-  ``http-full``); due events are claimed and stored as done (``drain``). ``idle`` has none.
+* ``floor``: the least work of such a case: single rows are committed (``spread``, ``names``,
+  ``instance``, ``hotspot``, ``full``); Flask and marshmallow validate a POST and commit one row
+  (``http``, ``http-full``); due events are claimed and stored as done (``drain``). ``idle`` has
+  none.
 
 ``spread`` to ``http-full`` are the cases of ``benchmarks.admission``, ``idle`` and ``drain`` those
 of ``benchmarks.lateness``. ``this`` and ``previous`` have their own databases with the same

@@ -2,12 +2,11 @@
 
 import logging
 import time
-import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from flask import Flask, Response, abort, jsonify, request
+from flask import Flask, Response, abort, request
 from oslo_config.cfg import ConfigOpts
 from oslo_policy.policy import DocumentedRuleDefault, Operation, RuleDefault
 from werkzeug.middleware.proxy_fix import ProxyFix
@@ -30,6 +29,8 @@ from climate.api.v2.notifications import email_pages
 from climate.clock import Clock
 from climate.core.errors import InvalidInput, NotFound
 from climate.core.matching.quoting import is_storable
+from climate.db.engine.ids import new_id
+from climate.db.engine.types import encode_json
 from climate.manager.events.dispatcher import Dispatcher
 from climate.manager.process.heartbeat import WriteTrials
 from climate.manager.process.runtime import Runtime
@@ -183,8 +184,10 @@ def _response(body: Any, status: int, headers: Mapping[str, str] | None = None) 
         response = Response(body)
     elif isinstance(body, Iterator):
         response = Response(body, mimetype="text/event-stream")
+    elif body is None:
+        response = Response()
     else:
-        response = Response() if body is None else jsonify(body)
+        response = Response(encode_json(body), mimetype="application/json")
     response.status_code = status
     response.headers.update(headers or {})
     if body is None:
@@ -215,7 +218,7 @@ def _check_request() -> None:
     server's error. If the path contains text that the database cannot store, raise NotFound. If the
     query does, raise InvalidInput.
     """
-    request.environ["climate.request_id"] = request_id = f"req-{uuid.uuid4()}"
+    request.environ["climate.request_id"] = request_id = f"req-{new_id()}"
     log_context.begin_request(request_id, request.headers.get("X-OpenStack-Request-ID"))
     if REJECTION in request.environ:
         abort(*request.environ[REJECTION])

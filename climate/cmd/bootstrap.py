@@ -25,6 +25,7 @@ from climate.manager import enforcement
 from climate.manager.audit.backlog import show_backlog, show_pool
 from climate.manager.audit.changes_in_cloud import follow_task
 from climate.manager.audit.invariants import report_memory, self_audit
+from climate.manager.audit.reported_changes import ReportedChanges
 from climate.manager.events.dispatcher import Dispatcher, owner_name
 from climate.manager.notifications.relay import Relay
 from climate.manager.notifications.subscription_delivery import SubscriptionDelivery
@@ -37,7 +38,8 @@ from climate.manager.process.runtime import Runtime, Store
 from climate.manager.provisioning.planner import Planner
 from climate.manager.resources.inventory_sync import InventorySync
 from climate.manager.wait_list.passes import wait_list_task
-from climate.notifications import emit, mail_sender, webhook_sender
+from climate.notifications import emit, listen, mail_sender, webhook_sender
+from climate.notifications.listen import BackgroundListener
 from climate.observability.metrics import Exporter, Metrics
 from climate.plugins.loader import load_plugins, load_selection
 from climate.plugins.openstack.trusts import Trusts
@@ -49,12 +51,14 @@ LOG = logging.getLogger(__name__)
 class Manager:
     """The parts of a manager process, which run in threads.
 
-    ``periodic`` contains the periodic tasks that the configuration enables.
+    ``periodic`` contains the periodic tasks that the configuration enables, and ``listeners`` the
+    listeners for notifications of the cloud.
     """
 
     dispatcher: Dispatcher
     relay: Relay
     periodic: list[InventorySync | PeriodicTask | Planner]
+    listeners: list[BackgroundListener]
     exporter: Exporter
     deliveries: SubscriptionDelivery
     heartbeat: ManagerHeartbeat
@@ -64,7 +68,14 @@ class Manager:
 
         Raises Misconfigured if the port for metrics cannot be opened.
         """
-        for part in (self.exporter, self.dispatcher, self.relay, *self.periodic, self.deliveries):
+        for part in (
+            self.exporter,
+            self.dispatcher,
+            self.relay,
+            *self.periodic,
+            *self.listeners,
+            self.deliveries,
+        ):
             part.start()
         self.heartbeat.start()
 
@@ -73,7 +84,7 @@ class Manager:
 
         Notifications that are not published yet remain in the database for another manager.
         """
-        for part in (self.exporter, *self.periodic):
+        for part in (self.exporter, *self.listeners, *self.periodic):
             part.stop()
         for owner in (self.dispatcher, self.relay, self.deliveries, self.heartbeat):
             try:
@@ -167,21 +178,47 @@ def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
     mailer = mail_sender.for_config(conf, runtime.settings.webhooks.secret_keys)
     deliveries = SubscriptionDelivery(runtime, poster, owner, mailer)
     periodic: list[InventorySync | PeriodicTask | Planner]
-    follow = (
-        [follow_task(runtime)] if any(p.follows_changes for p in runtime.plugins.values()) else []
-    )
+    follow, listeners = _follow(conf, runtime)
     periodic = [InventorySync(runtime), wait_list_task(runtime), *follow, *audit, *planner]
     loops = (dispatcher, relay, deliveries, *periodic)
     return Manager(
         dispatcher,
         relay,
         periodic,
+        listeners,
         Exporter(runtime.metrics, conf.manager.metrics_host, conf.manager.metrics_port),
         deliveries,
         ManagerHeartbeat(
             runtime.store, owner, lambda: [item for loop in loops for item in loop.progress]
         ),
     )
+
+
+def _follow(
+    conf: ConfigOpts, runtime: Runtime
+) -> tuple[list[PeriodicTask], list[BackgroundListener]]:
+    """Return the tasks that follow what users change in the cloud, and the listeners for them.
+
+    Raises BrokenTransport if the URL of Heat's broker cannot be used.
+    """
+    if not any(plugin.follows_changes for plugin in runtime.plugins.values()):
+        return [], []
+    options = conf["virtual:stack"]
+    if not options.notification_transport_url:
+        return [follow_task(runtime)], []
+    reported = ReportedChanges(runtime)
+    listening = partial(
+        listen.from_broker,
+        emit.open_transport(
+            conf, options.notification_transport_url, "[virtual:stack] notification_transport_url"
+        ),
+        options.notification_topics,
+        reported.hear,
+        options.notification_pool,
+        options.notification_exchange,
+        ("info", "error"),
+    )
+    return [follow_task(runtime), reported], [BackgroundListener(listening)]
 
 
 def make_api(conf: ConfigOpts, runtime: Runtime, manager: Manager | None = None) -> Flask:

@@ -12,13 +12,15 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.config.registry import http_url
 from climate.notifications import listen as listening
+from climate.notifications.emit import open_transport
 
 
 def run(conf: ConfigOpts, arguments: argparse.Namespace) -> None:
     """Print notifications as JSON, one per line, until the process is interrupted."""
     broker = None if arguments.url else conf.notifications.transport_url
     if broker is not None:
-        with listening.from_broker(conf, broker, conf.notifications.topics, _print, arguments.pool):
+        transport = open_transport(conf, broker)
+        with listening.from_broker(transport, conf.notifications.topics, _print, arguments.pool):
             threading.Event().wait()
             return
     url = arguments.url or http_url(conf.host, conf.port)

@@ -11,7 +11,7 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.cmd import launch
 from climate.config.registry import SERVICE_USER, Misconfigured, http_url
-from climate.notifications.emit import node_topic
+from climate.notifications.emit import node_topic, open_transport
 from climate.notifications.listen import from_broker
 from climate.plugins.openstack import session as openstack_session
 from climate.provisioner.agent import Provisioner
@@ -60,7 +60,8 @@ def _provisioner(conf: ConfigOpts) -> Iterator[Provisioner]:
         return
     topics = [node_topic(name) for name in provisioner.nodes]
     wake = provisioner.wake.set
-    with from_broker(conf, broker, topics, lambda *_: wake(), "climate-provisioner"):
+    transport = open_transport(conf, broker)
+    with from_broker(transport, topics, lambda *_: wake(), "climate-provisioner"):
         yield provisioner
 
 

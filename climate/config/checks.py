@@ -16,6 +16,7 @@ _SURELY_MISSPELT = 0.8
 _WORDS = (
     (re.compile(r"invalid literal for int\(\) with base 10: (.*)"), r"\1 is not a whole number"),
     (re.compile(r"could not convert string to float: (.*)"), r"\1 is not a number"),
+    (re.compile(r"Duplicate key (.*)"), r"\1 is listed twice"),
 )
 _PLACE = re.compile(r" from LocationInfo\(.*?detail='(.*?)'\)")
 

@@ -1,6 +1,79 @@
 """The options of resources and clouds: hosts, networks, volumes, stacks, Nova, the simulation."""
 
-from oslo_config import cfg
+import re
+from collections.abc import Mapping
+
+from oslo_config import cfg, types
+
+from climate.core.matching import extra_specs
+from climate.core.matching.extra_specs import MOST_DEVICES, CountedDevices
+from climate.core.matching.requirement import SIZES
+
+_LONGEST_CLASS = extra_specs.LONGEST_NAME - len(extra_specs.RESOURCES)
+_CLASS = re.compile(rf"[A-Z0-9_]{{1,{_LONGEST_CLASS}}}")
+
+
+class DeviceClass(types.String):
+    """The resource class of devices, such as ``PGPU``, as a value of a dict."""
+
+    def __call__(self, value: object) -> str:
+        """Return the class; raises ValueError if it cannot be one of devices."""
+        return _device_class(_own_text(value))
+
+
+class DeviceAmounts(types.ConfigType):
+    """Resource classes of devices with numbers, such as ``FPGA PGPU=2``, as a value of a dict."""
+
+    def __init__(self) -> None:
+        super().__init__(type_name="resource classes")
+
+    def __call__(self, value: object) -> dict[str, int]:
+        """Return the number of devices by class; raises ValueError for the first mistake."""
+        amounts: dict[str, int] = {}
+        for item in _own_text(value).split() or [""]:
+            name, is_counted, count = item.partition("=")
+            if _device_class(name) in amounts:
+                raise ValueError(f"{name} is listed twice: write {name}= and the sum of both")
+            amounts[name] = _device_count(item, count) if is_counted else 1
+        return amounts
+
+    def _formatter(self, value: Mapping[str, int]) -> str:
+        return " ".join(f"{name}={count}" for name, count in value.items())
+
+
+class ByName(types.Dict):
+    """A dict such as ``gpu:PGPU, fpga:FPGA``, whose keys are names without a comma."""
+
+    def __call__(self, value: object) -> dict[str, object]:
+        """Return the dict; raises ValueError if an item has no value."""
+        found: dict[str, object] = super().__call__(value)
+        for name in found:
+            # oslo.config joins an item without a colon and the next one.
+            first, is_joined, _ = name.partition(",")
+            if is_joined:
+                raise ValueError(f"{first!r} has no resource class: write {first}:CLASS")
+        return found
+
+
+def _own_text(value: object) -> str:
+    """Return a value of a dict without other items, which oslo.config appends if it is invalid."""
+    return str(value).partition(",")[0].strip()
+
+
+def _device_class(name: str) -> str:
+    if not _CLASS.fullmatch(name) or name in SIZES:
+        raise ValueError(
+            f"{name!r} is not a resource class of devices: use up to {_LONGEST_CLASS} of A-Z, 0-9"
+            f" and _, and not {', '.join(sorted(SIZES))}"
+        )
+    return name
+
+
+def _device_count(item: str, count: str) -> int:
+    if not (re.fullmatch(r"[0-9]{1,6}", count) and 1 <= int(count) <= MOST_DEVICES):
+        raise ValueError(f"{item!r} needs a whole number from 1 to {MOST_DEVICES} after =")
+    return int(count)
+
 
 RESOURCES: list[cfg.Opt] = [
     cfg.ListOpt(
@@ -63,6 +136,29 @@ STACK: list[cfg.Opt] = [
         " suspended keeps its resources. Then climate takes them back, servers included; the"
         " reservation shows the error, and the audit names the stack.",
     ),
+    cfg.StrOpt(
+        "notification_transport_url",
+        secret=True,
+        help="Broker URL of Heat's notifications, such as rabbit://user:password@host:5672/."
+        " Managers then follow a change in Heat at once. Unset: only at each [manager]"
+        " sync_interval.",
+    ),
+    cfg.ListOpt(
+        "notification_topics",
+        default=["notifications"],
+        help="Topics of Heat's notifications, as in heat.conf.",
+    ),
+    cfg.StrOpt(
+        "notification_exchange",
+        default="heat",
+        help="Exchange of Heat's notifications: control_exchange in heat.conf.",
+    ),
+    cfg.StrOpt(
+        "notification_pool",
+        default="climate-stacks",
+        help="Queue for climate's copy of Heat's notifications, which all managers share. Each"
+        " installation of climate needs its own.",
+    ),
 ]
 VOLUME: list[cfg.Opt] = [
     cfg.StrOpt("cloud", default="simulated", help="Driver for the volumes: simulated or cinder."),
@@ -119,15 +215,37 @@ NOVA: list[cfg.Opt] = [
     ),
     cfg.ListOpt(
         "resource_classes",
-        default=["CUSTOM_*", "PCPU", "PGPU", "VGPU"],
+        default=["CUSTOM_*", "FPGA", "PCPU", "PGPU", "VGPU"],
         help="Resource classes in Placement whose totals become properties of hosts,"
         " resources:NAME. Empty: none.",
+    ),
+    cfg.Opt(
+        "pci_aliases",
+        type=ByName(DeviceClass()),
+        default={},
+        help="Devices that climate counts: aliases of nova.conf, '[pci] alias', with the resource"
+        " classes of their devices, such as 'gpu:CUSTOM_GPU, nic:CUSTOM_NIC'. Aliases of the same"
+        " devices need the same class. See docs/operator/devices.md.",
+    ),
+    cfg.Opt(
+        "device_profiles",
+        type=ByName(DeviceAmounts()),
+        default={},
+        help="Devices that climate counts: device profiles of Cyborg, with the resource classes of"
+        " an instance's devices, and their numbers if not 1, such as 'fpga-small:FPGA,"
+        " two-gpus:PGPU=2, both:FPGA PGPU'. See docs/operator/devices.md.",
     ),
     cfg.MultiStrOpt(
         "node_capabilities",
         default=[],
         help="Properties of a node that Nova does not report: 'domain-c7: ha=True, drs=False'. One"
         " line per node.",
+    ),
+    cfg.ListOpt(
+        "aggregate_properties",
+        default=[],
+        help="Metadata keys of the operator's host aggregates that become properties of the hosts"
+        " in them, such as 'ha, drs'. Empty: none.",
     ),
 ]
 TRUSTS: list[cfg.Opt] = [
@@ -158,3 +276,8 @@ SIMULATED = [
         " SQLite database.",
     ),
 ]
+
+
+def counted_devices(conf: cfg.ConfigOpts) -> CountedDevices:
+    """Return the devices that the options in ``[nova]`` list."""
+    return CountedDevices(conf.nova.pci_aliases, conf.nova.device_profiles)

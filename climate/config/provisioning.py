@@ -4,20 +4,23 @@ They say which hosts managers prepare, how climate-provisioner works, and how ea
 servers, volumes, networks and stacks.
 """
 
+import ipaddress
 from dataclasses import replace
 from datetime import timedelta
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 from climate.core.errors import InvalidQuery
 from climate.core.matching import expression
 from climate.core.matching.property_type import Types, typed
+from climate.core.notifications.subscription import Network
 from climate.core.provisioning import energy, lead_time
-from climate.core.settings import Creation, Provisioning
+from climate.core.settings import CleaningRules, Creation, Provisioning
 
 _POLICY = lead_time.Policy()
 _ENERGY = energy.Policy()
 _CREATION = Creation()
+_CLEANING = CleaningRules()
 PROVISIONING: list[cfg.Opt] = [
     cfg.BoolOpt(
         "enabled",
@@ -196,7 +199,57 @@ CREATION: list[cfg.Opt] = [
         max=86400,
         help="Maximum number of seconds from the beginning of a creation to the start.",
     ),
+    cfg.ListOpt(
+        "check_networks",
+        default=[],
+        item_type=types.String(),
+        help="Networks (203.0.113.0/24, 2001:db8::/64) in which managers may connect to servers to"
+        " check a ready_port. Users can find open ports at every address in them, so list only"
+        " networks whose addresses all belong to servers of users. Empty: climate rejects"
+        " ready_port. Applies also if enabled is false. All processes need the same value.",
+    ),
 ]
+
+
+CLEANING: list[cfg.Opt] = [
+    cfg.BoolOpt(
+        "learned",
+        default=False,
+        help="Measure how long nodes of Ironic are not available after a lease, and book them for"
+        " this time after each new lease. [DEFAULT] cleaning_time applies to all other resources,"
+        " and to a resource class of nodes until climate has measured a cleaning. All processes"
+        " need the same value.",
+    ),
+    cfg.FloatOpt(
+        "ready_share",
+        default=_CLEANING.share,
+        min=0.5,
+        max=0.9999,
+        help="Target share of nodes that are available again at the end of the booking.",
+    ),
+    cfg.FloatOpt(
+        "margin",
+        default=_CLEANING.policy.margin,
+        min=1,
+        help="Safety factor on the learned duration.",
+    ),
+    cfg.FloatOpt(
+        "longest",
+        default=_CLEANING.policy.longest,
+        min=1,
+        max=604800,
+        help="Maximum number of seconds for which a learned duration keeps a node booked.",
+    ),
+]
+
+
+def cleaning(conf: cfg.ConfigOpts) -> CleaningRules | None:
+    """Return the rules of learned cleaning times; None if climate does not learn them."""
+    options = conf.cleaning
+    if not options.learned:
+        return None
+    policy = replace(_CLEANING.policy, margin=options.margin, longest=options.longest)
+    return CleaningRules(share=options.ready_share, policy=policy)
 
 
 def creation(conf: cfg.ConfigOpts) -> Creation | None:
@@ -205,6 +258,7 @@ def creation(conf: cfg.ConfigOpts) -> Creation | None:
     Raises ValueError, with a message for the operator, if an option is invalid.
     """
     options = conf.creation
+    check_networks(conf)
     if not options.enabled:
         return None
     if options.shortest > options.longest:
@@ -217,6 +271,17 @@ def creation(conf: cfg.ConfigOpts) -> Creation | None:
         longest=options.longest,
     )
     return Creation(share=options.ready_share, policy=policy)
+
+
+def check_networks(conf: cfg.ConfigOpts) -> tuple[Network, ...]:
+    """Return the networks in which managers may connect to servers.
+
+    Raises ValueError, with a message for the operator, if the option is invalid.
+    """
+    try:
+        return tuple(ipaddress.ip_network(text.strip()) for text in conf.creation.check_networks)
+    except ValueError as error:
+        raise ValueError(f"[creation] check_networks: {error}") from None
 
 
 def provisioning(conf: cfg.ConfigOpts, types: Types) -> Provisioning | None:

@@ -29,9 +29,11 @@ from climate.config.mail import EMAIL, email_rules
 from climate.config.manager import MANAGER, SELECTION, reminder_rules
 from climate.config.notifications import NOTIFICATIONS, retention, webhook_rules
 from climate.config.provisioning import (
+    CLEANING,
     CREATION,
     PROVISIONER,
     PROVISIONING,
+    cleaning,
     creation,
     provisioning,
 )
@@ -169,6 +171,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "provisioning": PROVISIONING,
     "provisioner": PROVISIONER,
     "creation": CREATION,
+    "cleaning": CLEANING,
     "physical:host": HOST,
     "virtual:floatingip": FLOATINGIP,
     "virtual:network": NETWORK,
@@ -251,6 +254,13 @@ def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None
     """
     conf(args=sys.argv[1:] if arguments is None else arguments, project="climate", prog=prog)
     check_values(conf)
+    set_up_logging(conf)
+    for warning in unknown_options(conf):
+        LOG.warning("%s", warning)
+
+
+def set_up_logging(conf: cfg.ConfigOpts) -> None:
+    """Configure logging from options; raises Misconfigured if the log cannot be opened."""
     # oslo.log's default is standard output, where it would mix with the output of the commands.
     has_log_target = conf.log_file or conf.log_dir or conf.use_syslog or conf.use_journal
     conf.set_default("use_stderr", default=not has_log_target)
@@ -260,8 +270,6 @@ def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None
         raise Misconfigured(f"cannot log as configured: {error}") from error
     log_lines.escape_control_characters(conf)
     logging.captureWarnings(capture=True)
-    for warning in unknown_options(conf):
-        LOG.warning("%s", warning)
 
 
 def check_values(conf: cfg.ConfigOpts) -> None:
@@ -338,6 +346,7 @@ def _checked(conf: cfg.ConfigOpts) -> dict[str, Any]:
             "email": email_rules(conf),
             "provisioning": provisioning(conf, types),
             "creation": creation(conf),
+            "cleaning": cleaning(conf),
         }
     except ValueError as error:
         raise Misconfigured(str(error)) from None

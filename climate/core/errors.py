@@ -72,6 +72,10 @@ class UnknownProperty(InvalidQuery):
     resource_type: str = ""
 
 
+class Ipv6NotSupported(InvalidInput, code="ipv6_not_supported"):
+    """The request names an IPv6 address where only IPv4 is possible: as a floating IP."""
+
+
 class SearchTooLong(InvalidInput, code="search_too_long"):
     """A search for free windows has reached its deadline."""
 

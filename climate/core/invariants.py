@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus
 from climate.core.lease.schedule import ACTIONS, END, EXPIRE, RELEASE, START
 from climate.core.matching.calendar import Booking
+from climate.core.matching.requirement import EXCLUSIVE
 from climate.core.window import Window
 
 _OPEN = frozenset(status.value for status in OPEN_EVENT)
@@ -40,6 +41,7 @@ def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> It
     steps = sorted(
         (moment, change, booking.resource_class or "", booking.amount)
         for booking in bookings
+        if booking.resource_class != EXCLUSIVE
         for moment, change in ((booking.start, 1), (booking.end, -1))
     )
     whole, shares, used = 0, 0, dict.fromkeys(capacity, 0)
@@ -55,6 +57,21 @@ def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> It
             yield f"is taken {whole} times as a whole and {shares} times in part at {moment}"
         elif name and used[name] > capacity.get(name, 0):
             yield f"has {capacity.get(name, 0)} {name}, and {used[name]} are taken at {moment}"
+
+
+def shared_exclusively(bookings: Sequence[Booking]) -> Iterator[str]:
+    """Yield a text for each booking that shares a resource with an exclusive one of another owner.
+
+    ``bookings`` are all bookings of the resource.
+    """
+    for alone in (booking for booking in bookings if booking.resource_class == EXCLUSIVE):
+        for other in bookings:
+            overlaps = other.start < alone.end and alone.start < other.end
+            if overlaps and other.owner != alone.owner:
+                yield (
+                    f"is exclusively for reservation {alone.owner} at {other.start}, but"
+                    f" reservation {other.owner} has a part of it"
+                )
 
 
 def wrong_events(

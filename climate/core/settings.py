@@ -55,6 +55,20 @@ class Creation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningRules:
+    """How long bare-metal nodes stay booked after a lease, while Ironic cleans them.
+
+    ``share`` is the wanted fraction of cleanings that end in this time. ``policy`` says how the
+    time follows from the durations of earlier cleanings.
+    """
+
+    share: float = 0.95
+    policy: lead_time.Policy = field(
+        default_factory=lambda: lead_time.Policy(shortest=1.0, longest=7200.0)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OfferRules:
     """How long an offer may hold capacity, and how many open offers a project may have."""
 
@@ -85,6 +99,7 @@ class Settings:
     - ``feeds_per_project``: the maximum number of calendar feeds of a project.
     - ``provisioning``: None if climate prepares no hosts.
     - ``creation``: None if climate creates nothing before the start of a lease.
+    - ``cleaning``: None if climate does not learn how long the cleaning of nodes takes.
     - ``property_types``: the declared types of properties, by the name of the property.
     - ``reminder_rules``: the reminders of certain leases, instead of ``before_start_leads``.
     - ``registered_hosts``: names and patterns of the hosts that managers register themselves.
@@ -121,6 +136,7 @@ class Settings:
     feeds_per_project: int = 50
     provisioning: Provisioning | None = None
     creation: Creation | None = None
+    cleaning: CleaningRules | None = None
     property_types: Types = field(default_factory=dict)
     packs_hosts: bool = False
     registered_hosts: tuple[str, ...] = ()

@@ -71,6 +71,14 @@ class Window:
         return Window(self.start, later(self.end, cleaning))
 
 
+@record(frozen=True, slots=True)
+class Margins:
+    """How long before its start (``lead``) and after its end a lease occupies resources."""
+
+    lead: timedelta
+    cleaning: timedelta
+
+
 def merged(windows: Iterable[Window], most: int) -> list[Window]:
     """Return at most ``most`` windows, in order, that together contain all the given windows.
 

@@ -24,7 +24,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from climate.core.invariants import Due, Verdict, booked_twice, wrong_events, wrong_place
+from climate.core.invariants import (
+    Due,
+    Verdict,
+    booked_twice,
+    shared_exclusively,
+    wrong_events,
+    wrong_place,
+)
 from climate.core.lease.blazar_wire import date
 from climate.core.lease.lifecycle import LeaseStatus, ReservationStatus
 from climate.core.lease.model import HOST, LEAVING
@@ -86,13 +93,14 @@ def bookings(session: Session, after: str, now: datetime) -> Findings:
         AllocationRow.resource_id.in_(names), AllocationRow.busy_until > now
     )
     for row in session.scalars(rows):
-        booking = Booking(row.start_at, row.busy_until, row.resource_class, row.amount or 0)
+        window, amount = (row.start_at, row.busy_until), row.amount or 0
+        booking = Booking(*window, row.resource_class, amount, row.reservation_id)
         taken[row.resource_id].append(booking)
     inventories = capacity.find_some(session, taken)
     violations: list[str] = []
     for id_, booked in taken.items():
         capacities = {name: item.capacity for name, item in inventories[id_].items()}
-        faults = booked_twice(booked, capacities)
+        faults = [*booked_twice(booked, capacities), *shared_exclusively(booked)]
         violations += [f"resource {names[id_]} {fault}" for fault in faults]
     return violations, str(max(names)) if len(names) == _RESOURCES else None
 

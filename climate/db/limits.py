@@ -18,7 +18,7 @@ from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import HOST, Lease
 from climate.core.limits import Scope, Use
 from climate.core.matching.packing import Units
-from climate.core.matching.requirement import Requirement
+from climate.core.matching.requirement import EXCLUSIVE, Requirement
 from climate.db.tables.bulk import certify_where
 from climate.db.tables.leases import (
     LEASES,
@@ -37,7 +37,7 @@ from climate.db.tables.waiting import WAITS
 _VCPUS = "vcpus"
 _VCPU_CLASS = "VCPU"
 _VOLUME, _GIGABYTES_CLASS = "virtual:volume", "DISK_GB"
-# The limits that count whole resources, and the type of these resources.
+# The limits that count resources which one lease has alone, and the type of these resources.
 _COUNTED = {"hosts": HOST, "floatingips": "virtual:floatingip", "networks": "virtual:network"}
 _OVER = [LeaseStatus.TERMINATED.value, LeaseStatus.DELETING.value]
 
@@ -262,7 +262,7 @@ def use_of(
     vcpus = _shares(parts, HOST, _VCPU_CLASS) + float(session.scalar(query) or 0)
     counted = {
         name: sum(
-            len(units) for need, units in parts if need.is_whole and need.resource_type == type_
+            len(units) for need, units in parts if need.is_alone and need.resource_type == type_
         )
         for name, type_ in _COUNTED.items()
     }
@@ -300,7 +300,7 @@ def _uses() -> sa.Select[*_Uses]:
 
     The query has one row for all bookings of a lease that start at the same time. The row contains
     the number of VCPUs (all VCPUs of whole hosts, and the VCPUs of shares of hosts), the numbers of
-    whole resources of each type in ``_COUNTED``, and the GiB of volumes.
+    resources of each type in ``_COUNTED`` that no other lease can use, and the GiB of volumes.
     """
     deleted_at = sa.func.coalesce(LeaseRow.updated_at, LeaseRow.end_at)
     is_deleting = LeaseRow.status == LeaseStatus.DELETING.value
@@ -327,8 +327,10 @@ def _sums() -> tuple[Any, ...]:
     share = sa.cast(row.amount, sa.Double)
     is_vcpus = sa.and_(type_ == HOST, row.resource_class == _VCPU_CLASS)
     vcpus = sa.case((row.whole_id.is_not(None), ResourceProperty.number), (is_vcpus, share))
+    is_alone = sa.or_(row.whole_id.is_not(None), row.resource_class == EXCLUSIVE)
     counts = [
-        sa.func.count(sa.case((type_ == counted, row.whole_id))) for counted in _COUNTED.values()
+        sa.func.count(sa.case((sa.and_(type_ == counted, is_alone), row.resource_id)))
+        for counted in _COUNTED.values()
     ]
     is_gigabytes = sa.and_(type_ == _VOLUME, row.resource_class == _GIGABYTES_CLASS)
     gigabytes = sa.func.sum(sa.case((is_gigabytes, row.amount)))

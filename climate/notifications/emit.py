@@ -39,15 +39,17 @@ class BrokenTransport(OperatorError):
     """Raised if the URL of the broker cannot be used."""
 
 
-def open_transport(conf: ConfigOpts, url: str) -> Any:  # noqa: ANN401 - oslo.messaging is untyped
+def open_transport(
+    conf: ConfigOpts, url: str, option: str = "[notifications] transport_url"
+) -> Any:  # noqa: ANN401 - oslo.messaging is untyped
     """Return oslo.messaging's transport for the broker at ``url``, without a connection yet.
 
-    Raises BrokenTransport.
+    Raises BrokenTransport, with ``option`` as the source of the URL.
     """
     try:
         transport = oslo_messaging.get_notification_transport(conf, url=url)
     except (oslo_messaging.MessagingException, ValueError) as error:
-        raise BrokenTransport(f"[notifications] transport_url cannot be used: {error}") from error
+        raise BrokenTransport(f"{option} cannot be used: {error}") from error
     with contextlib.suppress(cfg.NoSuchGroupError):  # only RabbitMQ's driver has the option
         conf.set_default("heartbeat_timeout_threshold", _HEARTBEAT, "oslo_messaging_rabbit")
     return transport

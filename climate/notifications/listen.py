@@ -8,23 +8,23 @@ were published while the listener was stopped, as long as climate keeps them.
 import logging
 import os
 import socket
+import threading
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import oslo_messaging
 import requests
-from oslo_config.cfg import ConfigOpts
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
 from climate.core.errors import OperatorError
-from climate.notifications.emit import open_transport
 
 LOG = logging.getLogger(__name__)
 Handler = Callable[[str, dict[str, Any]], None]
 _TIMEOUT = 60
+_STOP_TIMEOUT = 3.0
 _WAIT = 20
 _LONGEST_PAUSE = 30.0
 # Statuses for which a retry does not help. Others may come from a service that is (re)starting.
@@ -37,29 +37,27 @@ class Refused(OperatorError):
 
 @contextmanager
 def from_broker(
-    conf: ConfigOpts,
-    transport_url: str,
-    topics: list[str],
+    transport: Any,  # noqa: ANN401 - oslo.messaging is untyped
+    topics: Sequence[str],
     handler: Handler,
     pool: str | None = None,
+    exchange: str | None = None,
+    priorities: Sequence[str] = ("info",),
 ) -> Iterator[None]:
     """Context manager: during the block, a thread calls ``handler`` for each notification.
 
-    The notifications come from ``topics`` of the broker at ``transport_url``. If the broker is not
-    available, the listener waits for the broker. ``pool`` is the name of a durable queue. All
-    listeners with the same pool share its messages, and the queue keeps messages while no listener
-    is connected. If ``pool`` is None, the listener has its own queue, which is removed when the
-    block ends.
+    The notifications come from ``topics`` of the broker of ``transport``, which the end of the
+    block closes. If the broker is not available, the listener waits for the broker. ``pool`` is the
+    name of a durable queue. All listeners with the same pool share its messages, and the queue
+    keeps messages while no listener is connected. If ``pool`` is None, the listener has its own
+    queue, which is removed when the block ends. ``exchange`` is the broker's exchange to which the
+    notifications are published (None: that of climate).
     """
-    transport = open_transport(conf, transport_url)
     queue = pool or f"climate-listen-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    # oslo.messaging calls ``info`` for each message of priority INFO. It acknowledges the message
-    # after that, so a crash causes a redelivery.
-    endpoint = SimpleNamespace(info=lambda _ctxt, _id, kind, payload, _meta: handler(kind, payload))
     listener = oslo_messaging.get_notification_listener(
         transport,
-        [oslo_messaging.Target(topic=topic) for topic in topics],
-        [endpoint],
+        [oslo_messaging.Target(topic=topic, exchange=exchange) for topic in topics],
+        [_endpoint(handler, priorities)],
         executor="threading",
         pool=queue,
     )
@@ -70,9 +68,57 @@ def from_broker(
     finally:
         listener.stop()
         listener.wait()
-        if pool is None:
+        if not pool:
             _remove(transport, queue)
         transport.cleanup()
+
+
+def _endpoint(handler: Handler, priorities: Sequence[str]) -> object:
+    """Return an object with a method for each priority: oslo.messaging calls that of a message.
+
+    It acknowledges the message after that, so a crash causes a redelivery.
+    """
+
+    def receive(_context: Any, _publisher: Any, kind: Any, payload: Any, _meta: Any) -> None:  # noqa: ANN401
+        handler(kind, payload)
+
+    return SimpleNamespace(**dict.fromkeys(priorities, receive))
+
+
+class BackgroundListener:
+    """A thread in which a listener runs, so that no program waits until the broker is available."""
+
+    def __init__(
+        self, listen: Callable[[], AbstractContextManager[None]], pause: float = _LONGEST_PAUSE
+    ) -> None:
+        """Prepare; ``listen`` returns a new ``from_broker``.
+
+        If the broker refuses, the next try follows after ``pause`` seconds.
+        """
+        self._listen, self._pause = listen, pause
+        self._stopping, self._is_listening = threading.Event(), False
+        self._thread = threading.Thread(target=self._run, name="listener", daemon=True)
+
+    def start(self) -> None:
+        """Start to listen, or to wait for the broker."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop; wait a little for the end of the connection, if there is one."""
+        self._stopping.set()
+        if self._is_listening:
+            self._thread.join(_STOP_TIMEOUT)
+
+    def _run(self) -> None:
+        """Listen until ``stop``. oslo.messaging itself retries, unless the broker refuses."""
+        while not self._stopping.is_set():
+            try:
+                with self._listen():
+                    self._is_listening = True
+                    self._stopping.wait()
+            except Exception as error:  # noqa: BLE001 - an operator may have to allow the access
+                LOG.warning("cannot listen to the broker, next try in %g s: %s", self._pause, error)
+                self._stopping.wait(self._pause)
 
 
 def _remove(transport: Any, queue: str) -> None:  # noqa: ANN401 - oslo.messaging is untyped

@@ -85,6 +85,11 @@ _CREATED = (
     "Time from when what climate creates was ready until the lease started; negative: late.",
     ["resource_type"],
 )
+_CLEANED = (
+    "climate_node_cleaning_seconds",
+    "Time from when the end of a lease began until its bare-metal node was available again.",
+    ["resource_class"],
+)
 _CALLS = (
     "climate_plugin_call_duration_seconds",
     "Plug-in calls by outcome: done, waiting (called again later) or failed.",
@@ -99,6 +104,7 @@ _BROKEN = (
 _LATENESS_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _EARLY_BUCKETS = (-3600, -1800, -600, -300, -60, 0, 60, 300, 600, 1800, 3600)
 _CREATED_BUCKETS = (-900, -300, -60, -30, -10, -5, -1, 0, 1, 5, 10, 30, 60, 300, 900)
+_CLEANED_BUCKETS = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400)
 _CALL_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
@@ -122,6 +128,7 @@ class Metrics:
         self._starts = Counter(*_STARTS, registry=reg)
         self._early = Histogram(*_EARLY, registry=reg, buckets=_EARLY_BUCKETS)
         self._created = Histogram(*_CREATED, registry=reg, buckets=_CREATED_BUCKETS)
+        self._cleaned = Histogram(*_CLEANED, registry=reg, buckets=_CLEANED_BUCKETS)
         self._calls = Histogram(*_CALLS, registry=reg, buckets=_CALL_BUCKETS)
         self._broken = Gauge(*_BROKEN, registry=reg, multiprocess_mode="mostrecent")
         # These few series are used very often, and ``labels`` takes longer than to count.
@@ -186,6 +193,10 @@ class Metrics:
     def created(self, resource_type: str, early: float) -> None:
         """Record that climate created something ``early`` seconds before its lease starts."""
         self._created.labels(resource_type).observe(early)
+
+    def cleaned(self, resource_class: str, seconds: float) -> None:
+        """Record how long a bare-metal node was not available after a lease."""
+        self._cleaned.labels(resource_class).observe(seconds)
 
     @contextmanager
     def call(self, resource_type: str, action: str, waiting: type[Exception]) -> Iterator[None]:

@@ -3,7 +3,7 @@
 A plug-in is a subclass of ResourcePlugin and serves one resource type. climate calls it
 
 - when a user creates or changes a lease: ``schema``, ``look_up``, ``members``, ``requirement``,
-  ``acts_as_user``, ``preview_details``, ``prepare``, ``discard``;
+  ``check_change``, ``acts_as_user``, ``preview_details``, ``prepare``, ``discard``;
 - when an event of the lease is due: ``start``, ``stop``, ``before_end``, ``end``;
 - when an operator registers or deletes a resource: ``find``, ``declared``, ``enroll``,
   ``withdraw``;
@@ -32,6 +32,7 @@ from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease import on_start
 from climate.core.lease.model import Granted, Inventory, Lease, Reservation, Resource
 from climate.core.matching.requirement import Requirement
+from climate.core.provisioning.cleaning import Report
 from climate.plugins.request_fields import RequestSchema
 
 # ``with turn("name"):`` holds the advisory lock of this name. At most one thread of all climate
@@ -76,6 +77,8 @@ class DiscoveredResource:
     #: Whether ``properties`` and ``inventories`` have all values. If not, climate keeps the stored
     #: inventories, and the stored properties that are missing here.
     complete: bool = True
+    #: The state of a bare-metal node; None for all others, and if it is unknown.
+    provision: Report | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +203,8 @@ class ResourcePlugin(abc.ABC):
     #: lets users reserve the rest. Otherwise it lets them reserve nothing of a resource that a
     #: lease could not release.
     counts_leftovers: ClassVar[bool] = False
-    #: Whether a running reservation can give back whole resources that ``unused`` returns. The
-    #: manager then calls ``start`` with the others.
+    #: Whether a running reservation can give back whole resources that ``unused`` returns, and
+    #: gain those that a user names. The manager then calls ``start`` with the remaining ones.
     gives_back: ClassVar[bool] = False
     #: The names of parameters that users cannot change, for instance because ``look_up`` sets them.
     fixed: ClassVar[frozenset[str]] = frozenset()
@@ -209,10 +212,11 @@ class ResourcePlugin(abc.ABC):
     unfixed: ClassVar[frozenset[tuple[str, Any, Any]]] = frozenset()
     #: The names of the properties that the cloud can report for resources of the type.
     native_properties: frozenset[str]
+    #: The names of the properties that ``declared`` reads.
+    capacity_properties: frozenset[str] = frozenset()
     #: Whether ``prepare`` creates anything for each reservation.
     needs_preparation: ClassVar[bool] = False
     #: Whether climate calls ``look_up`` and ``members`` also when a user changes a reservation.
-    #: Otherwise it calls them only for new reservations.
     looks_up_changes: ClassVar[bool] = False
     #: Whether users can change in the cloud what ``start`` created; see ``changed_in_cloud``.
     follows_changes: ClassVar[bool] = False
@@ -230,6 +234,9 @@ class ResourcePlugin(abc.ABC):
         Raises InvalidInput if the requester's project cannot use one of these objects.
         """
         return params
+
+    def check_change(self, changed: Mapping[str, Any]) -> None:  # noqa: B027 - optional
+        """Raise InvalidInput if the operator does not allow these new parameters. Pure."""
 
     def members(self, _params: Mapping[str, Any]) -> Sequence[Member]:
         """Return the parts of a composite reservation, such as a stack; by default, none. Pure.
@@ -331,11 +338,9 @@ class ResourcePlugin(abc.ABC):
     def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]) -> None:
         """Reclaim ``resources``, and delete the users' objects on them, such as servers.
 
-        Idempotent.
-
-        The manager calls this method at the end of the lease, and when a user has removed the
-        reservation from a running lease. Succeed even if ``start`` has failed before, or if the
-        objects do not exist any more. Raise NotYet while the cloud has not finished.
+        Idempotent. The manager calls this method at the end of the lease, and when a user has
+        removed the reservation from a running lease. Succeed even if ``start`` has failed before,
+        or if the objects do not exist any more. Raise NotYet while the cloud has not finished.
         """
 
     def stop(
@@ -368,10 +373,7 @@ class ResourcePlugin(abc.ABC):
         """
 
     def withdraw(self, external_id: str) -> None:  # noqa: B027 - optional
-        """Open a resource, such as a host, to all projects again. Idempotent.
-
-        climate calls this method after an operator has deleted the resource from climate.
-        """
+        """Open a resource that an operator has deleted from climate to all projects. Idempotent."""
 
     def disable_service(self, external_id: str) -> None:
         """Prevent new servers on a free host that climate is about to power off. Idempotent.
@@ -401,8 +403,8 @@ class ResourcePlugin(abc.ABC):
     ) -> DiscoveredResource:
         """Return ``resource`` with the capacity that the operator's properties declare. Pure.
 
-        Override this method for resource types whose capacity the cloud does not report. Raises
-        InvalidInput if such a property is not a valid amount.
+        Override this method, and set ``capacity_properties``, for resource types whose capacity the
+        cloud does not report. Raises InvalidInput if such a property is not a valid amount.
         """
         return resource
 
@@ -431,10 +433,7 @@ class ResourcePlugin(abc.ABC):
 
 
 def run_all(*steps: Callable[[], object]) -> None:
-    """Call all steps in order, even if some fail; then raise the first exception but NotYet.
-
-    If all exceptions were NotYet, raise the first one.
-    """
+    """Call all steps, even if some fail; raise the first error, NotYet only without others."""
     failures: list[Exception] = []
     for step in steps:
         try:

@@ -1,9 +1,10 @@
 """Schemas and fields for request parameters, and their metadata for generated forms."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
-from marshmallow import EXCLUDE, Schema, fields, missing, post_load
+from marshmallow import EXCLUDE, Schema, fields, missing, post_load, validate
 
 from climate.core.errors import InvalidQuery
 from climate.core.matching.extra_specs import read
@@ -20,6 +21,25 @@ def titled(title: str, description: str = "", **more: Any) -> dict[str, Any]:
     return {"title": title, **({"description": description} if description else {}), **more}
 
 
+#: Values of the parameter ``match``: which servers of the project use what is reserved.
+OPEN, TARGETED = "open", "targeted"
+
+
+def match_field(description: str) -> fields.String:
+    """Return the field ``match``; ``description`` says what ``open`` means for the type."""
+    return fields.String(
+        load_default=TARGETED,
+        allow_none=True,
+        validate=validate.OneOf([TARGETED, OPEN]),
+        metadata=titled("Match", description),
+    )
+
+
+def is_open(params: Mapping[str, Any]) -> bool:
+    """Return whether ``match`` is ``open`` in the parameters of a reservation."""
+    return params.get("match") == OPEN
+
+
 class RequestSchema(Schema):
     """The base class of schemas for the parameters of a reservation; it ignores unknown keys."""
 
@@ -28,17 +48,26 @@ class RequestSchema(Schema):
 
         unknown = EXCLUDE
 
+    def defaults(self) -> dict[str, Any]:
+        """Return the defaults of the optional parameters."""
+        defaults = {name: each.load_default for name, each in self.fields.items()}
+        return {name: value for name, value in defaults.items() if value is not missing}
+
 
 class DefaultingSchema(RequestSchema):
-    """A RequestSchema in which null for an optional parameter means the parameter's default."""
+    """A RequestSchema in which null for an optional parameter means the parameter's default.
+
+    Null for a parameter without a default means that the parameter is absent.
+    """
 
     @post_load
     def _replace_null(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        return {
+        loaded = {
             name: value if value is not None or each.required else each.deserialize(missing)
             for name, value in data.items()
             for each in (self.fields[name],)
         }
+        return {name: value for name, value in loaded.items() if value is not missing}
 
 
 class WholeNumber(fields.Integer):

@@ -13,12 +13,16 @@ from tests.support import rows
 from tests.support.service import Story
 
 # A request takes longer on the servers, which reject values that SQLite accepts.
-EXAMPLES = {"sqlite": 3, "postgresql": 1, "mariadb": 1}
+EXAMPLES = {"sqlite": 2, "postgresql": 1, "mariadb": 1}
 READ_REQUESTS = [
     random_requests.Request("GET", path)
     for method, path, *_ in (*OPEN, *ROUTES)
     if method == "GET" and "<" not in path
 ]
+
+
+# Bytes of a body that is long to read.
+LONG = 10_000
 
 
 class Sandbox:
@@ -108,10 +112,17 @@ def test_valid_requests_are_accepted(sandbox: Sandbox) -> None:
 
 
 def test_noise_gets_an_answer_from_every_route_with_a_body(sandbox: Sandbox) -> None:
+    seen: set[str] = set()
     for method, template, *_ in ROUTES:
         if method in {"POST", "PUT", "PATCH"}:
             path = re.sub(r"<(\w+)>", lambda found: KNOWN.get(found[1], "x"), template)
-            for noise in random_requests.NOISE:
+            version = template.split("/")[1]
+            # All routes of a version share the limits of a body: one takes what is long to read.
+            noises = [
+                noise for noise in random_requests.NOISE if len(noise) < LONG or version not in seen
+            ]
+            seen.add(version)
+            for noise in noises:
                 request = random_requests.Request(method, path, body=noise)
                 answer = sandbox.send(request)
                 random_requests.check(request, answer)

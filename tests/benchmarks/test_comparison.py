@@ -78,10 +78,10 @@ def test_each_setup_has_its_own_table() -> None:
 
 def test_the_source_of_a_release_has_its_entry_points_and_the_benchmarks_of_now() -> None:
     show = (
-        "import climate, benchmarks.comparison.worker\n"
         "from importlib.metadata import entry_points\n"
-        "print(climate.__file__)\n"
-        "print(benchmarks.comparison.worker.__file__)\n"
+        "from importlib.util import find_spec\n"
+        "print(find_spec('climate').origin)\n"
+        "print(find_spec('benchmarks.comparison.worker').origin)\n"
         "[point] = entry_points(group='console_scripts', name='climate-manager')\n"
         "print(point.value)"
     )

@@ -124,7 +124,7 @@ def test_an_offer_is_held_accepted_and_released(
         browser.shows("held until")
     assert browser.axe() == []
     browser.click("Release")
-    browser.shows("second")
+    browser.hides("first")
     browser.click("Accept")
     browser.shows("Running")
     held = Service(service.port, "alice:lab").ok("GET", "/v2/offers")

@@ -56,9 +56,19 @@ def test_manages_resources(climate: Climate) -> None:
     assert made["properties"]["rack"] == "r2"
     listed = climate("resource", "list", "--where", "rack=r2", "-f", "value", "-c", "name")
     assert listed.output == "sim-5\n"
-    changed = ("resource", "set", "sim-5", "--property", "gpu=2", "--remove", "rack", "-f", "json")
+    changed = (
+        "resource",
+        "set",
+        "sim-5",
+        "--property",
+        "hw:gpus=2",
+        "--remove",
+        "rack",
+        "-f",
+        "json",
+    )
     properties = climate(*changed).json["properties"]
-    assert (properties["gpu"], "rack" in properties) == ("2", False)
+    assert (properties["hw:gpus"], "rack" in properties) == ("2", False)
     climate("resource", "set", "sim-5", "--property", "rack=r2")
     aside = ("resource", "set", "aside", "sim-5")
     assert climate(*aside, "--reason", "disk", "-f", "json").json["set_aside"] == "disk"

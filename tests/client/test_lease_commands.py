@@ -130,7 +130,7 @@ def test_a_lease_moves_to_its_earliest_window(climate: Climate) -> None:
     assert climate(*asked).json["start"] == "2030-01-15T12:00:00Z"
 
 
-def test_gives_back_hosts_by_name(climate: Climate, story: Story) -> None:
+def test_gives_back_and_adds_hosts_by_name(climate: Climate, story: Story) -> None:
     created = climate("lease", "create", "mine", "--duration", "2h", "--host", "3", "-f", "json")
     story.run()
     id_ = created.json["reservations"][0]["id"]
@@ -140,6 +140,11 @@ def test_gives_back_hosts_by_name(climate: Climate, story: Story) -> None:
     changed = climate("lease", "update", "mine", *given, "-f", "json").json
     assert changed["reservations"][0]["params"]["max"] == 1
     assert "name the reservation" in climate("lease", "update", "mine", "--give-back", "x").errors
+    story.run()
+    grown = climate(
+        "lease", "update", "mine", "--add-host", f"{id_}:{first},{second}", "-f", "json"
+    )
+    assert grown.json["reservations"][0]["params"]["max"] == 3
 
 
 def test_changes_extends_and_ends_a_lease_by_its_name(climate: Climate, story: Story) -> None:

@@ -45,6 +45,11 @@ def test_describes_hosts(text: str, params: dict[str, Any]) -> None:
             {"amount": 4, "vcpus": 2, "memory_mb": 4096, "disk_gb": 20, "affinity": False},
         ),
         ("flavor:instance", "2,flavor_id=42", {"amount": 2, "flavor_id": "42"}),
+        (
+            "flavor:instance",
+            "flavor_id=a,ready_port=22,ready_text=42",
+            {"flavor_id": "a", "ready_port": 22, "ready_text": "42"},
+        ),
         ("virtual:volume", "volume_type=1,size=10", {"volume_type": "1", "size": 10}),
         (
             "virtual:floatingip",

@@ -29,13 +29,30 @@ class Promises:
     def __init__(self) -> None:
         self.leases: dict[str, str] = {}
         self.answers: Counter[tuple[str, int]] = Counter()
+        # By name or id of a lease: why it is unknown whether a request about it was successful.
+        self.unsure: dict[str, str] = {}
 
-    def send(self, node: Node, method: str, path: str, body: Any = None) -> Any:
-        """Send a request; return the JSON of a success, else None."""
+    def send(self, node: Node, method: str, path: str, about: str, body: Any = None) -> Any:
+        """Send a request about a lease; return its JSON ({} if there is none) if it succeeded.
+
+        The result is None if it was rejected, or if a busy machine made the database answer too
+        late. Then nothing is promised about the lease.
+        """
         answer = node.service.call(method, path, body)
         self.answers[method, answer.status_code] += 1
-        assert answer.status_code < 500, (answer.text, node.program and node.program.errors[-3000:])
-        return answer.json() if answer.status_code in {200, 201} and answer.content else None
+        errors = node.program.errors if node.program else ""
+        if answer.status_code == 503:
+            reasons = [line for line in errors.splitlines() if "does not answer" in line]
+            self.unsure[about] = f"{answer.text} {reasons[-3:]}"
+            return None
+        assert answer.status_code < 500, (answer.text, errors[-3000:])
+        if answer.status_code >= 400:
+            return None
+        return answer.json() if answer.content else {}
+
+    def made(self, lease: dict[str, Any]) -> bool:
+        """Return whether something is promised about a lease that a service lists."""
+        return not {lease["id"], lease["name"]} & self.unsure.keys()
 
 
 def _create(promises: Promises, node: Node, name: str, pick: random.Random) -> None:
@@ -51,20 +68,19 @@ def _create(promises: Promises, node: Node, name: str, pick: random.Random) -> N
         "end_date": date(start + pick.randint(60, 600)),
         "reservations": [reservation],
     }
-    answer = promises.send(node, "POST", "/v1/leases", body)
+    answer = promises.send(node, "POST", "/v1/leases", name, body)
     if answer:
         promises.leases[answer["lease"]["id"]] = answer["lease"]["end_date"]
 
 
 def _change_or_delete(promises: Promises, node: Node, id_: str, pick: random.Random) -> None:
     if pick.random() < 0.4:
-        answer = node.service.call("DELETE", f"/v1/leases/{id_}")
-        promises.answers["DELETE", answer.status_code] += 1
-        assert answer.status_code in {200, 202, 204}, answer.text
+        answer = promises.send(node, "DELETE", f"/v1/leases/{id_}", id_)
+        assert answer is not None or id_ in promises.unsure
         del promises.leases[id_]
     else:
         body = {"prolong_for": f"{pick.randint(30, 300)}m"}
-        answer = promises.send(node, "PUT", f"/v1/leases/{id_}", body)
+        answer = promises.send(node, "PUT", f"/v1/leases/{id_}", id_, body)
         if answer:
             promises.leases[id_] = answer["lease"]["end_date"]
 
@@ -92,13 +108,15 @@ def test_every_acknowledged_change_is_on_all_nodes_and_no_host_is_booked_twice(
             for task in tasks:
                 task.result()
     record_property("answers", dict(promises.answers))
+    assert len(promises.unsure) <= 2, promises.unsure
+    promised = {id_: end for id_, end in promises.leases.items() if id_ not in promises.unsure}
     for node in nodes:
         listed = {
             lease["id"]: lease["end_date"]
             for lease in node.service.ok("GET", "/v1/leases")["leases"]
-            if lease["status"] != "DELETING"
+            if lease["status"] != "DELETING" and promises.made(lease)
         }
-        assert listed == promises.leases
+        assert listed == promised
     assert _overlaps(galera[0]) == []
     eventually(lambda: _all_equal(galera), "all nodes have the same rows", within=30)
 

@@ -185,6 +185,7 @@ def test_names_an_invalid_option(configured: Callable[..., Path], rejection: Rej
         ({"notifications__transport_url": "nosuch://127.0.0.1/"}, "nosuch"),
         ({"notifications__transport_url": "nonsense"}, "transport_url"),
         ({"notifications__transport_url": "rabbit://u:secret@127.0.0.1:p/"}, "transport_url"),
+        ({"virtual:stack__notification_transport_url": "rabbit://u:secret@h:p/"}, "cannot be used"),
         ({"notifications__webhook_secret_keys": "the-secret-key"}, "webhook_secret_keys"),
         ({"email__server": "mail.example.org"}, "[api] public_url is not"),
         ({"api__public_url": "climate.example.org"}, "[api] public_url must be a URL"),

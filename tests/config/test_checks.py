@@ -6,6 +6,7 @@ import pytest
 
 from climate.config import registry
 from climate.config.registry import Misconfigured
+from tests.support.cases import each_case
 from tests.support.process import write_config
 
 UNKNOWN = {
@@ -26,6 +27,10 @@ OF_LIBRARIES = {
     "oslo_messaging_rabbit__ssl": True,
     "api__connection-limit": 100,
 }
+NO_CLASS = (
+    "is not a resource class of devices: use up to 54 of A-Z, 0-9 and _, and not DISK_GB,"
+    " MEMORY_MB, PCPU, VCPU"
+)
 INVALID = {
     "api__threads": ("three", "[api] threads: 'three' is not a whole number"),
     "api__delete_wait": ("soon", "[api] delete_wait: 'soon' is not a number"),
@@ -34,6 +39,22 @@ INVALID = {
         "[api] auth_strategy: Valid values are [noauth, keystone], but found 'magic'",
     ),
     "DEFAULT__port": ("70000", "[DEFAULT] port: Should be less than or equal to 65535"),
+    "nova__pci_aliases": ("gpu:CUSTOM GPU", f"[nova] pci_aliases: 'CUSTOM GPU' {NO_CLASS}"),
+    "nova__device_profiles": (
+        "small:FPGA, large:PGPU=0, other:FPGA",
+        "[nova] device_profiles: 'PGPU=0' needs a whole number from 1 to 999999 after =",
+    ),
+}
+PROFILES = {
+    "fpga:gpu": f"'gpu' {NO_CLASS}",
+    "fpga:": f"'' {NO_CLASS}",
+    "fpga:VCPU=2": f"'VCPU' {NO_CLASS}",
+    f"fpga:{'A' * 55}": f"'{'A' * 55}' {NO_CLASS}",
+    "fpga:FPGA=1000000": "'FPGA=1000000' needs a whole number from 1 to 999999 after =",
+    "fpga:FPGA PGPU=": "'PGPU=' needs a whole number from 1 to 999999 after =",
+    "fpga:FPGA FPGA=2": "FPGA is listed twice: write FPGA= and the sum of both",
+    "fpga:FPGA, fpga:PGPU": "fpga is listed twice",
+    "fpga, gpu:PGPU": "'fpga' has no resource class: write fpga:CLASS",
 }
 
 
@@ -73,3 +94,23 @@ def test_all_invalid_values_are_named_in_one_message(
             ),
         ]
     )
+
+
+@each_case("value, reason", [*PROFILES.items()])
+def test_a_mistake_in_device_profiles_is_named(tmp_path: Path, value: str, reason: str) -> None:
+    path = write_config(tmp_path / "climate.conf", nova__device_profiles=value)
+    with pytest.raises(Misconfigured) as raised:
+        registry.load(registry.new(), "test", ["--config-file", str(path)])
+    assert str(raised.value) == f"{path} [nova] device_profiles: {reason}"
+
+
+def test_a_device_profile_has_one_class_or_several(tmp_path: Path) -> None:
+    text = "small:FPGA, two-gpus: PGPU=2,both:FPGA  CUSTOM_GPU=3"
+    path = write_config(tmp_path / "climate.conf", nova__device_profiles=text)
+    conf = registry.new()
+    registry.load(conf, "test", ["--config-file", str(path)])
+    assert conf.nova.device_profiles == {
+        "small": {"FPGA": 1},
+        "two-gpus": {"PGPU": 2},
+        "both": {"FPGA": 1, "CUSTOM_GPU": 3},
+    }

@@ -21,6 +21,8 @@ COUNTS = {
     "manager.event_max_retries",
     "manager.workers",
     "offers.per_project",
+    "cleaning.margin",
+    "cleaning.ready_share",
     "provisioning.spare",
     "wait_list.promises",
     *(
@@ -61,6 +63,7 @@ COUNTS = {
 SECRETS = {
     "connection",
     "transport_url",
+    "notification_transport_url",
     "external_service_token",
     "webhook_secret_keys",
     "password",

@@ -1,9 +1,18 @@
 """Invariants of stored leases and allocations, and when a violated one is restored."""
 
 import datetime as dt
+from dataclasses import replace
 
-from climate.core.invariants import Due, Verdict, booked_twice, wrong_events, wrong_place
+from climate.core.invariants import (
+    Due,
+    Verdict,
+    booked_twice,
+    shared_exclusively,
+    wrong_events,
+    wrong_place,
+)
 from climate.core.matching.calendar import Booking
+from climate.core.matching.requirement import EXCLUSIVE
 from climate.core.window import Window
 from tests.support.cases import each_case
 
@@ -34,6 +43,19 @@ def test_reports_a_resource_booked_beyond_its_capacity(
         violations = list(booked_twice(order, {"VCPU": 8}))
         assert len(violations) == len(wrong), violations
         assert all(part in what for part, what in zip(wrong, violations, strict=True))
+
+
+def test_reports_a_share_beside_an_exclusive_one() -> None:
+    mark = replace(booking(0, 2, EXCLUSIVE, 1), owner="first")
+    own, before, beside = (
+        replace(booking(*times, "VCPU", 1), owner=owner)
+        for times, owner in (((0, 2), "first"), ((2, 3), "second"), ((1, 3), "second"))
+    )
+    assert list(booked_twice([mark, own], {"VCPU": 8})) == []
+    assert list(shared_exclusively([mark, own, before])) == []
+    [violation] = shared_exclusively([mark, own, beside])
+    assert "exclusively for reservation first" in violation
+    assert "reservation second" in violation
 
 
 START = Due("start_lease", "UNDONE", WINDOW.start)

@@ -11,7 +11,9 @@ import pytest
 import sqlalchemy as sa
 
 from climate.core.lease.model import HOST
+from climate.db.engine import driver_statement
 from climate.db.engine.database import Database
+from climate.db.engine.driver_statement import DriverStatement
 from climate.db.tables.leases import (
     AllocationRow,
     EventRow,
@@ -46,9 +48,16 @@ def _statements(database: Database) -> Iterator[list[str]]:
         if not statement.startswith("NOTIFY"):
             statements.append(" ".join(statement.split())[:120])
 
+    def run(engine: sa.Engine, statement: DriverStatement, values: Any) -> Any:
+        note(None, None, statement.text.decode())
+        return run_by_driver(engine, statement, values)
+
+    run_by_driver = driver_statement.run
     sa.event.listen(database.engine, "before_cursor_execute", note)
     try:
-        yield statements
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(driver_statement, "run", run)
+            yield statements
     finally:
         sa.event.remove(database.engine, "before_cursor_execute", note)
 

@@ -70,7 +70,7 @@ def test_hosts_held_by_a_killed_process_are_released(database_url: str, tmp_path
         argument = _write_config(tmp_path, database_url, outside)
         serving = ("climate-api", argument, f"--port={api.port}")
         with running(tmp_path, *serving) as program:
-            eventually(api.is_up, "the API answers")
+            api.until_up(program)
             for number in range(1, HOSTS + 1):
                 api.ok("POST", "/v1/os-hosts", {"name": f"sim-{number}"})
             outside.answers = [Answer(wait=lambda: never.wait(30))]
@@ -87,8 +87,8 @@ def test_hosts_held_by_a_killed_process_are_released(database_url: str, tmp_path
             assert _count(database, table) == 0
         [begun], [over] = outside.bodies_of("/check-create"), outside.bodies_of("/on-end")
         assert over["lease"]["id"] == begun["lease"]["id"]
-        with running(tmp_path, *serving):
-            eventually(api.is_up, "the API is back")
+        with running(tmp_path, *serving) as program:
+            api.until_up(program)
             api.ok("POST", "/v1/leases", body)
         never.set()
     database.dispose()

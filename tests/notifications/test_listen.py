@@ -1,12 +1,15 @@
-"""A listener over HTTP retries while the service does not answer."""
+"""Listeners retry while the service does not answer, or the broker refuses."""
 
 import logging
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from climate.notifications.listen import Refused, from_http
+from climate.notifications.listen import BackgroundListener, Refused, from_http
 from tests.support.answers import answering
 
 
@@ -39,3 +42,26 @@ def test_each_failure_is_one_line_and_the_pause_grows_until_an_answer(
     ]
     assert all(line.count("as the test says") == 1 for line in lines)
     assert errors == [None] * 3
+
+
+def test_a_broker_that_refuses_is_tried_again_until_the_stop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    refusals = [PermissionError("no such user"), PermissionError("no such virtual host")]
+    is_listening, has_ended = threading.Event(), threading.Event()
+
+    @contextmanager
+    def listen() -> Iterator[None]:
+        if refusals:
+            raise refusals.pop(0)
+        is_listening.set()
+        yield
+        has_ended.set()
+
+    listener = BackgroundListener(listen, pause=0.001)
+    listener.start()
+    assert is_listening.wait(30)
+    listener.stop()
+    assert has_ended.wait(30)
+    reasons = [record.getMessage().rpartition(": ")[2] for record in caplog.records]
+    assert reasons == ["no such user", "no such virtual host"]

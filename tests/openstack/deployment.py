@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,15 @@ class Deployment:
             return list(connection.execute(sql, values))
         finally:
             connection.close()
+
+    def booked_after(self, lease_id: str) -> float:
+        """Return for how many seconds after the end of a lease its hosts are booked."""
+        query = (
+            "SELECT MAX(busy_until), end_at FROM leases JOIN reservations ON lease_id = leases.id"
+            " JOIN allocations ON reservation_id = reservations.id WHERE leases.id = ?"
+        )
+        [(until, end)] = self.query(query, lease_id)
+        return (datetime.fromisoformat(until) - datetime.fromisoformat(end)).total_seconds()
 
     def are_free(self, hosts: Iterable[str]) -> bool:
         """Return whether each host is in the free pool, and in no other aggregate."""

@@ -12,6 +12,7 @@ from openstack.exceptions import NotFoundException, raise_from_response
 from tests.support.process import Service, eventually
 
 _VERSION = "3.44"
+_DEFAULT_TYPES = "3.62"
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,22 @@ class Base:
         body = {"quota_set": values}
         answer = self.cloud.block_storage.put(f"/os-quota-sets/{project_id}", json=body)
         assert answer.ok, answer.text
+
+    def default_of(self, project_id: str) -> str | None:
+        """Return the id of a project's default type; None if it has none."""
+        storage, path = self.cloud.block_storage, f"/default-types/{project_id}"
+        answer = storage.get(path, microversion=_DEFAULT_TYPES)
+        return answer.json()["default_type"]["volume_type_id"] if answer.ok else None
+
+    def set_default(self, project_id: str, type_id: str | None) -> None:
+        """Set the default type of a project; None removes it."""
+        storage, path = self.cloud.block_storage, f"/default-types/{project_id}"
+        body = {"default_type": {"volume_type": type_id}}
+        if type_id:
+            answer = storage.put(path, json=body, microversion=_DEFAULT_TYPES)
+        else:
+            answer = storage.delete(path, microversion=_DEFAULT_TYPES)
+        raise_from_response(answer)
 
     def clear(self) -> None:
         """Delete all volumes of this type, and all types of its reservations."""

@@ -1,5 +1,6 @@
-"""The configuration registers hosts; the operator's host aggregates restrict them to projects."""
+"""The configuration registers hosts; host aggregates restrict them, and give them properties."""
 
+import json
 import uuid
 from collections.abc import Iterator
 
@@ -54,3 +55,40 @@ def test_only_the_projects_of_an_aggregate_reserve_its_hosts(
     lease = climate.reserve(lab.member, reservations=[both])
     climate.until(lab.member, lease["id"], "ACTIVE")
     climate.end(lab.member, lease["id"])
+
+
+def test_clusters_are_reserved_by_their_capabilities(
+    deploy: Deploy, cloud: Connection, aggregate: str, lab: Project
+) -> None:
+    climate = deploy(
+        "tenancy",
+        [HERE, OTHER],
+        manager__sync_interval="1",
+        resources__property_types="ha = boolean, drs = boolean",
+        nova__aggregate_properties="ha, drs",
+        nova__node_capabilities=f"{OTHER}: ha=False, drs=true",
+        **{"physical:host__register": f"{HERE}, {OTHER}"},
+    )
+    climate.start_manager()
+
+    def until_known(capabilities: dict[str, tuple[str | None, str | None]]) -> None:
+        def are_known() -> bool:
+            hosts = climate.by(climate.administrator).host.list()
+            found = {each["service_name"]: (each.get("ha"), each.get("drs")) for each in hosts}
+            return all(host["reservable"] for host in hosts) and found == capabilities
+
+        eventually(are_known, f"the hosts have the capabilities {capabilities}")
+
+    highly_available = json.dumps(["=", "$ha", "true"])
+    wanted = host_reservation(1, 1, resource_properties=highly_available, before_end="")
+    cloud.set_aggregate_metadata(aggregate, {"ha": "true", "drs": "false"})
+    until_known({HERE: ("True", "False"), OTHER: ("False", "True")})
+    lease = climate.start_lease(lab.member, wanted)
+    assert climate.hosts_of(lease["id"]) == [HERE]
+    with pytest.raises(BlazarClientException, match="Not enough hosts"):
+        climate.reserve(lab.member, reservations=[wanted])
+    climate.end(lab.member, lease["id"])
+    cloud.set_aggregate_metadata(aggregate, {"ha": "false", "drs": None})
+    until_known({HERE: ("False", None), OTHER: ("False", "True")})
+    with pytest.raises(BlazarClientException, match="Not enough hosts"):
+        climate.reserve(lab.member, reservations=[wanted])

@@ -17,6 +17,7 @@ from climate.plugins.base import DiscoveredResource, Drift, ExpectedState, Resou
 from climate.plugins.hosts.nova import NovaCloud
 from climate.plugins.hosts.nova_pools import HostOccupied
 from climate.plugins.hosts.plugin import HostPlugin
+from climate.plugins.instances.cloud import TARGETED, Match
 from climate.plugins.instances.nova import NovaInstances
 from climate.plugins.instances.plugin import InstancePlugin
 from tests.openstack import guests, settings, traces
@@ -56,9 +57,11 @@ class FragileNova(NovaInstances):
         if self.left is not None:
             self.left -= 1
 
-    def open_slots(self, reservation_id: str, project_id: str, size: Any) -> Any:
+    def open_slots(
+        self, reservation_id: str, project_id: str, size: Any, match: Match = TARGETED
+    ) -> Any:
         self.made.add(reservation_id)
-        return super().open_slots(reservation_id, self._project_id, size)
+        return super().open_slots(reservation_id, self._project_id, size, match)
 
 
 class ThreeHosts(NovaCloud):
@@ -69,10 +72,15 @@ class ThreeHosts(NovaCloud):
 
 
 @pytest.fixture
-def conf(administrator: Account, tmp_path: Path) -> ConfigOpts:
+def isolation() -> str:
+    return "blazar"
+
+
+@pytest.fixture
+def conf(administrator: Account, isolation: str, tmp_path: Path) -> ConfigOpts:
     # A plugin may ask for more time; here it gets it at once.
     options = {
-        **settings.options(administrator, "blazar"),
+        **settings.options(administrator, isolation),
         "nova__server_delete_wait": "60",
     }
     path = write_config(tmp_path / "climate.conf", **options)
@@ -145,6 +153,7 @@ class TestInstancePluginOnNova(SlotContract):
             },
             "classes": sorted(nova(plugin)._slots.reservations() & mine),
             "servers": len(traces.servers_on(cloud, HOSTS)),
+            "held": traces.held(cloud, HOSTS),
         }
 
     def described(self, plugin: ResourcePlugin, mine: Reservation) -> Any:
@@ -217,6 +226,27 @@ class TestInstancePluginOnNova(SlotContract):
         with pytest.raises(HostOccupied, match="which should be free"):
             hosts.start(lease(whole), whole, given[:1])
         hosts.end(lease(whole), whole, ())
+
+
+class TestOpenReservationOnNova(TestInstancePluginOnNova):
+    """Servers with an ordinary flavor use the slots; nothing else does."""
+
+    example: ClassVar = {
+        **TestInstancePluginOnNova.example,
+        "memory_mb": 512,
+        "match": "open",
+    }
+    amounts: ClassVar = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 1}
+
+    @pytest.fixture
+    def isolation(self) -> str:
+        return "tenancy"
+
+    def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
+        flavor, _ = guests.smallest(self.administrator.cloud)
+        [host, *_] = nova(plugin).slot_hosts(reservation.id)
+        server = guests.boot(self.administrator, "contract", flavor_id=flavor, host=host)
+        assert server.status == "ACTIVE", server.fault
 
 
 def nova(plugin: ResourcePlugin) -> FragileNova:

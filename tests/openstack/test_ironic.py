@@ -1,7 +1,9 @@
 """Single nodes of Ironic are reserved by resource class and traits, on a real cloud."""
 
 import json
+import signal
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -17,10 +19,12 @@ from tests.openstack.testbed import ironic, layout
 from tests.openstack.testbed.ironic import SERVICE, Metal
 from tests.openstack.testbed.layout import Unreachable
 from tests.support import servers
-from tests.support.process import eventually
+from tests.support.process import date, eventually
 from tests.support.service import host_reservation
 
 SMALL, LARGE, SSD = "CUSTOM_BAREMETAL_SMALL", "CUSTOM_BAREMETAL_LARGE", "CUSTOM_SSD"
+# Ironic shows nodes without an owner only to users with the role ``service``.
+SEES_NODES = {"service_user__username": "nova", "service_user__project_name": "service"}
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -161,9 +165,7 @@ def test_a_lease_starts_when_its_node_is_available(
 def test_a_node_in_maintenance_is_not_booked_and_has_sizes(
     metal: Metal, nodes: list[str], deploy: Deploy, lab: Project
 ) -> None:
-    # Ironic shows nodes without an owner only to users with the role ``service``.
-    user = {"service_user__username": "nova", "service_user__project_name": "service"}
-    climate = registered(deploy, "tenancy", nodes, manager__sync_interval=1, **user)
+    climate = registered(deploy, "tenancy", nodes, manager__sync_interval=1, **SEES_NODES)
     hosts = climate.by(lab.admin).host
 
     def shown(node: str) -> dict[str, Any]:
@@ -179,4 +181,45 @@ def test_a_node_in_maintenance_is_not_booked_and_has_sizes(
     metal.set_maintenance(nodes[2], on=False)
     eventually(lambda: shown(nodes[2])["reservable"], "the node is reservable", 30)
     climate.end(lab.member, climate.start_lease(lab.member, wanted)["id"])
+    release(climate)
+
+
+def test_the_cleaning_time_of_a_class_is_learned(
+    metal: Metal, nodes: list[str], deploy: Deploy, boot: Boot, lab: Project
+) -> None:
+    # Managers synchronise only when they start. The one that ends the lease is killed before that.
+    learning = {"cleaning__learned": "true", "DEFAULT__cleaning_time": 7}
+    climate = deploy("tenancy", [SERVICE], manager__sync_interval=3600, **learning, **SEES_NODES)
+    manager = climate.start_manager()
+    climate.register(*nodes)
+    wanted = metal_with({f"resources:{LARGE}": "1"})
+    lease = climate.start_lease(lab.member, wanted)
+    assert climate.booked_after(lease["id"]) == 7 * 60
+    server = boot(lab.member, "inside", flavor_id=lease["reservations"][0]["id"])
+    assert server.status == "ACTIVE", server.fault
+    climate.end(lab.member, lease["id"])
+    [(began,)] = climate.query("SELECT began_at FROM cleanings")
+    manager.signal(signal.SIGKILL)
+    eventually(lambda: metal.state(nodes[2]) == "available", "the node is available again", 60)
+    climate.start_manager()
+
+    def measured() -> list[Any]:
+        return climate.query("SELECT resource_class, times FROM cleaning_times")
+
+    eventually(lambda: bool(measured()), "the cleaning is measured", 60)
+    [(resource_class, times)] = measured()
+    assert resource_class == "BAREMETAL_LARGE"
+    taken = metal.state_since(nodes[2]) - datetime.fromisoformat(began).replace(tzinfo=UTC)
+    assert json.loads(times) == [pytest.approx(taken.total_seconds())]
+    assert climate.query("SELECT * FROM cleanings") == []
+
+    def is_learned() -> bool:
+        later = {"start": date(1000), "end": date(1060), "reservations": [wanted]}
+        new = climate.reserve(lab.member, **later)
+        booked = climate.booked_after(new["id"])
+        climate.by(lab.member).lease.delete(new["id"])
+        return taken.total_seconds() < booked < 3 * taken.total_seconds() + 1
+
+    eventually(is_learned, "a new lease books its node for the learned time", 90)
+    assert climate.booked_after(lease["id"]) == 7 * 60
     release(climate)

@@ -16,6 +16,7 @@ from tests.openstack.killing import LeaseCycle
 from tests.openstack.proxy import FaultyProxy
 from tests.openstack.storage import Base
 from tests.openstack.test_instance_faults import INSTANCE_RESERVATION
+from tests.openstack.test_open_match import of_size
 from tests.support.service import host_reservation
 
 pytestmark = pytest.mark.nightly
@@ -82,6 +83,32 @@ class InstanceCycle(HostCycle):
         assert server.status == "ACTIVE", server.fault
 
 
+class OpenInstanceCycle(HostCycle):
+    """Leases of two instances that servers of the project use although they do not name them."""
+
+    def reservations(self) -> list[dict[str, Any]]:
+        return [of_size(self._climate.cloud, 2)]
+
+    def use(self, lease_id: str) -> None:
+        """Boot servers with an ordinary flavor: two use the reservation, and one runs elsewhere."""
+        reserved = set(self._climate.hosts_of(lease_id))
+        flavor_id, _ = guests.smallest(self._climate.cloud)
+        servers = [guests.boot(self._lab.member, "guest", flavor_id=flavor_id) for _ in range(3)]
+        assert {server.status for server in servers} == {"ACTIVE"}
+        hosts = [guests.host_of(self._climate.administrator, server) for server in servers]
+        assert [host is not None and host[0] in reserved for host in hosts] == [True, True, False]
+        self._elsewhere = servers[-1]
+
+    def state(self, lease_id: str) -> Any:
+        """Return the usual state, and what climate holds of the hosts in Placement."""
+        return [super().state(lease_id), sorted(traces.held(self._climate.cloud, HOSTS).items())]
+
+    def clean_up(self, lease_id: str) -> None:
+        """Delete the server that the lease did not delete, because it runs elsewhere."""
+        super().clean_up(lease_id)
+        guests.remove(self._climate.cloud, self._elsewhere.id)
+
+
 class ServerCycle(InstanceCycle):
     """Leases whose two servers climate boots, and of which it keeps images."""
 
@@ -125,16 +152,16 @@ class AddressCycle(LeaseCycle):
 
 
 class VolumeCycle(LeaseCycle):
-    """Leases of two volumes."""
+    """Leases of two volumes, with the parameters ``params``."""
 
     def __init__(
-        self, climate: Deployment, lab: Project, cinder: FaultyProxy, base: Base, on_end: str
+        self, climate: Deployment, lab: Project, cinder: FaultyProxy, base: Base, **params: str
     ) -> None:
         super().__init__(climate, lab, cinder)
-        self._base, self._on_end = base, on_end
+        self._base, self._params = base, params
 
     def reservations(self) -> list[dict[str, Any]]:
-        params = {"volume_type": self._base.name, "amount": 2, "size": 1, "on_end": self._on_end}
+        params = {"volume_type": self._base.name, "amount": 2, "size": 1, **self._params}
         return [{"resource_type": "virtual:volume", **params}]
 
     def use(self, lease_id: str) -> None:
@@ -154,11 +181,25 @@ class VolumeCycle(LeaseCycle):
                 for volume in self._base.volumes(name)
             ],
             [quota[f"{limit}_{name}"] for name in types for limit in ("volumes", "gigabytes")],
+            self._default(types),
         ]
+
+    def _default(self, types: dict[str, Any]) -> str | None:
+        """Return the project's default type; "reserved" for that of the reservation."""
+        default = self._base.default_of(self._lab.id)
+        return "reserved" if default in {type_["id"] for type_ in types.values()} else default
 
     def clean_up(self, lease_id: str) -> None:
         super().clean_up(lease_id)
         self._base.clear()
+
+
+class OpenVolumeCycle(VolumeCycle):
+    """Leases of two volumes, which the project creates without naming a type."""
+
+    def use(self, lease_id: str) -> None:
+        storage = self._lab.member.cloud.block_storage
+        storage.wait_for_status(storage.create_volume(size=1), interval=0.2)
 
 
 def check_each_kill(cycle: LeaseCycle) -> list[list[str]]:
@@ -191,6 +232,26 @@ def test_a_kill_at_any_step_changes_no_result_of_an_instance_lease(
     climate = deploy("blazar", manager__plugins=INSTANCES, **overrides, **OPTIONS)
     climate.register(*HOSTS[:2])
     check_each_kill(InstanceCycle(climate, lab, proxy))
+
+
+@pytest.mark.timeout(1800)
+def test_a_kill_at_any_step_changes_no_result_of_an_open_instance_lease(
+    deploy: Deploy, lab: Project, cloud: Connection, make_proxy: MakeProxy
+) -> None:
+    proxies = {
+        "nova": make_proxy(cloud.compute.get_endpoint()),
+        "placement": make_proxy(cloud.placement.get_endpoint()),
+    }
+    overrides = {f"{name}__endpoint_override": proxy.url for name, proxy in proxies.items()}
+    climate = deploy("tenancy", manager__plugins=INSTANCES, **overrides, **OPTIONS)
+    climate.register(HOSTS[0])
+    cycle = OpenInstanceCycle(climate, lab, *proxies.values())
+    undisturbed = cycle.run_undisturbed()
+    (started, held), (ended, left) = undisturbed
+    assert all('"audit": []' in state for state in (started, ended)), undisturbed
+    assert ([host for host, _ in held], left) == (HOSTS[:1], [])
+    steps = cycle.steps
+    assert cycle.check_each_kill(undisturbed) > max(map(len, steps))
 
 
 @pytest.mark.timeout(1800)
@@ -232,21 +293,44 @@ def test_a_kill_at_any_step_changes_no_result_of_a_floating_ip_lease(
     assert cycle.check_each_kill(undisturbed) > 3
 
 
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("on_end", ["delete", "keep"])
-def test_a_kill_at_any_step_changes_no_result_of_a_volume_lease(
-    deploy: Deploy, cinder: FaultyProxy, base: Base, lab: Project, on_end: str
-) -> None:
-    options = {
+def volume_options(cinder: FaultyProxy) -> dict[str, object]:
+    return {
         "manager__plugins": "virtual.volume.plugin",
         "manager__claim_timeout": 1,
         "virtual:volume__cloud": "cinder",
         "cinder__endpoint_override": f"http://{urlsplit(cinder.url).netloc}/v3/%(project_id)s",
     }
-    climate = deploy("blazar", (), **options)
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("on_end", ["delete", "keep"])
+def test_a_kill_at_any_step_changes_no_result_of_a_volume_lease(
+    deploy: Deploy, cinder: FaultyProxy, base: Base, lab: Project, on_end: str
+) -> None:
+    climate = deploy("blazar", (), **volume_options(cinder))
     base.register(climate.http(climate.administrator), 10)
-    cycle = VolumeCycle(climate, lab, cinder, base, on_end)
+    cycle = VolumeCycle(climate, lab, cinder, base, on_end=on_end)
     undisturbed = cycle.run_undisturbed()
-    assert [len(volumes) for _, volumes, _ in undisturbed] == [2, 2 if on_end == "keep" else 0]
-    assert [len(types) for types, _, _ in undisturbed] == [1, 0]
+    assert [len(state[1]) for state in undisturbed] == [2, 2 if on_end == "keep" else 0]
+    assert [len(state[0]) for state in undisturbed] == [1, 0]
     assert cycle.check_each_kill(undisturbed) > 3
+
+
+@pytest.mark.timeout(1200)
+def test_a_kill_at_any_step_changes_no_result_of_an_open_volume_lease(
+    deploy: Deploy, cinder: FaultyProxy, base: Base, lab: Project
+) -> None:
+    """The former default type returns, and the volume that names no type stays with its project."""
+    climate = deploy("blazar", (), **volume_options(cinder))
+    base.register(climate.http(climate.administrator), 10)
+    former = base.cloud.block_storage.create_type(name=f"{base.name}-former").id
+    base.set_default(lab.id, former)
+    try:
+        cycle = OpenVolumeCycle(climate, lab, cinder, base, match="open", on_end="keep")
+        undisturbed = cycle.run_undisturbed()
+        assert [len(state[1]) for state in undisturbed] == [0, 1]
+        assert [state[3] for state in undisturbed] == ["reserved", former]
+        assert cycle.check_each_kill(undisturbed) > max(map(len, cycle.steps))
+    finally:
+        base.set_default(lab.id, None)
+        base.cloud.block_storage.delete_type(former)

@@ -20,6 +20,8 @@ EVENT_TYPES = [
     "lease.create",
     "lease.event.before_start_lease",
     "lease.event.start_lease",
+    "lease.update",
+    "lease.event.update_lease",
     "lease.event.end_lease",
     "lease.delete",
 ]
@@ -61,9 +63,18 @@ def check_use(
         assert lander.can_get_onto(lab, host)
 
 
+def add_host(climate: Deployment, lab: Project, lease: dict[str, Any], host: str) -> None:
+    """Let the running lease gain this host, and check the aggregate."""
+    id_ = lease["reservations"][0]["id"]
+    change = {"reservations": [{"id": id_, "add_hosts": [host]}]}
+    climate.http(lab.member).ok("PATCH", f"/v2/leases/{lease['id']}", change)
+    eventually(lambda: traces.holders(climate.cloud, host) == [id_], "the host joins the pool")
+    check_aggregate(climate, lease, sorted(HOSTS))
+
+
 @pytest.mark.timeout(300)
 @modes
-def test_a_lease_is_announced_started_used_only_by_its_owner_and_ended(
+def test_a_lease_is_announced_started_grown_used_only_by_its_owner_and_ended(
     isolation: str,
     deploy: Deploy,
     lander: Lander,
@@ -92,6 +103,7 @@ def test_a_lease_is_announced_started_used_only_by_its_owner_and_ended(
         [host] = climate.hosts_of(lease["id"])
         check_aggregate(climate, lease, [host])
         check_use(climate, lander, lab, lease, host)
+        add_host(climate, lab, lease, next(name for name in HOSTS if name != host))
         reservation = lease["reservations"][0]["id"]
         for hint in (None, reservation):
             assert not lander.can_get_onto_any(others, HOSTS, hint)

@@ -57,10 +57,10 @@ class FragileNova(NovaCloud):
     def hosts(self) -> list[DiscoveredResource]:
         return [found for found in super().hosts() if found.external_id in self.mine]
 
-    def ensure_pool(self, pool: str, project_id: str) -> None:
+    def ensure_pool(self, pool: str, project_id: str, *, is_first: bool = False) -> None:
         """Create the pool for the user who boots servers in this test."""
         self.made.add(pool)
-        super().ensure_pool(pool, self._project_id)
+        super().ensure_pool(pool, self._project_id, is_first=is_first)
 
 
 @pytest.fixture(

@@ -1,10 +1,12 @@
 """What climate creates is ready when its lease starts, on a real cloud with slow images."""
 
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from openstack.compute.v2.server import Server
 
 from tests.openstack import guests, settings
 from tests.openstack.accounts import Account, Project
@@ -53,6 +55,7 @@ def climate(deploy: Deploy, base: Base) -> Deployment:
         manager__minutes_before_end_lease=0,
         creation__enabled=True,
         creation__prior=12,
+        creation__check_networks="127.77.0.0/16",
         **{"virtual:volume__cloud": "cinder", "virtual:stack__cloud": "heat"},
     )
     base.register(made.http(made.administrator))
@@ -67,6 +70,21 @@ def servers(image: str, amount: int = 1) -> dict[str, Any]:
     server = {"imageRef": image, "networks": "none", "name": "web"}
     more = {"on_start": "create", "server": server, "ready_text": "login:"}
     return {"resource_type": "virtual:instance", "params": {"amount": amount, **size, **more}}
+
+
+@pytest.fixture
+def network(lab: Project) -> Iterator[str]:
+    """Return a network of the project whose addresses are those of this machine.
+
+    The servers of the testbed are fake, so the test accepts connections at their addresses.
+    """
+    networks = lab.member.cloud.network
+    made = networks.create_network(name="loopback")
+    networks.create_subnet(
+        network_id=made.id, ip_version=4, cidr="127.77.9.0/24", is_dhcp_enabled=False
+    )
+    yield str(made.id)
+    networks.delete_network(made)
 
 
 def stack(image: str, flavor: str) -> dict[str, Any]:
@@ -87,6 +105,13 @@ def reserve(
     body = {"name": "ready", "start": start.isoformat(), "duration": 600}
     body["reservations"] = list(reservations)
     return dict(climate.http(account).ok("POST", "/v2/leases", body))
+
+
+def booted(account: Account) -> list[Server]:
+    """Return the servers of the project whose consoles show a login prompt."""
+    nova = account.cloud.compute
+    active = [each for each in nova.servers() if each.status == "ACTIVE"]
+    return [each for each in active if "login:" in str(nova.get_server_console_output(each))]
 
 
 def moment(text: str) -> datetime:
@@ -145,6 +170,23 @@ def test_servers_volumes_and_stacks_are_ready_when_their_lease_starts(
     assert climate.audit() == []
     climate.end(lab.member, lease["id"])
     assert statuses(lab.member) == {"servers": [], "volumes": [], "stacks": []}
+
+
+def test_a_server_is_ready_when_it_accepts_connections_on_its_port(
+    network: str, climate: Deployment, lab: Project, make_image: MakeImage
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    web = servers(make_image(1, 2))
+    web["params"] |= {"ready_port": port}
+    web["params"]["server"] |= {"networks": [{"uuid": network}]}
+    lease = reserve(climate, lab.member, 3, [web])
+    [server] = eventually(lambda: booted(lab.member), "the server has booted", 60)
+    climate.check_status_stays(lab.member, lease["id"], "STARTING")
+    [[address]] = server.addresses.values()
+    with socket.create_server((address["addr"], port)):
+        until_active(climate, lab.member, lease)
+    climate.end(lab.member, lease["id"])
 
 
 @pytest.mark.nightly

@@ -302,3 +302,52 @@ def test_an_audit_repairs_only_volume_types_of_reservations(
         storage.delete_type(left)
     climate.end(lab.member, lease["id"])
     check_over(climate, base, lab)
+
+
+# Open reservations.
+
+
+def test_volumes_without_a_type_use_an_open_reservation(
+    make_climate: MakeClimate, base: Base, lab: Project
+) -> None:
+    """The former default type returns at the end, and the volumes are deleted."""
+    climate, theirs = make_climate(), lab.member.cloud.block_storage
+    former = base.cloud.block_storage.create_type(name=f"{base.name}-former")
+    base.set_default(lab.id, former.id)
+    try:
+        lease = climate.start_lease(lab.member, reservation_of(base, 3, match="open"))
+        name = lease["reservations"][0]["reserved_type"]
+        assert audit(climate, base) == []
+        mine = theirs.create_volume(size=2)
+        theirs.wait_for_status(mine, interval=0.5)
+        assert [volume["id"] for volume in base.volumes(name)] == [mine.id]
+        with pytest.raises(HttpException, match="quota"):
+            theirs.create_volume(size=2)
+        base.set_default(lab.id, former.id)
+        climate.manage("audit", "--repair")
+        eventually(lambda: base.default_of(lab.id) == base.types()[name]["id"], "it is repaired")
+        climate.end(lab.member, lease["id"])
+        assert base.default_of(lab.id) == former.id
+        assert base.volumes(name) == []
+        check_over(climate, base, lab)
+    finally:
+        base.set_default(lab.id, None)
+        base.cloud.block_storage.delete_type(former)
+
+
+def test_the_end_hands_the_default_type_to_the_next_open_reservation(
+    make_climate: MakeClimate, base: Base, lab: Project
+) -> None:
+    climate = make_climate()
+    wanted = reservation_of(base, 1, match="open", on_end="keep")
+    first, second = (climate.start_lease(lab.member, wanted) for _ in range(2))
+    ids = {name: type_["id"] for name, type_ in base.types().items()}
+    [one, two] = (ids[each["reservations"][0]["reserved_type"]] for each in (first, second))
+    assert base.default_of(lab.id) == one
+    lab.member.cloud.block_storage.create_volume(size=1)
+    climate.end(lab.member, first["id"])
+    assert [volume["size"] for volume in base.volumes()] == [1]
+    assert base.default_of(lab.id) == two
+    climate.end(lab.member, second["id"])
+    assert base.default_of(lab.id) is None
+    check_over(climate, base, lab)

@@ -1,6 +1,7 @@
 """Traces of climate in a cloud: aggregates, servers, and slots of reserved instances."""
 
 import contextlib
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from http import HTTPStatus
 from typing import Any
@@ -92,6 +93,29 @@ def remove_slots(cloud: Connection, reservation: str) -> None:
     placement.delete(path, microversion="1.38")
 
 
+def holds(cloud: Connection, hosts: Iterable[str]) -> list[str]:
+    """Return the consumers that are no servers, but have allocations of the hosts."""
+    found = []
+    for host in hosts:
+        for item in cloud.placement.resource_providers(name=host):
+            path = f"/resource_providers/{item.id}/allocations"
+            for consumer in cloud.placement.get(path).json()["allocations"]:
+                owner = cloud.placement.get(f"/allocations/{consumer}", microversion="1.38").json()
+                if owner.get("consumer_type") == "RESERVATION":
+                    found.append(consumer)
+    return found
+
+
+def held(cloud: Connection, hosts: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Return what climate holds of each host, by resource class, if it holds anything."""
+    sums: dict[str, Counter[str]] = defaultdict(Counter)
+    for consumer in holds(cloud, hosts):
+        found = cloud.placement.get(f"/allocations/{consumer}").json()["allocations"]
+        for provider, amounts in found.items():
+            sums[cloud.placement.get_resource_provider(provider).name].update(amounts["resources"])
+    return {host: dict(amounts) for host, amounts in sums.items()}
+
+
 def sweep(
     cloud: Connection,
     hosts: Iterable[str],
@@ -105,6 +129,8 @@ def sweep(
     guests.remove(cloud, *servers_on(cloud, hosts))
     for id_ in reservations:
         remove_slots(cloud, id_)
+    for consumer in holds(cloud, hosts):
+        cloud.placement.delete(f"/allocations/{consumer}", microversion="1.38")
     for found in cloud.compute.aggregates():
         inside = set(found.hosts or ())
         is_over = found.name in reservations or (inside & set(hosts) and MARK in found.metadata)

@@ -76,6 +76,7 @@ def _any(dice: random.Random) -> Want:
         [
             hosts(low, low + more, query=dice.choice(["", '["==", "$rack", "a"]'])),
             instances(low, low + more, vcpus=dice.choice([1, 3, 4]), layout=layout),
+            instances(low, low + more, vcpus=1, layout=layout, exclusive=True),
             instances(low, vcpus=1, memory_mb=1024, gpus=1),
             addresses(low * 100, low * 100 + more * 50),
         ]

@@ -4,15 +4,20 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from climate.core.errors import ClimateError
+from climate.db.engine.database import Database
+from climate.db.engine.driver_statement import DriverStatement, convert
 from climate.db.resources import booking_statement
+from climate.db.resources.booking_statement import BookingPlan, Verdict
 from climate.manager.admission import admission
 from climate.manager.leases import create
+from climate.manager.process.calendar_memory.memory import Use
 from climate.manager.process.runtime import Runtime
 from tests.conftest import NOON
 from tests.race.engine import kinds
@@ -30,11 +35,20 @@ _WAITS = sa.text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND 
 _COMPARED = "AND candidates.version = locked.version"
 
 
-@pytest.fixture
-def runtimes(database_url: str) -> Iterator[tuple[Runtime, Runtime]]:
-    """Return the runtimes of two processes, with one host."""
-    made = tuple(kinds.make_runtime(database_url, ManualClock(NOON)) for _ in range(2))
-    kinds.register(made[0].database, [kinds.host()])
+@pytest.fixture(params=[Use.OFF, Use.ON], ids=["searched", "suggested"])
+def runtimes(
+    database_url: str, request: pytest.FixtureRequest
+) -> Iterator[tuple[Runtime, Runtime]]:
+    """Return the runtimes of two processes, with one host.
+
+    The first one has the calendar in memory or not. So its statement tries the host that memory
+    suggests, or searches for a host itself.
+    """
+    uses = request.param, Use.OFF
+    made = [kinds.make_runtime(database_url, ManualClock(NOON), memory=use) for use in uses]
+    kinds.register(made[0].database, [kinds.host()] * getattr(request.cls, "HOSTS", 1))
+    if request.param is Use.ON:
+        made[0].calendar.load()
     yield made[0], made[1]
     for runtime in made:
         runtime.close()
@@ -120,7 +134,64 @@ def test_the_statement_books_a_lease_without_a_transaction(
     assert rows.dump(mine.database) == stored
 
 
-@pytest.mark.parametrize("error", [1, admission._ATTEMPTS_AT_ONCE])
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[BookingPlan]:
+    """Return a list that gets the plan of each statement."""
+    book, made = booking_statement.book, list[BookingPlan]()
+
+    def noting(database: Database, plan: BookingPlan) -> Verdict:
+        made.append(plan)
+        return book(database, plan)
+
+    monkeypatch.setattr(booking_statement, "book", noting)
+    return made
+
+
+@pytest.mark.parametrize("runtimes", [Use.ON], indirect=True, ids=["suggested"])
+class TestSuggestions:
+    """The hosts that memory suggests to the statement, of three hosts."""
+
+    HOSTS = 3
+
+    def test_a_suggested_host_is_booked_without_a_search(
+        self, runtimes: tuple[Runtime, Runtime], plans: list[BookingPlan]
+    ) -> None:
+        reserve(runtimes[0], hosts(2))
+        assert [plan.among is not None for plan in plans] == [True]
+
+    def test_suggestions_that_others_have_booked_are_replaced_by_newer_ones(
+        self, runtimes: tuple[Runtime, Runtime], plans: list[BookingPlan]
+    ) -> None:
+        mine, other = runtimes
+        reserve(other, hosts(2))
+        plans.clear()
+        reserve(mine, hosts(1))
+        booked = {row["resource_id"] for row in rows.dump(mine.database)["allocations"]}
+        assert len(booked) == 3
+        reserve(other, hosts(3), start=2)
+        with pytest.raises(ClimateError, match="0 of them free"):
+            reserve(mine, hosts(1), start=2)
+
+    def test_a_lease_gets_its_maximum_although_a_suggested_host_is_booked(
+        self, runtimes: tuple[Runtime, Runtime], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(admission, "few", lambda demand: demand.maximum)
+        mine, other = runtimes
+        windows = range(1, 9)  # in each, the booked host is suggested with a probability of 2/3
+        for start in windows:
+            reserve(other, hosts(1), start=start)
+            reserve(mine, hosts(1, 2), start=start)
+        assert len(rows.dump(mine.database)["allocations"]) == 3 * len(windows)
+
+    def test_packed_hosts_are_searched_in_the_database(
+        self, runtimes: tuple[Runtime, Runtime], plans: list[BookingPlan]
+    ) -> None:
+        packs = replace(runtimes[0].settings, packs_hosts=True)
+        reserve(replace(runtimes[0], settings=packs), hosts(1))
+        assert [plan.among for plan in plans] == [None]
+
+
+@pytest.mark.parametrize("error", [1, admission._ATTEMPTS_AT_ONCE, 2 + admission._ATTEMPTS_AT_ONCE])
 def test_after_lost_races_a_transaction_books(
     runtimes: tuple[Runtime, Runtime], monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
@@ -128,9 +199,9 @@ def test_after_lost_races_a_transaction_books(
     lost = iter([True] * error)
     run = mine.database.run_at_once
 
-    def lose(statement: str, values: Any) -> Any:
+    def lose(statement: DriverStatement, values: Any) -> Any:
         if next(lost, False):
-            return run("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '23P01'; END $$", {})
+            return run(convert("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '23P01'; END $$"), {})
         return run(statement, values)
 
     monkeypatch.setattr(mine.database, "run_at_once", lose)

@@ -65,6 +65,21 @@ SHARE_OF_WHOLE = Clash(
 WHOLE_OF_SHARED = Clash(
     "whole of shared", lambda r: reserve(r, hosts()), lambda r: reserve(r, instances(vcpus=1))
 )
+ALONE = Clash(
+    "alone",
+    lambda r: reserve(r, instances(vcpus=1, exclusive=True)),
+    lambda r: reserve(r, instances(vcpus=1, exclusive=True)),
+)
+ALONE_OF_SHARED = Clash(
+    "alone of shared",
+    lambda r: reserve(r, instances(vcpus=1, exclusive=True)),
+    lambda r: reserve(r, instances(vcpus=1)),
+)
+SHARE_OF_ALONE = Clash(
+    "share of alone",
+    lambda r: reserve(r, instances(vcpus=1)),
+    lambda r: reserve(r, instances(vcpus=1, exclusive=True)),
+)
 MOVED = Clash(
     "moved",
     lambda r: change(r, _first(r), start=1, end=2),
@@ -77,9 +92,10 @@ GROWN = Clash(
     lambda r: reserve(r, instances(vcpus=4)),
     lambda r: reserve(r, instances(vcpus=2)),
 )
-NEW = (WHOLE, SHARED, GPU, POOL, SHARE_OF_WHOLE, WHOLE_OF_SHARED)
+EXCLUSIVE = (ALONE, ALONE_OF_SHARED, SHARE_OF_ALONE)
+NEW = (WHOLE, SHARED, GPU, POOL, SHARE_OF_WHOLE, WHOLE_OF_SHARED, *EXCLUSIVE)
 CHANGED = (MOVED, GROWN)
-SHARES = (SHARED, GPU, POOL, GROWN)
+SHARES = (SHARED, GPU, POOL, GROWN, *EXCLUSIVE)
 WHOLES = (WHOLE, MOVED)
 
 # Where the rival comes: between the choice and the lock, or between the second look and the write.
@@ -243,8 +259,9 @@ def test_without_locks_only_the_schema_prevents_double_booking(
 def test_without_the_second_check_of_bookings_whole_hosts_are_booked_twice(
     database_url: str, unguarded_url: str, backend: str
 ) -> None:
-    everything = names(WHOLE, SHARE_OF_WHOLE, WHOLE_OF_SHARED)
-    by_schema = names(WHOLE) if backend == "mariadb" else everything
+    wholes = names(WHOLE, SHARE_OF_WHOLE, WHOLE_OF_SHARED)
+    everything = wholes | names(*EXCLUSIVE)
+    by_schema = names(WHOLE) if backend == "mariadb" else wholes
     alone = backend == "sqlite"  # the only writer, so no rival can run in between
     assert violated(unguarded_url, "still there", BEFORE_LOCK) == (set() if alone else everything)
     left = set() if alone else everything - by_schema

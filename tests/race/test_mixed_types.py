@@ -73,7 +73,7 @@ def test_locks_and_second_checks_alone_keep_all_types_apart(
         *(
             (backend, kind)
             for backend in ("sqlite", "mariadb")
-            for kind in ("instances", "addresses")
+            for kind in ("instances", "addresses", "gpus")
         ),
     ],
     indirect=["backend"],

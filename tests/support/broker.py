@@ -23,7 +23,7 @@ from climate.manager.notifications import log as notifications
 from climate.manager.process.runtime import Runtime
 from climate.manager.resources import registry as resources
 from climate.notifications import listen
-from climate.notifications.emit import MessagingEmitter
+from climate.notifications.emit import MessagingEmitter, open_transport
 from tests.support import servers
 from tests.support.process import eventually
 from tests.support.proxy import Proxy
@@ -176,7 +176,7 @@ def publishing(conf: ConfigOpts) -> Iterator[Runtime]:
 def listening(conf: ConfigOpts, topic: str) -> Iterator[Received]:
     """Listen to a topic with climate's own listener."""
     heard = Received()
-    with listen.from_broker(conf, servers.RABBITMQ, [topic], heard.note):
+    with listen.from_broker(open_transport(conf, servers.RABBITMQ), [topic], heard.note):
         yield heard
 
 

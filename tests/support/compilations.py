@@ -1,29 +1,40 @@
-"""URL builders and compiled SQL, shared by all services of a test process.
+"""Compiled URL rules, compiled SQL and policy rules, shared by all services of a test process.
 
 Nearly every test makes a service. Two thirds of the time that this took went into URL builders,
 which werkzeug compiles for each route; each new engine then compiled every SQL statement again.
 """
 
-from collections.abc import Callable
+import copy
 from typing import Any
 
+from oslo_policy.policy import RuleDefault
 from sqlalchemy.engine import Engine
 from sqlalchemy.engine.default import DefaultDialect
 from werkzeug.routing import Rule
 
+# What werkzeug's Rule.compile() computes from the text of a rule.
+_COMPILED = ("_parts", "_trace", "_converters", "arguments", "_build", "_build_unknown")
 
-def share_url_builders() -> None:
-    """Share the builders of equal routes between applications."""
-    compile_builder = Rule._compile_builder
-    builders: dict[object, Callable[..., tuple[str, str]]] = {}
 
-    def share(rule: Rule, append_unknown: bool = True) -> Callable[..., tuple[str, str]]:
-        key = (append_unknown, tuple(rule._trace), repr(rule.defaults))
-        if key not in builders:
-            builders[key] = compile_builder(rule, append_unknown)
-        return builders[key]
+def share_url_rules() -> None:
+    """Share what werkzeug compiles for equal routes between applications."""
+    compile_rule = Rule.compile
+    cache: dict[object, dict[str, Any]] = {}
 
-    Rule._compile_builder = share  # type: ignore[method-assign]
+    def share(rule: Rule) -> None:
+        place = (rule.rule, rule.host, rule.subdomain, rule.merge_slashes, repr(rule.defaults))
+        key = (place, rule.map.host_matching, frozenset(rule.map.converters.items()))
+        if key not in cache:
+            compile_rule(rule)
+            cache[key] = {name: getattr(rule, name) for name in _COMPILED}
+        vars(rule).update(cache[key])
+
+    Rule.compile = share  # type: ignore[method-assign]
+
+
+def share_policy_rules() -> None:
+    """Let enforcers copy default rules, but not the checks in them, which no enforcer changes."""
+    RuleDefault.__deepcopy__ = lambda self, _memo: copy.copy(self)  # type: ignore[attr-defined]
 
 
 def share_compiled_sql() -> None:

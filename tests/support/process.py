@@ -48,20 +48,33 @@ def eventually(condition: Callable[[], T], what: str, within: float = DEADLINE) 
     return found
 
 
-_ports: set[int] = set()
+# Above the ports of servers that run here, OpenStack's testbed included, and below those that the
+# kernel gives to outgoing connections: one of these may take a port before its program listens.
+_PORTS = range(27000, 32768)
+# Sockets whose names reserve ports. The kernel removes them when this process ends.
+_reservations: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """Return a free port of the loopback, TCP and UDP, that no earlier call has returned."""
-    while True:
-        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-            tcp.bind(("127.0.0.1", 0))
-            port = int(tcp.getsockname()[1])
-            with suppress(OSError):
-                udp.bind(("127.0.0.1", port))
-                if port not in _ports:
-                    _ports.add(port)
-                    return port
+    """Return a free port of the loopback, TCP and UDP, and reserve it for this process."""
+    return next(port for port in _PORTS if _reserve(port))
+
+
+def _reserve(port: int) -> bool:
+    """Reserve a port; return False if it is in use, or if any process has reserved it."""
+    reservation = socket.socket(socket.AF_UNIX)
+    with (
+        suppress(OSError),
+        socket.socket() as tcp,
+        socket.socket(type=socket.SOCK_DGRAM) as udp,
+    ):
+        reservation.bind(f"\0climate-test-port-{port}")
+        tcp.bind(("127.0.0.1", port))
+        udp.bind(("127.0.0.1", port))
+        _reservations.append(reservation)
+        return True
+    reservation.close()
+    return False
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -246,6 +259,15 @@ class Service:
             return self.call("GET", "/healthz").status_code == 200
         except requests.ConnectionError:
             return False
+
+    def until_up(self, program: Program) -> None:
+        """Wait until it answers; fail at once, with its log, if the program has ended."""
+
+        def answers() -> bool:
+            assert program.is_running, f"{program.name} ended:\n{program.errors}"
+            return self.is_up()
+
+        eventually(answers, f"{program.name} answers")
 
     def lease(self, lease_id: str) -> dict[str, Any]:
         return dict(self.ok("GET", f"/v1/leases/{lease_id}")["lease"])

@@ -1,10 +1,12 @@
 """A whole service without threads: HTTP with Flask's client, and a manual clock."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+import sqlalchemy as sa
 from flask.testing import FlaskClient
 from oslo_config.cfg import ConfigOpts
 from werkzeug.test import TestResponse
@@ -12,17 +14,20 @@ from werkzeug.test import TestResponse
 from climate.api.errors.catalogue import CODES
 from climate.cmd import bootstrap
 from climate.core.lease.model import HOST
+from climate.db.events.ordering import OPEN
+from climate.db.tables.leases import EVENTS
 from climate.manager.events.dispatcher import Dispatcher
 from climate.manager.notifications.relay import Relay
 from climate.manager.process.runtime import Runtime
 from climate.notifications.emit import LogEmitter
 from climate.plugins.hosts.simulated import SimulatedCloud
-from tests.support import compilations
+from tests.support import compilations, prepared
 from tests.support.clock import ManualClock
 
 FORMAT = "%Y-%m-%d %H:%M"
 
-compilations.share_url_builders()
+compilations.share_url_rules()
+compilations.share_policy_rules()
 compilations.share_compiled_sql()
 
 
@@ -91,8 +96,12 @@ class Story:
 
     def register(self, count: int, **extra: str) -> None:
         """Make hosts sim-1 .. sim-``count`` reservable."""
-        for number in range(1, count + 1):
-            self.ok("POST", "/v1/os-hosts", {"name": f"sim-{number}", **extra})
+
+        def register() -> None:
+            for number in range(1, count + 1):
+                self.ok("POST", "/v1/os-hosts", {"name": f"sim-{number}", **extra})
+
+        prepared.once(self, (count, *sorted(extra.items())), register)
 
     def date(self, minutes: float = 0) -> str:
         """Return the v1 date that is ``minutes`` from now."""
@@ -144,11 +153,23 @@ class Story:
         return self.run()
 
     def until(self, moment: datetime, step: float = 60) -> None:
-        """Move the clock to ``moment`` in steps of ``step`` seconds; run due events at each."""
+        """Move the clock to ``moment`` in steps of ``step`` seconds; run due events at each.
+
+        Steps at which no event is due are taken together.
+        """
         while self.clock.now() < moment:
             left = (moment - self.clock.now()).total_seconds()
-            self.clock.advance(min(step, left))
+            self.clock.advance(min(step * self._idle_steps(step), left))
             self.run()
+
+    def _idle_steps(self, step: float) -> float:
+        """Return the number of steps of ``step`` seconds to the first one with a due event."""
+        query = sa.select(sa.func.min(EVENTS.c.run_at)).where(EVENTS.c.status.in_(OPEN))
+        with self.runtime.database.read() as session:
+            due = session.scalar(query)
+        if due is None:
+            return math.inf
+        return max(1, math.ceil((due - self.clock.now()).total_seconds() / step))
 
     def published(self, lease_id: str | None = None) -> list[dict[str, Any]]:
         """Publish the outbox and return all notifications (of one lease)."""

@@ -1,11 +1,11 @@
 """Leases of stacks: what tests reserve, and what they look at."""
 
-from pathlib import Path
 from typing import Any
 
 from climate.plugins.stacks.cloud import Stack
+from climate.plugins.stacks.template import Source
 from tests.conftest import MakeStory
-from tests.support.bodies import copy_hosts
+from tests.support import prepared
 from tests.support.service import Story
 
 PLUGINS = [
@@ -75,13 +75,17 @@ def advance(story: Story, minutes: float) -> None:
         story.at(1 / 30)
 
 
-def prepare_story(make_story: MakeStory, hosts_template: Path, tmp_path: Path) -> Story:
+def prepare_story(make_story: MakeStory) -> Story:
     """Return a service that reserves three hosts of 16 VCPU and one of 64 with GPUs."""
-    copy_hosts(hosts_template, tmp_path)
     made = make_story(manager__plugins=PLUGINS)
-    for last in range(2, 6):
-        body = {"floating_network_id": NETWORK, "floating_ip_address": f"198.51.100.{last}"}
-        made.ok("POST", "/v1/floatingips", body)
+
+    def prepare() -> None:
+        made.register(4)
+        for last in range(2, 6):
+            body = {"floating_network_id": NETWORK, "floating_ip_address": f"198.51.100.{last}"}
+            made.ok("POST", "/v1/floatingips", body)
+
+    prepared.once(made, "stacks", prepare)
     return made
 
 
@@ -92,3 +96,29 @@ def change(lease: dict[str, Any], **params: Any) -> dict[str, Any]:
 def cloud_of(story: Story) -> Any:
     plugin: Any = story.runtime.plugins["virtual:stack"]
     return plugin.cloud
+
+
+def running(story: Story, source: Any = None, **params: Any) -> dict[str, Any]:
+    """Return a running lease of a stack."""
+    lease = create(story, stack(source or template(workers=group(2)), **params))
+    advance(story, 60)
+    return shown(story, lease)
+
+
+def update(story: Story, source: Any, tags: bool = False, **parameters: Any) -> Stack:
+    """Update the only stack as its user does, who gives no tags (``openstack stack update``)."""
+    [present] = stacks(story)
+    kept = list(present.tags) if tags else ["mine"]
+    cloud_of(story).update(None, present, Source(source, parameters=parameters), kept)
+    return present
+
+
+def deployed(story: Story) -> Source:
+    [present] = stacks(story)
+    source: Source = cloud_of(story).current(present)
+    return source
+
+
+def live(lease: dict[str, Any]) -> dict[str, Any]:
+    present = [item for item in lease["reservations"] if item["status"] == "active"]
+    return {**lease, "reservations": present}

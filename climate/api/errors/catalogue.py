@@ -69,6 +69,14 @@ CODES: Mapping[str, ErrorCode] = {
         'Send JSON, such as `[">=", "$vcpus", "4"]`. `GET /v2/resource-types/<name>/properties`'
         " lists the properties of a resource type.",
     ),
+    "ipv6_not_supported": ErrorCode(
+        400,
+        "IPv6 not supported",
+        "The request names an IPv6 address as a floating IP. Neutron creates floating IPs only with"
+        " IPv4 addresses.",
+        "Name an IPv4 address. For IPv6, create an IPv6 subnet in a network of your project, such"
+        " as a reserved one (`virtual:network`): servers get its addresses without floating IPs.",
+    ),
     "search_too_long": ErrorCode(
         400,
         "Search took too long",

@@ -15,7 +15,7 @@ from typing import Any, Self
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus, RunState
 from climate.core.lease.schedule import BEFORE_END, END, START, Notice, Planned
 from climate.core.record import record
-from climate.core.window import Window
+from climate.core.window import Margins, Window, later
 
 # The resource type of compute hosts.
 HOST = "physical:host"
@@ -63,6 +63,8 @@ SHARES = "handed_over_shares"
 UNAPPLIED = "unapplied"
 # Key of a reservation's details: its run state, a ``RunState`` as text. Absent means "stopped".
 RUN_STATE = "run_state"
+# Key of a reservation's details: the id of the stack in Heat.
+STACK_ID = "stack_id"
 # Key of a reservation's details: an id of the source that climate deployed last for a stack.
 DEPLOYED_SOURCE = "deployed_source"
 # Key of a reservation's details: the update of users in Heat that climate has reserved, as a list
@@ -130,6 +132,11 @@ class Resource:
     created_at: datetime
     updated_at: datetime | None
     version: int = 0
+
+    @property
+    def extra_properties(self) -> Mapping[str, str]:
+        """The properties that an operator or an agent has set, and not the cloud."""
+        return {name: self.properties[name] for name in self.properties.keys() - self.native}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +272,9 @@ class Lease:
 
     ``offered_until`` is when an offer expires (None: the lease is no offer). An offer is a lease
     with the status CREATING. A request that accepts it sets ``updated_at``.
+
+    ``cleaning`` is how long the resources stay booked after the lease, in whole seconds, as climate
+    has learned it (None: as long as the operator has configured).
     """
 
     id: str
@@ -284,6 +294,7 @@ class Lease:
     start: Start = field(default_factory=Start)
     caught_up_at: datetime | None = None
     offered_until: datetime | None = None
+    cleaning: timedelta | None = None
     version: int = field(default=0, compare=False)
 
     @property
@@ -310,6 +321,21 @@ class Lease:
         untouched = start is not None and start.status is EventStatus.UNDONE and start.attempt == 0
         untouched &= self.start.began_at is None
         return not (self.status is LeaseStatus.PENDING and untouched)
+
+    def margins(self, configured: timedelta) -> Margins:
+        """Return how long before and after its window the lease occupies resources.
+
+        ``configured`` is the operator's cleaning time. It applies if climate has learned none.
+        """
+        cleaning = configured if self.cleaning is None else self.cleaning
+        return Margins(self.start.lead, cleaning)
+
+    def busy_until(self, end: datetime, configured: timedelta) -> datetime:
+        """Return until when resources stay booked that the lease has until ``end``.
+
+        ``configured`` is that of ``margins``.
+        """
+        return later(end, self.margins(configured).cleaning)
 
     @property
     def booked_from(self) -> datetime:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 
-from climate.core.matching.requirement import Layout, Requirement
+from climate.core.matching.requirement import EXCLUSIVE, Layout, Requirement
 from climate.core.window import END_OF_TIME, Window, second_from
 
 _DAWN = datetime.min.replace(tzinfo=UTC)
@@ -33,13 +33,15 @@ class Booking:
     """A booking of a resource from ``start`` to ``end``.
 
     The booking is for an ``amount`` of ``resource_class``, such as 4 VCPU. If ``resource_class`` is
-    None, the booking is for the whole resource.
+    None, the booking is for the whole resource. If it is EXCLUSIVE, nobody but the same ``owner``
+    (the id of a reservation) can have a part of the resource.
     """
 
     start: datetime
     end: datetime
     resource_class: str | None = None
     amount: int = 0
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,8 @@ def _units(requirement: Requirement, timeline: Timeline) -> Iterator[tuple[datet
     yield _DAWN, _room(requirement, timeline, taken)
     steps: dict[datetime, list[tuple[str | None, int]]] = defaultdict(list)
     for booking in timeline.bookings:
-        name = None if requirement.is_whole else booking.resource_class
+        blocks = requirement.is_alone or booking.resource_class == EXCLUSIVE
+        name = None if blocks else booking.resource_class
         amount = 1 if name is None else booking.amount
         steps[booking.start].append((name, amount))
         steps[booking.end].append((name, -amount))

@@ -10,6 +10,7 @@ so callers can pass all extra specs of a flavor.
 import difflib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -39,6 +40,8 @@ RESOURCES = "resources:"
 PRESENT = "True"
 # The longest name that a property can have.
 LONGEST_NAME = 64
+# The most devices that a host can have.
+MOST_DEVICES = 999_999
 
 _SCOPES = ("capabilities", "aggregate_instance_extra_specs", "trait", "resources")
 # A request group of Placement has a number, or a name that begins with an underscore.
@@ -46,6 +49,7 @@ _GROUPED = re.compile(r"(trait|resources)([1-9][0-9]*|_[A-Za-z0-9_-]{1,63})?")
 _CAPITALS = re.compile(r"[A-Z0-9_]+")
 # Scopes that choose hosts by devices, which are not properties.
 _DEVICES = ("pci_passthrough", "accel")
+_ALIAS, _PROFILE = "pci_passthrough:alias", "accel:device_profile"
 # Keys without a scope that are not capabilities.
 _NO_CAPABILITY = ("group_policy", "hide_hypervisor_id")
 # Names of properties in Nova's scheduler; a whole host has all its memory free.
@@ -86,8 +90,70 @@ class Selector:
 
     @property
     def devices(self) -> Mapping[str, str]:
-        """The extra specs that select hosts by devices, which only filters of Nova can check."""
+        """The extra specs that select hosts by devices, which are not properties."""
         return {key: value for key, value in self.specs.items() if _is_device(key)}
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The devices that extra specs request.
+
+    ``amounts`` is how many devices climate counts, by resource class. ``uncounted`` are the keys of
+    the specs that request other devices, too.
+    """
+
+    amounts: Mapping[str, int]
+    uncounted: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CountedDevices:
+    """The devices that climate counts, as the operator lists them.
+
+    ``aliases`` maps PCI aliases of Nova to the resource class of their devices. ``profiles`` maps
+    device profiles of Cyborg to the devices of one instance: how many, by resource class.
+    """
+
+    aliases: Mapping[str, str]
+    profiles: Mapping[str, Mapping[str, int]]
+
+    @property
+    def classes(self) -> frozenset[str]:
+        """The resource classes of all these devices."""
+        return frozenset(self.aliases.values()).union(*self.profiles.values())
+
+    def requested(self, specs: Mapping[str, str]) -> Devices:
+        """Return the devices that the extra specs of one instance request.
+
+        A value of ``pci_passthrough:alias`` is, for example, ``gpu:2,nic:1``; a value of
+        ``accel:device_profile`` is the name of one profile. Malformed values are uncounted, not
+        rejected: the operator may have listed the devices after a reservation was stored.
+        """
+        amounts: Counter[str] = Counter()
+        uncounted: list[str] = []
+        for key in sorted(filter(_is_device, specs)):
+            counted, is_complete = self._count(key, specs[key])
+            amounts.update(counted)
+            uncounted += [] if is_complete else [key]
+        return Devices({name: n for name, n in amounts.items() if n}, tuple(uncounted))
+
+    def _count(self, key: str, value: str) -> tuple[Mapping[str, int], bool]:
+        """Return the devices of one extra spec that are counted, and whether these are all."""
+        if key == _ALIAS:
+            return self._count_aliases(value)
+        profile = self.profiles.get(value) if key == _PROFILE else None
+        return profile or {}, profile is not None
+
+    def _count_aliases(self, value: str) -> tuple[Mapping[str, int], bool]:
+        amounts: Counter[str] = Counter()
+        is_complete = True
+        for item in value.split(","):
+            name, _, count = (part.strip() for part in item.partition(":"))
+            if name in self.aliases and _is_count(count):
+                amounts[self.aliases[name]] += int(count)
+            else:
+                is_complete = False
+        return amounts, is_complete
 
 
 def read(source: object) -> Selector:
@@ -162,7 +228,7 @@ def _condition(key: str, value: str) -> Query | None:
     if scope in _SCOPES:
         return _capability(key, name, value)
     if _is_device(key):
-        return None  # admission rejects it, unless filters of Nova are configured
+        return None  # admission rejects it, unless climate or filters of Nova check it
     if close := difflib.get_close_matches(scope.casefold(), _SCOPES, n=1, cutoff=0.75):
         raise Malformed(f"unknown scope {_at(key)}; did you mean {close[0]}?")
     return None
@@ -178,11 +244,15 @@ def _trait(key: str, name: str, value: str) -> Query:
 
 def _amount(key: str, name: str, value: str) -> int:
     _check_name(key, RESOURCES, name)
-    if not (value.isascii() and value.isdecimal() and len(value) <= len(str(_MOST))):
+    if not _is_count(value):
         raise Malformed(f"expected a whole number {_at(key)}, not {show(value)}")
     if (amount := int(value)) > _MOST:
         raise Malformed(f"expected at most {_MOST} {_at(key)}, not {amount}")
     return amount
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST))
 
 
 def _check_name(key: str, prefix: str, name: str) -> None:

@@ -34,7 +34,8 @@ class Demand:
     ``candidates`` are ids of resources, the preferred ones first. ``amounts`` is the size of a
     unit, such as ``{"VCPU": 4}``; if it is empty, a unit is a whole resource. ``kept`` are units
     that the reservation already has, as a dict from resource id to number of units. ``minimum`` and
-    ``maximum`` do not include the units in ``kept``.
+    ``maximum`` do not include the units in ``kept``. If ``exclusive`` is set, no other demand may
+    have units on the same resources.
     """
 
     minimum: int
@@ -43,6 +44,7 @@ class Demand:
     amounts: Mapping[str, int] = field(default_factory=dict)
     layout: Layout = Layout.ANYWHERE
     kept: Units = field(default_factory=dict)
+    exclusive: bool = False
 
 
 def assign(demands: Sequence[Demand]) -> tuple[tuple[int, ...], ...] | None:
@@ -312,6 +314,8 @@ class _Packing:
     def __init__(self, free: Free) -> None:
         self._left = {id_: dict(amounts) for id_, amounts in free.items()}
         self._taken: dict[int, dict[int, int]] = {}
+        # The demands that share no resource with others.
+        self._exclusive: set[int] = set()
 
     def units(self, index: int) -> Units:
         return self._taken.get(index, {})
@@ -331,6 +335,8 @@ class _Packing:
         Return whether the demand has that many units now.
         """
         has = self._taken.setdefault(index, {})
+        self._exclusive |= {index} if demand.exclusive else set()
+        demand = self._alone(index, demand)
         for id_ in self._order(demand, has):
             missing = wanted - sum(has.values())
             if missing <= 0:
@@ -342,15 +348,27 @@ class _Packing:
                     self._left[id_][name] -= amount * count
         return sum(has.values()) >= wanted
 
+    def _alone(self, index: int, demand: Demand) -> Demand:
+        """Return the demand without the candidates that it cannot share with other demands."""
+        closed = {
+            id_
+            for other, units in self._taken.items()
+            if other != index and self._exclusive & {index, other}
+            for id_ in units
+        }
+        candidates = tuple(id_ for id_ in demand.candidates if id_ not in closed)
+        return replace(demand, candidates=candidates) if closed else demand
+
     def _order(self, demand: Demand, has: Units) -> Sequence[int]:
         """Return the ids of the resources on which to try to pack units of the demand, in order.
 
         ``has`` are the units that this packing gave the demand. With the layout TOGETHER, the
         result is only the resource that already has units of the demand. If there is none, it is
-        the resource with the most free capacity.
+        the resource with the most free capacity. An exclusive demand fills its own resources first.
         """
         if demand.layout is not Layout.TOGETHER:
-            return demand.candidates
+            own = set(demand.kept) if demand.exclusive else set()
+            return sorted(demand.candidates, key=lambda id_: id_ not in own)
         if has or demand.kept:
             return [id_ for id_ in demand.candidates if id_ in has or id_ in demand.kept]
         fitting = {

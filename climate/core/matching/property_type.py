@@ -131,6 +131,18 @@ def canonical(types: Types, properties: Mapping[str, str | None]) -> dict[str, s
     return stored
 
 
+def reported(types: Types, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties that the cloud reports, with booleans in the form that climate stores.
+
+    Other values, and those that do not fit, stay as they are.
+    """
+    booleans = {name for name, type_ in types.items() if type_.kind is Kind.BOOLEAN}
+    return {
+        name: (_boolean(value) or value) if name in booleans else value
+        for name, value in properties.items()
+    }
+
+
 def typed(query: Query, types: Types) -> Query:
     """Return the query of a request, which compares values by the types of their properties.
 

@@ -6,6 +6,11 @@ from enum import StrEnum
 
 from climate.core.matching.query import Everything, Query, both
 
+#: The resource class of the row that marks an exclusive share in the table of allocations.
+EXCLUSIVE = "CLIMATE_EXCLUSIVE"
+#: The resource classes of the size of an instance. Others can be those of devices.
+SIZES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
+
 
 class Layout(StrEnum):
     """Whether units must be on one resource (TOGETHER), on different ones (APART), or ANYWHERE."""
@@ -21,8 +26,8 @@ class RequestedFlavor:
 
     ``shape`` contains the sizes: ``vcpus``, ``ram`` and ``swap`` (MiB), ``disk`` and ``ephemeral``
     (GiB). It is empty if a unit is a whole resource. ``image`` is the id of the image of the
-    servers that climate starts, if any. ``devices`` are those extra specs that the user wrote, and
-    that only a filter of Nova can check.
+    servers that climate starts, if any. ``devices`` are those extra specs that the user wrote, that
+    request devices, and that only a filter of Nova can check.
     """
 
     name: str = ""
@@ -41,6 +46,7 @@ class Requirement:
     If ``amounts`` is empty, a unit is a whole resource. ``besides`` is a further requirement of the
     same reservation (None: there is none). ``noun`` is the word for the resources in error
     messages. ``permitted`` is the operator's condition on resources, which the user does not see.
+    If ``exclusive`` is set, no other reservation may have a share of the same resources.
     """
 
     resource_type: str
@@ -59,6 +65,10 @@ class Requirement:
     flavor: RequestedFlavor | None = None
     #: The project of the request. It is empty, except if a filter of Nova reads it.
     project_id: str = ""
+    #: Whether no other reservation may share the resources at the same time.
+    exclusive: bool = False
+    #: The ids of the only resources that match, because the user names them; empty: no names.
+    named: frozenset[int] = frozenset()
 
     @property
     def condition(self) -> Query:
@@ -77,12 +87,20 @@ class Requirement:
         """Whether a unit is a whole resource, so that no other lease shares the resource."""
         return not self.amounts
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other reservation can have a part of the same resource at the same time."""
+        return self.is_whole or self.exclusive
+
     def units(self, amounts: Mapping[str, int]) -> int:
         """Return how many units an allocation of ``amounts`` contains.
 
         Example: 2, if ``amounts`` is ``{"VCPU": 8}`` and a unit is ``{"VCPU": 4}``. The result is 1
         if ``amounts`` is empty (a whole resource). Resource classes that this requirement does not
         have are ignored, because the parameters of a lease may have changed after the allocation.
+        Devices count only if nothing else does: their number comes from the configuration, which
+        may have changed, too.
         """
         common = amounts.keys() & self.amounts.keys()
-        return min((amounts[name] // self.amounts[name] for name in common), default=1)
+        counted = common & SIZES or common
+        return min((amounts[name] // self.amounts[name] for name in counted), default=1)

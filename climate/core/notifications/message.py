@@ -7,11 +7,12 @@ from typing import Any
 
 from climate.core.lease.schedule import BEFORE_END_REMINDER, BEFORE_START
 from climate.core.notifications import event_type
+from climate.core.record import record
 
 _STARTS_SOON = {event_type.of_event(BEFORE_START), event_type.LEASE_REMINDER}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Notification:
     """A notification, such as ``lease.create``; ``seq`` is its number in the log of notifications.
 

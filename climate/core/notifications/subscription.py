@@ -338,7 +338,7 @@ def check_address(text: str, rules: WebhookRules) -> None:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         raise InvalidInput("This is not an IP address in its standard form.") from None
-    effective = _effective(address)
+    effective = effective_address(address)
     is_allowed = any(effective in network for network in rules.networks)
     if not (is_allowed or _is_public(effective)):
         raise InvalidInput(
@@ -347,7 +347,7 @@ def check_address(text: str, rules: WebhookRules) -> None:
         )
 
 
-def _effective(address: Address) -> Address:
+def effective_address(address: Address) -> Address:
     """Return the IPv4 address that an IPv6 address contains; otherwise return ``address``."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour

@@ -30,7 +30,15 @@ from tenacity import (
 )
 
 from climate.core.errors import Contention
-from climate.db.engine import galera, redaction, replication, servers, sqlite, triggers
+from climate.db.engine import (
+    driver_statement,
+    galera,
+    redaction,
+    servers,
+    sqlite,
+    triggers,
+)
+from climate.db.engine.driver_statement import DriverStatement
 from climate.db.engine.galera import GUARD
 from climate.db.engine.types import decode_json, encode_json
 
@@ -111,7 +119,6 @@ class Database:
         )
         self._writer = self.engine.execution_options(climate_write=True)
         self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._prepared = self._autocommit.execution_options(climate_prepare=True)
         self.dialect = self.engine.dialect.name
         # The error of the last write if the database failed; None after a write that committed.
         self.write_error: exc.DBAPIError | None = None
@@ -129,7 +136,7 @@ class Database:
         # Checks each commit where a server may report one that its standby does not have.
         self._confirmed: Callable[[], contextlib.AbstractContextManager[None]]
         is_pg = self.dialect == "postgresql"
-        self._confirmed = replication.confirmed_commit if is_pg else contextlib.nullcontext
+        self._confirmed = servers.confirmed_commit if is_pg else contextlib.nullcontext
         self._listen()
 
     def _listen(self) -> None:
@@ -142,10 +149,9 @@ class Database:
         if self.dialect == "mysql":
             event.listen(self.engine, "connect", galera.detect)
         if self.dialect == "postgresql":
-            event.listen(self.engine, "connect", replication.watch)
+            event.listen(self.engine, "connect", servers.watch_confirmations)
             event.listen(self.engine, "checkout", _pg_checkout)
             event.listen(self.engine, "rollback", _pg_rollback)
-            event.listen(self.engine, "do_execute", _pg_execute)
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Session]:
@@ -220,20 +226,27 @@ class Database:
             return undo.result  # type: ignore[no-any-return]  # the result of work
         raise AssertionError("unreachable: the rehearsal always ends in _Undo")
 
-    def run_at_once(self, statement: str, values: Mapping[str, Any]) -> sa.Row[Any]:
-        """Run one SQL statement that commits by itself, and return its only row. For PostgreSQL.
+    def run_at_once(
+        self, statement: DriverStatement, values: Mapping[str, Any]
+    ) -> list[tuple[Any, ...]]:
+        """Run one SQL statement that commits by itself, and return its rows. For PostgreSQL.
 
-        ``statement`` has the driver's parameters, such as ``%(start)s``. Unlike ``write``, the
-        function does not try again after a transient error.
+        Unlike ``write``, the function does not try again after a transient error.
         """
         try:
-            with self._prepared.connect() as connection, self._confirmed():
-                row = connection.exec_driver_sql(statement, dict(values)).one()
+            with self._confirmed():
+                rows = driver_statement.run(self.engine, statement, values)
         except (exc.OperationalError, exc.InterfaceError, exc.InternalError) as error:
             self.write_error = None if is_transient(error) else error
             raise
         self.write_error = None
-        return row
+        return rows
+
+    def query_at_once(
+        self, statement: DriverStatement, values: Mapping[str, Any]
+    ) -> list[tuple[Any, ...]]:
+        """Run one query without a transaction, and return its rows. For PostgreSQL."""
+        return driver_statement.run(self.engine, statement, values)
 
     def _write_once(self, work: Callable[[Session], T], attempt: int) -> T:
         session = Session(self._writer, info={"attempt": attempt})
@@ -346,7 +359,9 @@ def is_unavailable(error: BaseException) -> bool:
 def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
     backend = url.get_backend_name()
     is_pg = backend == "postgresql"
-    options: dict[str, Any] = {"pool_pre_ping": not is_pg, "pool_timeout": _STATEMENT_WAIT}
+    # A file of SQLite never disconnects, and _pg_checkout checks connections without a query.
+    has_pings = backend not in {"sqlite", "postgresql"}
+    options: dict[str, Any] = {"pool_pre_ping": has_pings, "pool_timeout": _STATEMENT_WAIT}
     if backend != "sqlite" or url.database not in {None, "", ":memory:"}:
         options |= {"pool_size": pool_size, "max_overflow": pool_size}
     if backend == "sqlite":
@@ -369,18 +384,6 @@ def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
     )
     timeouts = {"connect_timeout": 5, "read_timeout": _STATEMENT_WAIT, "charset": "utf8mb4"}
     return {**options, "connect_args": {"init_command": session, **timeouts}}
-
-
-def _pg_execute(cursor: Any, statement: str, values: Any, context: Any) -> bool:  # noqa: ANN401
-    """Prepare a large statement at its first execution; return whether it was executed here.
-
-    The driver prepares only after five executions. But to plan a large statement takes longer than
-    to execute it.
-    """
-    is_large = bool(context.execution_options.get("climate_prepare"))
-    if is_large:
-        cursor.execute(statement, values, prepare=True)
-    return is_large
 
 
 def _pg_checkout(connection: Any, record: Any, _proxy: object) -> None:  # noqa: ANN401

@@ -26,14 +26,19 @@ def watch(engine: sa.Engine) -> None:
 def _redact(context: sa.engine.ExceptionContext) -> None:
     error, wrapped = context.original_exception, context.sqlalchemy_exception
     message = str(error)
+    redact(error, context.dialect.name)
+    if wrapped is not None:
+        wrapped.args = (wrapped.args[0].replace(message, str(error)),)
+
+
+def redact(error: BaseException, dialect: str) -> None:
+    """Remove values from the message of an error that the driver raised."""
     state = getattr(error, "sqlstate", None)
-    if context.dialect.name == "postgresql" and state:
+    if dialect == "postgresql" and state:
         is_about_data = state.startswith(_DATA)
-        error.args = (type(error).__name__ if is_about_data else message.partition("\n")[0],)
-    elif context.dialect.name == "mysql":
+        error.args = (type(error).__name__ if is_about_data else str(error).partition("\n")[0],)
+    elif dialect == "mysql":
         error.args = tuple(
             _MARIADB_VALUE.sub("a value", part) if isinstance(part, str) else part
             for part in error.args
         )
-    if wrapped is not None:
-        wrapped.args = (wrapped.args[0].replace(message, str(error)),)

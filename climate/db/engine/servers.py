@@ -8,16 +8,22 @@ server.
 A server can lose its role while connections to it are open. A demoted PostgreSQL primary becomes
 read-only. A Galera node without a majority refuses all statements. After an error of this kind, the
 connection pool drops its connections, so the next transaction uses another server.
+
+If something interrupts the wait of PostgreSQL for its synchronous standby (a statement time-out, an
+administrator), PostgreSQL commits on the primary alone, sends a warning, and reports success. If
+the standby is then promoted to primary, the commit is lost. So climate treats the warning as a
+failure: the API answers the request with 503. Source: PostgreSQL's ``SyncRepWaitForLSN``
+(src/backend/replication/syncrep.c).
 """
 
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import event
+from sqlalchemy import event, exc
 
 Address = dict[str, str | int]
 Connect = Callable[..., Any]
@@ -32,6 +38,9 @@ _GALERA_READY = "SHOW STATUS LIKE 'wsrep_ready'"
 PG_READ_ONLY = "25006"
 # A Galera node without a majority or not synced; two kinds of read-only server.
 MARIADB_NOT_WRITABLE = {1047, 1290, 1836}
+_NOT_CONFIRMED = "SyncRepWaitForLSN"
+# The driver calls the handler of warnings in the thread that commits.
+_here = threading.local()
 
 
 class NotWritable(Exception):
@@ -149,7 +158,38 @@ def _judge(context: sa.engine.ExceptionContext) -> None:
 
     Then SQLAlchemy's pool drops the connections to this server.
     """
-    error = context.original_exception
-    code = error.args[0] if error.args else None
-    if getattr(error, "sqlstate", None) == PG_READ_ONLY or code in MARIADB_NOT_WRITABLE:
+    if refuses_writes(context.original_exception):
         context.is_disconnect = True
+
+
+def refuses_writes(error: BaseException) -> bool:
+    """Return whether the server that sent this error refuses writes."""
+    code = error.args[0] if error.args else None
+    return getattr(error, "sqlstate", None) == PG_READ_ONLY or code in MARIADB_NOT_WRITABLE
+
+
+def watch_confirmations(connection: Any, _record: object) -> None:  # noqa: ANN401 - DBAPI is untyped
+    """Let a new connection store the warning that the standby has not confirmed a commit.
+
+    ``confirmed_commit`` reads the stored warning.
+    """
+    connection.add_notice_handler(_note)
+
+
+def _note(diagnostic: Any) -> None:  # noqa: ANN401 - DBAPI is untyped
+    # The text of the warning depends on the language.
+    if diagnostic.source_function == _NOT_CONFIRMED:
+        _here.warning = diagnostic.message_primary
+
+
+@contextmanager
+def confirmed_commit() -> Iterator[None]:
+    """Return a context for a commit; raise OperationalError if the standby does not confirm it.
+
+    The caller commits inside the context. The error is raised at the end of the context.
+    """
+    _here.warning = None
+    yield
+    if _here.warning is not None:
+        reason = RuntimeError(f"only the primary has the commit: {_here.warning}")
+        raise exc.OperationalError("COMMIT", None, reason)

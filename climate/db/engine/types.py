@@ -86,6 +86,14 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
             value = value.astimezone(UTC)
         return value if dialect.name == "postgresql" else value.replace(tzinfo=None)
 
+    def result_processor(
+        self, dialect: Dialect, coltype: object
+    ) -> Callable[[Any], datetime | None] | None:
+        """Return the function that converts a time from the database; None if none is needed."""
+        if dialect.name == "postgresql":  # connections have the time zone UTC, see ``database``
+            return None
+        return super().result_processor(dialect, coltype)
+
     def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
         """Return a time from the database as an aware time in UTC; None stays None."""
         if value is None or value.tzinfo is UTC:
@@ -160,13 +168,17 @@ class _Array(sa.types.TypeDecorator[Collection[Any]]):
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], str]:  # noqa: ARG002
         """Return the function that writes a list as the text ``{"first","second"}``."""
-        return _written
+        return array_text
 
 
-def _written(values: Collection[Any]) -> str:
-    quoted = [str(value).replace("\\", "\\\\").replace('"', '\\"') for value in values]
-    joined = '","'.join(quoted)
-    return f'{{"{joined}"}}' if quoted else "{}"
+def array_text(values: Collection[Any]) -> str:
+    """Return a list as PostgreSQL writes it: ``{"first","second"}``."""
+    texts = list(map(str, values))
+    together = "".join(texts)
+    if '"' in together or "\\" in together:  # not in ids, which most lists contain
+        texts = [text.replace("\\", "\\\\").replace('"', '\\"') for text in texts]
+    joined = '","'.join(texts)
+    return f'{{"{joined}"}}' if texts else "{}"
 
 
 @compiles(any_of)

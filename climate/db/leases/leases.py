@@ -200,19 +200,6 @@ def ailing(session: Session, now: datetime, until: datetime | None) -> list[str]
     return list(session.scalars(query.where(sa.or_(LeaseRow.degraded, failing))))
 
 
-def running_with(session: Session, resource_types: Collection[str]) -> list[str]:
-    """Return the ids of the ACTIVE leases that have a reservation of one of these types."""
-    has_one = (
-        sa.select(ReservationRow.id)
-        .where(
-            ReservationRow.lease_id == LeaseRow.id, ReservationRow.resource_type.in_(resource_types)
-        )
-        .exists()
-    )
-    query = sa.select(LeaseRow.id).where(LeaseRow.status == LeaseStatus.ACTIVE.value, has_one)
-    return list(session.scalars(query))
-
-
 def with_trusts(session: Session, until: datetime) -> list[tuple[str, str]]:
     """Return (lease id, trust id) of each lease that has a trust and starts before ``until``.
 
@@ -398,6 +385,7 @@ def _lease_values(lease: Lease) -> dict[str, Any]:
         "start_delayed_at": lease.start.delayed_at,
         "start_lead_s": round(lease.start.lead.total_seconds()),
         "start_began_at": lease.start.began_at,
+        "cleaning_s": None if lease.cleaning is None else round(lease.cleaning.total_seconds()),
     }
 
 

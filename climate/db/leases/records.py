@@ -66,7 +66,7 @@ COLUMNS = columns(
     LEASES,
     "id name user_id project_id start_at end_at status degraded notices created_at updated_at"
     " trust_id trust_lost start_when ready_at start_delayed_at started_at"
-    " caught_up_at version offered_until start_lead_s start_began_at",
+    " caught_up_at version offered_until start_lead_s start_began_at cleaning_s",
 )
 _RESERVATIONS = _children_of(
     RESERVATIONS,
@@ -84,7 +84,8 @@ _EVENTS = _children_of(
 def _lease(row: Any, reservations: Iterable[Any], events: Iterable[Any]) -> Lease:  # noqa: ANN401 - rows of COLUMNS and of its children
     id_, name, user_id, project_id, start, end, status, degraded, notices, *rest = row
     created_at, updated_at, trust_id, trust_lost, when, *others = rest
-    ready_at, delayed_at, started_at, caught_up_at, version, offered_until, lead, began_at = others
+    ready_at, delayed_at, started_at, caught_up_at, version, *margins = others
+    offered_until, lead, began_at, cleaning = margins
     return Lease(
         id=id_,
         name=name,
@@ -110,6 +111,7 @@ def _lease(row: Any, reservations: Iterable[Any], events: Iterable[Any]) -> Leas
         ),
         caught_up_at=caught_up_at,
         offered_until=offered_until,
+        cleaning=None if cleaning is None else timedelta(seconds=cleaning),
         version=version,
     )
 

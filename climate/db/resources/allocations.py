@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.lease.lifecycle import ReservationStatus
 from climate.core.lease.model import Allocation
-from climate.core.matching.requirement import Requirement
+from climate.core.matching.requirement import EXCLUSIVE, Requirement
 from climate.core.window import Window
 from climate.db.engine.types import any_of
 from climate.db.resources import fitting
@@ -212,7 +212,7 @@ def held(session: Session, reservation_ids: Collection[str]) -> dict[str, dict[i
         resources = by_reservation[row.reservation_id]
         before = resources.get(row.resource_id, Held(row.start_at, {}))
         amounts = Counter(before.amounts)
-        if row.resource_class is not None and row.amount is not None:
+        if row.resource_class not in {None, EXCLUSIVE} and row.amount is not None:
             amounts[row.resource_class] += row.amount
         # If its share grew later, the reservation holds all of it only since then.
         resources[row.resource_id] = Held(max(before.since, row.start_at), amounts)
@@ -371,6 +371,14 @@ def projects_on(session: Session, resource_id: int) -> set[str]:
 def count(session: Session, requirement: Requirement) -> int:
     """Return how many resources match a requirement, free or booked; see ``matching``."""
     return session.connection().scalar(fitting.count(shape(requirement))) or 0
+
+
+def values(session: Session, requirement: Requirement, name: str) -> set[str | None]:
+    """Return the values of a property that matching resources have; see ``matching``.
+
+    The result contains None if some of these resources do not have the property.
+    """
+    return set(session.connection().scalars(fitting.values(shape(requirement), name)))
 
 
 def _values(busy: Window, rotation: float) -> dict[str, Any]:

@@ -12,22 +12,20 @@ shares. The statement never waits for a row lock: it skips locked resources.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy.dialects.postgresql.psycopg import dialect
-
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
 from climate.db.engine.database import Database
-from climate.db.engine.types import encode_json
+from climate.db.engine.driver_statement import POSTGRESQL, DriverStatement, convert
+from climate.db.engine.types import array_text, encode_json
 from climate.db.resources import fitting
 from climate.db.resources.fitting import Shape, shape
+from climate.db.resources.properties.conditions import generalised
 from climate.db.tables.bulk import Rows
-
-_POSTGRESQL = dialect(paramstyle="pyformat")  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +47,8 @@ class BookingPlan:
     - ``busy``: the window to book, including the cleaning time.
     - ``limit``: the number of candidates to search for, more than the maximum of the requirement.
     - ``rotation``: where the search starts (see ``allocations.candidates``).
+    - ``among``: ids of the only resources to try, at least the maximum of the requirement (None:
+      search all resources). The statement does not decide if too few of them are free.
     - ``rows``: the rows of the lease, its reservation, its events and its notification. Each table
       comes after the tables to which it refers.
     - ``names``: the properties in the query that not every resource has. Each of them must exist,
@@ -64,6 +64,7 @@ class BookingPlan:
     rows: Sequence[Rows]
     names: Collection[str] = ()
     sees_private: bool = False
+    among: Sequence[int] | None = None
     open_leases: OpenLeases | None = None
 
 
@@ -73,10 +74,12 @@ class Verdict:
 
     If ``is_booked`` is set, everything is stored. Otherwise nothing is stored. Then ``free`` is the
     number of matching and free resources if the statement found that they are too few. ``free`` is
-    None if the statement could not decide.
+    None if the statement could not decide. ``is_allowed`` is false if a condition was not met that
+    has nothing to do with free resources, such as a limit.
     """
 
     is_booked: bool
+    is_allowed: bool = True
     free: int | None = None
 
 
@@ -87,15 +90,23 @@ def book(database: Database, plan: BookingPlan) -> Verdict:
     ``database.is_transient``): nothing is stored then, and the caller should try again.
     """
     requirement = plan.requirement
+    wanted = shape(requirement)
+    query, texts = generalised(wanted.query)
     tables = tuple((table.__tablename__, tuple(rows[0])) for table, rows in plan.rows)
-    text, constants = _statement(
-        shape(requirement), plan.limit, tables, bool(plan.names), plan.open_leases is not None
+    statement, constants = _statement(
+        replace(wanted, query=query),
+        plan.limit,
+        tables,
+        plan.among is not None,
+        bool(plan.names),
+        plan.open_leases is not None,
     )
-    is_allowed, fits, found = tuple(database.run_at_once(text, {**constants, **_values(plan)}))
+    searched = {name: texts.get(value, value) for name, value in constants.items()}
+    [(is_allowed, fits, found)] = database.run_at_once(statement, {**searched, **_values(plan)})
     if fits:
         return Verdict(is_booked=True)
-    is_short = is_allowed and found < requirement.minimum
-    return Verdict(is_booked=False, free=found if is_short else None)
+    is_short = plan.among is None and is_allowed and found < requirement.minimum
+    return Verdict(is_booked=False, is_allowed=is_allowed, free=found if is_short else None)
 
 
 def _values(plan: BookingPlan) -> dict[str, Any]:
@@ -103,8 +114,7 @@ def _values(plan: BookingPlan) -> dict[str, Any]:
     return {
         "start": plan.busy.start,
         "end": plan.busy.end,
-        "rotation": plan.rotation,
-        "least": plan.requirement.minimum,
+        **_searched(plan),
         "most": plan.requirement.maximum,
         "reservation": plan.reservation_id,
         **{f"rows_{n}": encode_json(rows) for n, (_, rows) in enumerate(plan.rows)},
@@ -121,6 +131,13 @@ def _values(plan: BookingPlan) -> dict[str, Any]:
     }
 
 
+def _searched(plan: BookingPlan) -> dict[str, Any]:
+    if plan.among is None:
+        return {"rotation": plan.rotation, "least": plan.requirement.minimum}
+    # If fewer than the maximum are free, there may be more among the other resources.
+    return {"ids": array_text(plan.among), "least": plan.requirement.maximum}
+
+
 Tables = tuple[tuple[str, tuple[str, ...]], ...]
 
 
@@ -129,18 +146,26 @@ def _statement(
     wanted: Shape,
     limit: int,
     tables: Tables,
-    has_names: bool,  # noqa: FBT001 - a cache needs positional arguments
+    is_suggested: bool,  # noqa: FBT001 - a cache needs positional arguments
+    has_names: bool,  # noqa: FBT001
     is_limited: bool,  # noqa: FBT001
-) -> tuple[str, dict[str, Any]]:
-    """Return the text of the statement, and the values of the parameters that the query needs."""
-    query = fitting.available_versions(wanted, limit).compile(dialect=_POSTGRESQL)
+) -> tuple[DriverStatement, dict[str, Any]]:
+    """Return the statement, and the values of the parameters that the query needs.
+
+    The query of ``wanted`` is generalised, as it takes longer to build and compile the statement
+    than to execute it.
+
+    If ``is_suggested``, the statement tries only the resources in the parameter ``ids``.
+    """
+    build = fitting.available_versions_of if is_suggested else fitting.available_versions
+    query = build(wanted, limit).compile(dialect=POSTGRESQL)
     # ``IN`` has a parameter for each of its values.
-    search = query.construct_expanded_state(dict.fromkeys(("start", "end", "rotation")))
+    search = query.construct_expanded_state(dict.fromkeys(("start", "end", "rotation", "ids")))
     conditions = [_NAMES_ARE_KNOWN] * has_names + [_HAS_FEW_OPEN_LEASES] * is_limited or ["true"]
     inserts = "".join(_insert(n, *table) for n, table in enumerate(tables))
     text = _TEXT.format(search=search.statement, allowed=" AND ".join(conditions), inserts=inserts)
     constants = {name: value for name, value in search.parameters.items() if value is not None}
-    return text, {**constants, "type": wanted.resource_type}
+    return convert(text), {**constants, "type": wanted.resource_type}
 
 
 def _insert(number: int, table: str, columns: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import aliased
 
 from climate.core.matching.query import Query
-from climate.core.matching.requirement import Requirement
+from climate.core.matching.requirement import EXCLUSIVE, Requirement
 from climate.db.engine.types import UtcDateTime
 from climate.db.resources import capacity
 from climate.db.resources.properties.conditions import clause, equal, split
@@ -39,13 +39,16 @@ class Shape:
 
     ``amounts`` contains (resource class, amount) of one unit, for example (("VCPU", 4),). It is
     empty for whole resources. If ``failing_too`` is set, the statement also selects resources that
-    are out of order.
+    are out of order. ``is_alone`` states that the resource must have no other booking. If ``named``
+    is not empty, only resources with these ids match.
     """
 
     resource_type: str
     query: Query
     amounts: tuple[tuple[str, int], ...]
     failing_too: bool
+    is_alone: bool
+    named: frozenset[int]
 
 
 def shape(requirement: Requirement, *, failing_too: bool = False) -> Shape:
@@ -54,7 +57,14 @@ def shape(requirement: Requirement, *, failing_too: bool = False) -> Shape:
     If ``failing_too`` is set, the SQL statement will also select resources that are out of order.
     """
     amounts = tuple(requirement.amounts.items())
-    return Shape(requirement.resource_type, requirement.condition, amounts, failing_too)
+    return Shape(
+        requirement.resource_type,
+        requirement.condition,
+        amounts,
+        failing_too,
+        requirement.is_alone,
+        requirement.named,
+    )
 
 
 @lru_cache(_CACHED_STATEMENTS)
@@ -62,9 +72,9 @@ def available(wanted: Shape, limit: int | None) -> sa.Select[int]:
     """Build the query for the ids of up to ``limit`` resources that may be free.
 
     The resources match the requirement and can hold one unit. No booking of the whole resource
-    overlaps the window from ``start`` to ``end``. If the requirement is for whole resources, no
-    share overlaps the window, either. The search begins at ``rotation`` (see
-    ``allocations.candidates``).
+    overlaps the window from ``start`` to ``end``, and no exclusive share does. If the requirement
+    is for whole resources, or exclusive, no share at all overlaps the window. The search begins at
+    ``rotation`` (see ``allocations.candidates``).
     """
     return _rotated(wanted, _free(wanted), limit)
 
@@ -76,6 +86,19 @@ def available_versions(wanted: Shape, limit: int | None) -> sa.Select[Any]:
     The version is the id of the transaction that wrote the row.
     """
     return _rotated(wanted, _free(wanted), limit, _VERSION)
+
+
+@lru_cache(_CACHED_STATEMENTS)
+def available_versions_of(wanted: Shape, limit: int) -> sa.Select[int, str]:
+    """Build the query of ``available_of`` for up to ``limit`` resources, with their versions.
+
+    For PostgreSQL.
+    """
+    ids: sa.BindParameter[Any] = sa.bindparam("ids", type_=sa.ARRAY(sa.BigInteger))
+    query = sa.select(ResourceRow.id.label("id"), _VERSION)
+    is_given = ResourceRow.id == sa.any_(ids)
+    few: sa.ColumnElement[int] = sa.literal_column(str(limit))
+    return query.where(is_given, *conditions(wanted), *_free(wanted)).limit(few)
 
 
 @lru_cache(_CACHED_STATEMENTS)
@@ -173,6 +196,18 @@ def count(wanted: Shape) -> sa.Select[int]:
     return sa.select(sa.func.count()).select_from(ResourceRow).where(*conditions)
 
 
+@lru_cache(_CACHED_STATEMENTS)
+def values(wanted: Shape, name: str) -> sa.Select[str | None]:
+    """Build the query for the values of a property that fitting resources have, free or booked.
+
+    One value is NULL if some of these resources do not have the property.
+    """
+    prop = aliased(ResourceProperty)
+    has_property = sa.and_(prop.resource_id == ResourceRow.id, prop.name == name)
+    query = sa.select(prop.value).select_from(ResourceRow).outerjoin(prop, has_property)
+    return query.where(*conditions(wanted)).distinct()
+
+
 def _walk(
     wanted: Shape,
 ) -> tuple[sa.SQLColumnExpression[int], list[sa.ColumnElement[bool]]]:
@@ -199,13 +234,14 @@ def _matching(wanted: Shape, query: Query) -> list[sa.ColumnElement[bool]]:
     return [
         ResourceRow.type == wanted.resource_type,
         sa.true() if wanted.failing_too else ResourceRow.reservable.is_(True),
+        ResourceRow.id.in_(sorted(wanted.named)) if wanted.named else sa.true(),
         clause(query, ResourceRow.id),
         *(capacity.can_hold(ResourceRow.id, name, amount) for name, amount in wanted.amounts),
     ]
 
 
 def _free(wanted: Shape) -> list[sa.ColumnElement[bool]]:
-    return [_not_booked_whole()] if wanted.amounts else [_not_booked_whole(), _not_shared()]
+    return [_not_booked_whole(), _not_shared(only_exclusively=not wanted.is_alone)]
 
 
 def _not_booked_whole() -> sa.ColumnElement[bool]:
@@ -222,12 +258,16 @@ def _not_booked_whole() -> sa.ColumnElement[bool]:
     return ~sa.func.coalesce(last_end > _START, sa.false())
 
 
-def _not_shared() -> sa.ColumnElement[bool]:
+def _not_shared(*, only_exclusively: bool) -> sa.ColumnElement[bool]:
+    """Return the condition that no share overlaps the window, or that no exclusive share does."""
+    of_class = AllocationRow.resource_class
     sharing = sa.exists().where(
         AllocationRow.resource_id == ResourceRow.id,
         AllocationRow.busy_until > _START,
         AllocationRow.start_at < _END,
-        AllocationRow.resource_class.is_not(None),
+        of_class == sa.literal_column(f"'{EXCLUSIVE}'")
+        if only_exclusively
+        else of_class.is_not(None),
     )
     # As operand of IS it stays a subquery per examined resource; else the planner joins all rows.
     return ~sharing.correlate(ResourceRow).is_(True)

@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.lease.holding import Booking, HeldResource
 from climate.core.lease.lifecycle import LeaseStatus
+from climate.core.matching.requirement import EXCLUSIVE
 from climate.core.page import Page, Part
 from climate.db.engine.types import any_of
 from climate.db.resources.pages import cut
@@ -39,7 +40,7 @@ _AMOUNTS = (
     .where(
         any_of(ALLOCATIONS.c.reservation_id, "reservation_ids"),
         any_of(ALLOCATIONS.c.resource_id, "resource_ids"),
-        ALLOCATIONS.c.resource_class.is_not(None),
+        ALLOCATIONS.c.resource_class != EXCLUSIVE,
     )
     .group_by(*_SHARE)
 )

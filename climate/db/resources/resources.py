@@ -5,6 +5,7 @@ reports the native properties. Operators set the extra properties. The definitio
 property applies to all resources of a type, and says whether the property is private.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,6 +32,8 @@ from climate.db.tables.leases import (
     columns,
 )
 
+# An id that a column can have.
+_ID = re.compile(r"[1-9][0-9]{0,17}")
 _SOME = sa.select(RESOURCES).where(any_of(RESOURCES.c.id, "ids"))
 _PROPERTIES = (
     sa.select(*columns(PROPERTIES, "resource_id name value native"))
@@ -125,6 +128,17 @@ def find_some(session: Session, resource_ids: Collection[int]) -> dict[int, Reso
         return {}
     rows = session.execute(_SOME, {"ids": list(resource_ids)}).all()
     return {resource.id: resource for resource in complete(session, rows)}
+
+
+def find_named(session: Session, resource_type: str, names: Collection[str]) -> list[Resource]:
+    """Return the resources of a type whose name (``external_id``) or id as text is in ``names``.
+
+    On some databases, the result also has names that differ only in case.
+    """
+    ids = [int(name) for name in names if _ID.fullmatch(name)]
+    is_named = sa.or_(ResourceRow.external_id.in_(names), ResourceRow.id.in_(ids))
+    query = sa.select(ResourceRow).where(ResourceRow.type == resource_type, is_named)
+    return complete(session, session.scalars(query).all())
 
 
 def booked_by(session: Session, lease_id: str) -> list[Resource]:

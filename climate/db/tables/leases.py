@@ -54,6 +54,8 @@ class LeaseRow(Certified, Base):
     when a manager last found that events of the lease were late. ``offered_until`` is when an offer
     expires (NULL: the lease is no offer). ``start_lead_s`` is how many seconds before the start the
     booking begins, so that climate can create resources. ``start_began_at`` is when it began.
+    ``cleaning_s`` is how many seconds after the end the booking lasts, as climate has learned it
+    (NULL: as long as the operator has configured).
     """
 
     __tablename__ = "leases"
@@ -91,6 +93,7 @@ class LeaseRow(Certified, Base):
     offered_until: Mapped[datetime | None]
     start_lead_s: Mapped[int] = mapped_column(server_default="0")
     start_began_at: Mapped[datetime | None]
+    cleaning_s: Mapped[int | None]
 
 
 class ReservationRow(Base):

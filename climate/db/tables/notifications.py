@@ -10,6 +10,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 from climate.db.engine.types import MARIADB, Id, Serial
 from climate.db.tables.leases import Base, Certified
 
+_IS_NEW = sa.text("seq IS NULL")
+
 
 class OutboxRow(Base):
     """The table of notifications. A transaction that changes a lease also writes a row here.
@@ -30,6 +32,8 @@ class OutboxRow(Base):
         Index(None, "lease_id", "id"),
         Index(None, "project_id", "seq"),
         UniqueConstraint("seq"),
+        # Without it, PostgreSQL may read all notifications to find the few without a number.
+        Index("outbox_new", "id", postgresql_where=_IS_NEW).ddl_if(dialect="postgresql"),
         {**MARIADB, "sqlite_autoincrement": True},
     )
 

@@ -131,6 +131,37 @@ class CreationTimesRow(Base):
     updated_at: Mapped[datetime]
 
 
+class CleaningRow(Base):
+    """The table of cleanings that climate measures: one row per bare-metal node.
+
+    The end of the lease began at ``began_at``. ``seen_at`` is when climate last saw the node in
+    cleaning (NULL: not yet). ``resource_id`` has no foreign key, because its check would wait for
+    transactions that lock the resource, and so delay the end of the lease.
+    """
+
+    __tablename__ = "cleanings"
+    __table_args__ = (MARIADB,)
+
+    resource_id: Mapped[int] = mapped_column(Serial, primary_key=True, autoincrement=False)
+    lease_id: Mapped[str] = mapped_column(Id)
+    resource_class: Mapped[str] = mapped_column(sa.String(255))
+    began_at: Mapped[datetime]
+    seen_at: Mapped[datetime | None]
+
+
+class CleaningTimesRow(Base):
+    """The table of how long cleanings took: one row per resource class of bare-metal nodes.
+
+    ``times`` are the durations of the last cleanings in seconds, the oldest first.
+    """
+
+    __tablename__ = "cleaning_times"
+    __table_args__ = (MARIADB,)
+
+    resource_class: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
+    times: Mapped[list[Any]]
+
+
 def has_preparation(resource_id: int | sa.SQLColumnExpression[int]) -> sa.Exists:
     """Return the SQL condition that a host has a preparation that is not over.
 

@@ -19,8 +19,8 @@ transaction has locked some, admission raises LostRace, and the database layer r
 transaction again.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
@@ -30,12 +30,12 @@ from climate.core.lease.model import Lease
 from climate.core.matching.expression import MAX_CONDITIONS
 from climate.core.matching.packing import Units
 from climate.core.matching.query import has_misfits, names, written
-from climate.core.matching.requirement import Requirement
+from climate.core.matching.requirement import EXCLUSIVE, Requirement
 from climate.core.matching.selection import Preference
 from climate.core.window import Window, in_words
 from climate.db.engine.database import LostRace, conflict, is_patient, is_transient
 from climate.db.resources import allocations, booking_statement
-from climate.db.resources.booking_statement import BookingPlan
+from climate.db.resources.booking_statement import BookingPlan, Verdict
 from climate.db.tables.bulk import Rows
 from climate.manager.admission.candidates import (
     CandidateSet,
@@ -49,12 +49,15 @@ from climate.manager.admission.candidates import (
     select,
 )
 from climate.manager.admission.gates import Gate
-from climate.manager.admission.requirements import occupied_window
+from climate.manager.admission.requirements import occupied_by
+from climate.manager.admission.resizing import growth
 from climate.manager.process.calendar_memory.view import CalendarView
 from climate.manager.process.runtime import Runtime
 
 # If the single statement loses this many races, a transaction takes over, which can wait for locks.
 _ATTEMPTS_AT_ONCE = 2
+# Memory suggests so many more resources than needed, because others may have booked some of them.
+_SPARES = 16
 # The share of refusals from memory that SQL checks.
 _CHECKED_SHARE = 0.01
 
@@ -123,21 +126,46 @@ def book_at_once(
     plan = _plan(runtime, lease, demands, tables, sees_private=sees_private)
     for gate in gates:
         plan = plan and gate.planned(plan, lease)
-    for _ in range(_ATTEMPTS_AT_ONCE if plan else 0):
-        assert plan is not None  # noqa: S101 - for the type checker
-        try:
-            verdict = booking_statement.book(runtime.database, plan)
-        except DBAPIError as error:
-            if not is_transient(error):
-                raise
-            runtime.database.on_conflict(conflict(error))
+    for attempt in _attempts(runtime, plan) if plan else ():
+        verdict = _try_to_book(runtime, attempt)
+        if verdict is None or (verdict.is_allowed and not verdict.is_booked and attempt.among):
             continue
         if verdict.free is not None:
             with runtime.database.read() as session:
-                matching = allocations.count(session, plan.requirement)
-            raise insufficient(demands, 0, plan.busy, matching=matching, free=verdict.free)
+                matching = allocations.count(session, attempt.requirement)
+            raise insufficient(demands, 0, attempt.busy, matching=matching, free=verdict.free)
         return verdict.is_booked
     return False
+
+
+def _attempts(runtime: Runtime, plan: BookingPlan) -> Iterator[BookingPlan]:
+    """Yield the plans to try: first among resources that are free in memory, then among all.
+
+    Resources from memory save the search in the database. Memory may lack the latest bookings. So
+    for a second plan, it is brought up to date.
+    """
+    for find_view in (runtime.calendar.view_without_catching_up, runtime.calendar.view):
+        # Memory does not know which resources come first.
+        view = None if runtime.settings.packs_hosts else find_view(plan.requirement.resource_type)
+        if view is None:
+            break
+        ids = view.suggest(plan.requirement, plan.busy, plan.limit + _SPARES, plan.rotation)
+        if len(ids) < plan.requirement.maximum:
+            break
+        yield replace(plan, among=ids)
+    for _ in range(_ATTEMPTS_AT_ONCE):
+        yield plan
+
+
+def _try_to_book(runtime: Runtime, plan: BookingPlan) -> Verdict | None:
+    """Run the statement of a plan; return None if it lost a race with another transaction."""
+    try:
+        return booking_statement.book(runtime.database, plan)
+    except DBAPIError as error:
+        if not is_transient(error):
+            raise
+        runtime.database.on_conflict(conflict(error))
+        return None
 
 
 def _plan(
@@ -174,7 +202,7 @@ def _plan(
 
 def _occupied(runtime: Runtime, lease: Lease) -> Window:
     """Return the time during which no other lease can have the resources of a new lease."""
-    return occupied_window(lease.window, lease.created_at, runtime.settings, lease.start.lead)
+    return occupied_by(lease, lease.created_at, runtime.settings)
 
 
 def find_shortage(
@@ -335,6 +363,10 @@ def _insufficient(session: Session, candidates: CandidateSet) -> InsufficientRes
         if available < demand.minimum:
             matching = allocations.count(session, demand.requirement)
             free = available + sum(demand.kept.values())
+            if named := demand.requirement.named:
+                message = growth.why_unavailable(session, demands, index, occupied)
+                numbers = {"asked": len(named), "matching": matching, "free": free}
+                return InsufficientResources(message, demands, index, numbers)
             return insufficient(demands, index, occupied, matching=matching, free=free)
     return InsufficientResources(
         f"Not enough {demands[0].requirement.noun} available: each reservation could be"
@@ -379,17 +411,21 @@ def rows(
         row
         for demand, units_by_id in zip(demands, chosen, strict=True)
         for resource_id, units in units_by_id.items()
-        for row in allocation_rows(demand, resource_id, units, occupied)
+        for row in allocation_rows(
+            demand, resource_id, units, occupied, is_first=resource_id not in demand.kept
+        )
     ]
 
 
 def allocation_rows(
-    demand: Demand, resource_id: int, units: int, occupied: Window
+    demand: Demand, resource_id: int, units: int, occupied: Window, *, is_first: bool = True
 ) -> list[dict[str, object]]:
     """Return the rows of the allocations table that book ``units`` units of one resource.
 
     If the reservation books whole resources, this is one row. If it books a share of the resource,
-    there is one row per resource class (``VCPU``, ``MEMORY_MB``, ...).
+    there is one row per resource class (``VCPU``, ``MEMORY_MB``, ...), and one more row that marks
+    an exclusive share. ``is_first`` is false if the reservation already has a part of the resource,
+    and so this row.
     """
     row = {
         "resource_id": resource_id,
@@ -399,7 +435,10 @@ def allocation_rows(
         "resource_class": None,
         "amount": None,
     }
-    return [
+    booked = [
         {**row, "resource_class": name, "amount": amount * units}
         for name, amount in demand.requirement.amounts.items()
     ] or [row]
+    if demand.requirement.exclusive and is_first:
+        booked.append({**row, "resource_class": EXCLUSIVE, "amount": 1})
+    return booked

@@ -135,6 +135,11 @@ def _check_buckets(part: Requirement, span: Window, resolution: int) -> None:
             "Units that must be on one resource cannot be counted in buckets: leave out the"
             " resolution, or the affinity"
         )
+    if part.exclusive:
+        raise InvalidInput(
+            "Units on hosts of their own (match: open) cannot be counted in buckets: leave out the"
+            " resolution, or match"
+        )
     if (span.end - span.start) / timedelta(seconds=resolution) > MAX_BUCKETS:
         raise InvalidInput(
             f"The window has more than {MAX_BUCKETS} buckets: request a shorter window or a"

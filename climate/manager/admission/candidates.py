@@ -349,7 +349,9 @@ def _packed(candidates: CandidateSet, index: int, lost: Collection[int]) -> pack
         id_
         for other in candidates.demands
         for id_ in other.kept
-        if not requirement.amounts or not other.requirement.amounts
+        if requirement.is_whole
+        or other.requirement.is_whole
+        or (other is not demand and (requirement.exclusive or other.requirement.exclusive))
     }
     closed.update(lost)
     return packing.Demand(
@@ -359,6 +361,7 @@ def _packed(candidates: CandidateSet, index: int, lost: Collection[int]) -> pack
         requirement.amounts,
         requirement.layout,
         {**dict.fromkeys(demand.beside, 0), **demand.kept},
+        requirement.exclusive,
     )
 
 

@@ -24,7 +24,7 @@ from climate.manager.admission.candidates import (
     with_room,
 )
 from climate.manager.admission.limits import Account
-from climate.manager.admission.requirements import by_reservation, occupied_window
+from climate.manager.admission.requirements import by_reservation, occupied_by
 from climate.manager.admission.window_search import MAX_REQUIREMENTS
 from climate.manager.process.runtime import Runtime
 
@@ -86,7 +86,7 @@ def free_capacity(
     """
     if lease.window.end <= now:
         return []
-    occupied = occupied_window(lease.window, now, runtime.settings, lease.start.lead)
+    occupied = occupied_by(lease, now, runtime.settings)
     live = [reservation for reservation in lease.reservations if reservation.stays]
     parts = by_reservation(runtime.catalog, live, lease.project_id)
     demands = [

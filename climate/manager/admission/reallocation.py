@@ -31,7 +31,8 @@ from climate.manager.admission.admission import (
     rows,
 )
 from climate.manager.admission.candidates import Demand, accepted, few, find_candidates
-from climate.manager.admission.requirements import by_reservation, occupied_window
+from climate.manager.admission.requirements import by_reservation, occupied_by
+from climate.manager.admission.resizing import growth
 from climate.manager.process.runtime import Runtime
 
 
@@ -39,49 +40,58 @@ def reallocate(
     runtime: Runtime,
     session: Session,
     lease: Lease,
-    reservations: Sequence[Reservation],
-    window: Window,
+    after: Lease,
+    joining: Mapping[str, Collection[int]],
     now: datetime,
 ) -> bool:
-    """Change the bookings of the stored ``lease`` to new ``reservations`` and dates (``window``).
+    """Change the bookings of the stored ``lease`` to the reservations and dates of ``after``.
 
-    Only a pending lease may exchange resources that no longer fit. Returns True if the lease gets
-    additional or larger hosts, instances or other units. A manager must then give the users of a
-    started lease access to them. Raises InsufficientResources, LostRace.
+    ``joining`` contains the ids of resources that join by name, by reservation id. Only a pending
+    lease may exchange resources that no longer fit. Returns True if the lease gets additional or
+    larger hosts, instances or other units. A manager must then give the users of a started lease
+    access to them. Raises Conflict, InsufficientResources, LostRace.
     """
-    live = [reservation for reservation in reservations if reservation.stays]
-    if not live:
+    if not (live := [each for each in after.reservations if each.stays]):
         return False
     requirements = by_reservation(runtime.catalog, live, lease.project_id)
     held = allocations.held(session, ids := list(requirements))
+    requirements = growth.with_named(requirements, held, joining)
     preference = runtime.preference()
-    occupied = _occupied(runtime, lease, window, now)
+    occupied = _occupied(runtime, lease, after.window, now)
     locked = _lock(session, requirements, held, occupied, preference)
     if occupied is None:  # the lease ends now; a manager reclaims its resources
-        allocations.shorten(session, ids, window.busy(runtime.settings.cleaning_time).end)
+        busy_until = lease.busy_until(after.window.end, runtime.settings.cleaning_time)
+        allocations.shorten(session, ids, busy_until)
         return False
     allocations.release(session, ids)
     before = by_reservation(runtime.catalog, lease.reservations, lease.project_id)
-    units = {
-        id_: {resource: before[id_][0].units(part.amounts) for resource, part in held[id_].items()}
-        for id_ in requirements
-    }
-    started, growing = has_started(lease, now), _growing(lease, live, window, now)
+    units = _units(before, held)
+    started, growing = has_started(lease, now), _growing(lease, live, after.window, now)
     selection = None if started else preference.selection
     demands = _demands(session, requirements, units, growing, occupied, selection)
     demands, gained = _admit(session, demands, occupied, preference, locked, started=started)
     allocations.take(session, rows(demands, gained, occupied))
-    booked_from = None if started else window.start - lease.start.lead
+    booked_from = None if started else after.window.start - lease.start.lead
     allocations.take(session, _kept_rows(demands, held, occupied, booked_from))
     sizes = ((before[id_][0], requirements[id_][0]) for id_ in held if held[id_])
     return any(a.amounts != b.amounts for a, b in sizes) or any(gained)
+
+
+def _units(
+    requirements: Mapping[str, Sequence[Requirement]], held: Mapping[str, Mapping[int, Held]]
+) -> dict[str, dict[int, int]]:
+    """Return how many units each reservation has booked, by reservation and resource id."""
+    return {
+        id_: {key: requirements[id_][0].units(part.amounts) for key, part in booked.items()}
+        for id_, booked in held.items()
+    }
 
 
 def _occupied(runtime: Runtime, lease: Lease, window: Window, now: datetime) -> Window | None:
     """Return when a lease with new dates occupies resources; None if it ends now."""
     if window.end <= now:
         return None
-    return occupied_window(window, now, runtime.settings, lease.start.lead)
+    return occupied_by(replace(lease, window=window), now, runtime.settings)
 
 
 def _admit(
@@ -98,14 +108,15 @@ def _admit(
     A demand is what one reservation requires, with the units that it keeps. ``locked`` are ids of
     resources that the transaction has locked already. If too few units are free, and the lease has
     not ``started``, the function tries again with demands that keep nothing. The lease may then get
-    entirely different resources.
+    entirely different resources. Not if the user names resources: these join what the lease has.
     """
     if not any(demand.maximum for demand in demands):
         return demands, tuple({} for _ in demands)  # the lease gains nothing
     try:
         return demands, admit(session, demands, occupied, preference, locked)
     except InsufficientResources:
-        if started or not any(demand.kept for demand in demands):
+        is_named = any(demand.requirement.named for demand in demands)
+        if started or is_named or not any(demand.kept for demand in demands):
             raise
     others = [replace(demand, kept={}) for demand in demands]
     return others, admit(session, others, occupied, preference, locked)

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import InvalidInput, InvalidQuery, UnknownProperty
 from climate.core.lease.lifecycle import ReservationStatus
-from climate.core.lease.model import CREATE, ON_START, PART, STACK, Reservation
+from climate.core.lease.model import CREATE, ON_START, PART, STACK, Lease, Reservation
 from climate.core.lease.on_start import Kind, booked_lead
 from climate.core.matching import property_type
 from climate.core.matching import query as expressions
@@ -23,10 +23,11 @@ from climate.core.matching.expression import MAX_CONDITIONS
 from climate.core.matching.query import Everything, Query
 from climate.core.matching.quoting import show
 from climate.core.matching.requirement import Requirement
+from climate.core.provisioning.cleaning import RESOURCE_CLASS
 from climate.core.settings import Settings
-from climate.core.window import Window
+from climate.core.window import Margins, Window
 from climate.db.engine import ids
-from climate.db.resources import resources
+from climate.db.resources import allocations, resources
 from climate.manager.process.runtime import Catalog, Runtime
 from climate.plugins.base import Member, Requester
 
@@ -242,7 +243,7 @@ def check_queries(
 def _check_devices(
     catalog: Catalog, requirements: Sequence[Requirement], present: Collection[Requirement]
 ) -> None:
-    """Raise InvalidQuery if a user selects hosts by devices, and no filter of Nova checks them.
+    """Raise InvalidQuery if a user requests devices that neither climate nor Nova's filters check.
 
     The devices in ``present`` are allowed.
     """
@@ -252,7 +253,14 @@ def _check_devices(
     for part in requirements:
         for key in part.flavor.devices if part.flavor else ():
             if key not in known:
-                raise InvalidQuery(f"hosts cannot be chosen by their devices in {show(key)}")
+                hint = (
+                    "the operator counts no such devices"
+                    if part.is_whole
+                    else "reserve instances of a flavor with these devices (flavor:instance)"
+                )
+                raise InvalidQuery(
+                    f"hosts cannot be chosen by their devices in {show(key)}: {hint}"
+                )
 
 
 def check_names(
@@ -317,20 +325,76 @@ def lead_of(
     return times.lead(session, kinds_of(runtime.catalog, reservations), now) if times else NO_LEAD
 
 
-def lead_of_new(
-    runtime: Runtime, requests: Iterable[ReservationRequest], start: datetime, now: datetime
-) -> timedelta:
-    """Return the lead that a new lease books before its ``start``; no transaction is open."""
-    if runtime.creation_times is None:
-        return NO_LEAD
+def learned_cleaning(
+    runtime: Runtime, session: Session, requirements: Iterable[Requirement], now: datetime
+) -> timedelta | None:
+    """Return how long resources of a new booking stay booked after the lease, as climate learned.
+
+    This is the longest time of all resources that match, because they are chosen later. None: the
+    configured time applies, as there is no measurement of any of them.
+    """
+    times = runtime.cleaning_times
+    if times is None or not (spans := times.by_class(session, now)):
+        return None
+    classes = set[str | None]()
+    for part in requirements:
+        classes |= allocations.values(session, part, RESOURCE_CLASS)
+    learned = [spans[name] for name in classes if name is not None and name in spans]
+    is_mixed = len(learned) < len(classes)
+    configured = [runtime.settings.cleaning_time] if is_mixed else []
+    return max([*learned, *configured]) if learned else None
+
+
+def margins_of(
+    runtime: Runtime,
+    session: Session,
+    reservations: Iterable[Requested],
+    requirements: Iterable[Requirement],
+    now: datetime,
+) -> Margins:
+    """Return how long before and after its window a new booking would occupy resources.
+
+    ``requirements`` are those of the ``reservations``.
+    """
+    cleaning = learned_cleaning(runtime, session, requirements, now)
+    configured = runtime.settings.cleaning_time
+    return Margins(
+        lead_of(runtime, session, reservations, now), configured if cleaning is None else cleaning
+    )
+
+
+def with_new_margins(
+    runtime: Runtime, session: Session, lease: Lease, start: datetime, now: datetime
+) -> Lease:
+    """Return the lease with the lead and the cleaning time of a new booking from ``start`` on."""
+    live = [reservation for reservation in lease.reservations if reservation.stays]
+    parts = (requirements_of(runtime.catalog, each, lease.project_id) for each in live)
+    needs = (part for part in chain.from_iterable(parts) if part.maximum)
+    lead = booked_lead(lead_of(runtime, session, live, now), start, now)
+    return replace(
+        lease,
+        start=replace(lease.start, lead=lead),
+        cleaning=learned_cleaning(runtime, session, needs, now),
+    )
+
+
+def margined(runtime: Runtime, lease: Lease, now: datetime) -> Lease:
+    """Return a new lease with its lead and its cleaning time; no transaction is open."""
+    if runtime.creation_times is None and runtime.cleaning_times is None:
+        return lease
     with runtime.database.read() as session:
-        return booked_lead(lead_of(runtime, session, requests, now), start, now)
+        return with_new_margins(runtime, session, lease, lease.window.start, now)
 
 
-def occupied_window(window: Window, now: datetime, settings: Settings, lead: timedelta) -> Window:
+def occupied_window(window: Window, now: datetime, margins: Margins) -> Window:
     """Return the time during which no other lease can have the resources of a lease.
 
-    The window begins the ``lead`` before the start of the lease, or at ``now`` if that has passed.
-    It ends when the cleaning time (configured by the operator) after the lease is over.
+    The window begins the lead before the start of the lease, or at ``now`` if that has passed. It
+    ends when the cleaning time after the lease is over.
     """
-    return Window(max(window.start - lead, now), window.end).busy(settings.cleaning_time)
+    return Window(max(window.start - margins.lead, now), window.end).busy(margins.cleaning)
+
+
+def occupied_by(lease: Lease, now: datetime, settings: Settings) -> Window:
+    """Return the time during which no other lease can have the resources of this lease."""
+    return occupied_window(lease.window, now, lease.margins(settings.cleaning_time))

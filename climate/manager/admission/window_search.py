@@ -21,7 +21,7 @@ from climate.core.errors import InvalidDate, InvalidInput, LimitExceeded, Search
 from climate.core.matching import calendar
 from climate.core.matching.calendar import Starts
 from climate.core.matching.requirement import Requirement
-from climate.core.window import MAX_SPAN, Window, later, second_from
+from climate.core.window import MAX_SPAN, Margins, Window, later, second_from
 from climate.db import limits as rows
 from climate.db.resources import calendar as bookings
 from climate.manager.admission.admission import calendar_view, dry_run
@@ -32,7 +32,7 @@ from climate.manager.admission.requirements import (
     NO_LEAD,
     ReservationRequest,
     check_queries,
-    lead_of,
+    margins_of,
     needs_of,
     occupied_window,
 )
@@ -72,15 +72,20 @@ class WindowSearch:
     """The parameters of a search for windows in which all ``requirements`` fit at once.
 
     The windows have the duration ``length`` and lie in the span ``within``. The search gives up at
-    ``deadline``, a reading of the monotonic clock ``clock.elapsed`` in seconds. The lease needs its
-    capacity from the ``lead`` before its start on.
+    ``deadline``, a reading of the monotonic clock ``clock.elapsed`` in seconds. The lease
+    also needs its capacity for the ``margins`` before its start and after its end.
     """
 
     requirements: Sequence[Requirement]
     length: timedelta
     within: Window
     deadline: float
-    lead: timedelta = NO_LEAD
+    margins: Margins
+
+    @property
+    def lead(self) -> timedelta:
+        """How long before its start the lease needs its capacity."""
+        return self.margins.lead
 
     def first_start(self, now: datetime) -> datetime:
         """Return the earliest possible start, a whole second."""
@@ -101,9 +106,10 @@ class WindowSearch:
         """Return the first and the last time at which the lead can begin."""
         return max(self.first_start(now) - self.lead, now), self.last_start - self.lead
 
-    def occupied(self, cleaning: timedelta) -> timedelta:
-        """Return how long the lease occupies resources, with its lead and the ``cleaning``."""
-        return self.lead + self.length + cleaning
+    @property
+    def occupied(self) -> timedelta:
+        """How long the lease occupies resources, with its lead and the cleaning."""
+        return self.lead + self.length + self.margins.cleaning
 
 
 def search(
@@ -124,8 +130,8 @@ def search(
     """
     requirements = needs_of(runtime.catalog, requests, project_id)
     with runtime.database.read() as session:
-        lead = lead_of(runtime, session, requests, runtime.clock.now())
-        query = window_search(runtime, requirements, length, within, lead=lead)
+        margins = margins_of(runtime, session, requests, requirements, runtime.clock.now())
+        query = window_search(runtime, requirements, length, within, margins=margins)
         check_queries(session, runtime.catalog, requirements, private=private)
         view = calendar_view(runtime, requirements)
         if view is not None:
@@ -139,13 +145,13 @@ def earliest(
     requirements: Sequence[Requirement],
     length: timedelta,
     within: Window,
-    lead: timedelta,
+    margins: Margins,
 ) -> Window | None:
     """Return the earliest window in ``within`` in which all requirements fit; None if none does.
 
     The parameters and errors are those of ``window_search``.
     """
-    query = window_search(runtime, requirements, length, within, lead=lead)
+    query = window_search(runtime, requirements, length, within, margins=margins)
     view = calendar_view(runtime, requirements)
     if view is not None:
         found = _remembered(runtime, view, query, 1)
@@ -161,11 +167,10 @@ def _remembered(
     (requirement,) = query.requirements
     now, found = runtime.clock.now(), []
     if window := query.at_once(now):
-        occupied = occupied_window(window, now, runtime.settings, query.lead)
+        occupied = occupied_window(window, now, query.margins)
         if view.has_enough(requirement, occupied):
             found.append(Offer(window, window.start))
-    length = query.occupied(runtime.settings.cleaning_time)
-    for first, last in view.openings(requirement, length, query.lead_starts(now), limit):
+    for first, last in view.openings(requirement, query.occupied, query.lead_starts(now), limit):
         start = first + query.lead
         found.append(Offer(Window(start, start + query.length), last + query.lead))
     return found[:limit]
@@ -177,12 +182,13 @@ def window_search(
     length: timedelta,
     within: Window,
     deadline: float | None = None,
-    lead: timedelta = NO_LEAD,
+    margins: Margins | None = None,
 ) -> WindowSearch:
     """Return a search for windows that must end within ``[api] search_timeout``.
 
     ``deadline`` is the end of that time by the monotonic clock ``clock.elapsed``, in seconds (None:
-    the time begins now). The lease needs its capacity from ``lead`` before its start on.
+    the time begins now). The lease also needs its capacity for the ``margins`` around its window
+    (None: for the configured cleaning time).
 
     Raises InvalidDate if the windows do not fit into ``within``, or if this span is too long.
     Raises InvalidInput if there are too many requirements.
@@ -197,7 +203,9 @@ def window_search(
         )
     if deadline is None:
         deadline = runtime.clock.elapsed() + runtime.settings.search_timeout
-    return WindowSearch(requirements, length, within, deadline, lead)
+    if margins is None:
+        margins = Margins(NO_LEAD, runtime.settings.cleaning_time)
+    return WindowSearch(requirements, length, within, deadline, margins)
 
 
 def offers(
@@ -219,15 +227,14 @@ def offers(
     ]
 
     def fits(window: Window) -> bool:
-        occupied = occupied_window(window, now, runtime.settings, query.lead)
+        occupied = occupied_window(window, now, query.margins)
         return dry_run(session, demands, occupied, preference) is not None
 
     if (window := query.at_once(now)) and fits(window):
         yield Offer(window, window.start)
-    occupied = query.occupied(runtime.settings.cleaning_time)
     latest_before = None
     for part in _parts(*query.lead_starts(now)):
-        for first, latest in _starts(session, query.requirements, ids, occupied, part):
+        for first, latest in _starts(session, query.requirements, ids, query.occupied, part):
             start, latest_start = second_from(first + query.lead), latest + query.lead
             check_time(runtime, query)
             is_new = first != latest_before and start <= latest_start
@@ -341,8 +348,8 @@ def search_allowed(
     windows: list[Offer] = []
     forbidden: list[ForbiddenWindow] = []
     with runtime.database.read() as session:
-        lead = lead_of(runtime, session, requests, runtime.clock.now())
-        query = window_search(runtime, requirements, length, within, lead=lead)
+        margins = margins_of(runtime, session, requests, requirements, runtime.clock.now())
+        query = window_search(runtime, requirements, length, within, margins=margins)
         check_queries(session, runtime.catalog, requirements, private=seeker.sees_private)
         owner = (seeker.project_id, seeker.user_id)
         guard = guard_without_lock(session, runtime.settings.limits, *owner, seeker.roles)
@@ -405,7 +412,7 @@ class _Judge:
         """Return whether resources are free in ``window``. Raises LimitExceeded."""
         self._guard.check_dates(None, window, self._now)
         self._guard.check_count(self._session, None, self._now)
-        occupied = occupied_window(window, self._now, self._runtime.settings, self._query.lead)
+        occupied = occupied_window(window, self._now, self._query.margins)
         preference = self._runtime.preference()
         units = dry_run(self._session, self._demands, occupied, preference)
         if units is None:

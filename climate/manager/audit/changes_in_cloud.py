@@ -9,6 +9,7 @@ again.
 """
 
 import logging
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -24,9 +25,10 @@ from climate.core.errors import (
 )
 from climate.core.lease import blazar_wire, on_start
 from climate.core.lease.lifecycle import LeaseStatus, ReservationStatus
-from climate.core.lease.model import NOT_RESERVED, Lease, Reservation
+from climate.core.lease.model import NOT_RESERVED, STACK_ID, Lease, Reservation
 from climate.core.notifications import event_type
 from climate.db.leases import leases
+from climate.db.leases.running import running_with
 from climate.db.notifications import outbox
 from climate.manager.audit.cloud import is_settled
 from climate.manager.leases.create import Owner
@@ -47,48 +49,74 @@ _REJECTED = (
     "the changed stack is rejected: to see why, send the change to climate as a dry run, or update"
     " the stack in Heat again"
 )
+# Another try soon may help, because climate or the cloud is changing the stack now.
+_BUSY = (LeaseBusy, LeaseChanged, NotYet)
 # The next pass tries again, and the user need not know.
-_PASSING = (
-    LeaseBusy,
-    LeaseChanged,
-    NotFound,
-    NotYet,
-    DeadTrust,
-)
+_PASSING = (*_BUSY, NotFound, DeadTrust)
 
 
-class _Loop(PeriodicTask):
+class FollowTask(PeriodicTask):
     """A loop whose current run is not waited for: the cloud may be slow, and managers repeat it."""
 
     def stop(self, timeout: float | None = 0) -> bool:
+        """Stop; by default, do not wait for a running step."""
         return super().stop(timeout)
 
 
 def follow_task(runtime: Runtime) -> PeriodicTask:
     """Return the loop that looks for users' changes every ``sync_interval`` seconds."""
-    return _Loop(
+    return FollowTask(
         "changes in the cloud",
         partial(follow_changes, runtime),
         interval=runtime.settings.sync_interval,
     )
 
 
-def follow_changes(runtime: Runtime) -> None:
-    """Reserve what users have changed in the cloud, in all running leases."""
+def follow_changes(runtime: Runtime, stack_ids: Collection[str] | None = None) -> list[str]:
+    """Reserve what users have changed in the cloud, in all running leases.
+
+    If ``stack_ids`` is given, only look at these stacks. Returns the ids of stacks that another
+    call should look at soon, because the cloud or climate is changing them now.
+    """
+    return [
+        str(reservation.details.get(STACK_ID))
+        for lease, reservation in _followed(runtime, stack_ids)
+        if not (is_settled(lease) and _is_followed(runtime, lease, reservation))
+    ]
+
+
+def _followed(
+    runtime: Runtime, stack_ids: Collection[str] | None
+) -> Iterator[tuple[Lease, Reservation]]:
+    """Yield the reservations of running leases that users can change in the cloud."""
     types = [name for name, plugin in runtime.plugins.items() if plugin.follows_changes]
     if not types:
         return
     with runtime.database.read() as session:
-        running = leases.find_some(session, leases.running_with(session, types)).values()
-    for lease in filter(is_settled, running):
+        ids = running_with(session, types, stack_ids)
+        running = leases.find_some(session, ids).values()
+    for lease in running:
         for reservation in lease.reservations:
-            if reservation.resource_type in types:
-                with log_context.about(lease.id), logged("cannot follow the changes of a stack"):
-                    _follow(runtime, lease, reservation)
+            is_asked = stack_ids is None or reservation.details.get(STACK_ID) in stack_ids
+            if reservation.resource_type in types and is_asked:
+                yield lease, reservation
 
 
-def _follow(runtime: Runtime, lease: Lease, reservation: Reservation) -> None:
-    """Reserve what users have changed of a reservation, or store why that is impossible."""
+def _is_followed(runtime: Runtime, lease: Lease, reservation: Reservation) -> bool:
+    """Follow what users have changed of a reservation; return False if another try may help.
+
+    An unexpected error is only logged: the next pass of the loop tries again.
+    """
+    with log_context.about(lease.id), logged("cannot follow the changes of a stack"):
+        return _follow(runtime, lease, reservation)
+    return True
+
+
+def _follow(runtime: Runtime, lease: Lease, reservation: Reservation) -> bool:
+    """Reserve what users have changed of a reservation, or store why that is impossible.
+
+    Returns False if the cloud or climate is changing it now, so that another try soon may help.
+    """
     reason = None
     try:
         found = _changed_in_cloud(runtime, lease, reservation)
@@ -108,11 +136,12 @@ def _follow(runtime: Runtime, lease: Lease, reservation: Reservation) -> None:
     except (ClimateError, ValidationError, *_PASSING) as error:
         if _is_passing(error):
             LOG.info("cannot follow the change of reservation %s yet: %s", reservation.id, error)
-            return
+            return not isinstance(error, _BUSY)
         reason = _reason_of(error)
     if reason != reservation.details.get(NOT_RESERVED):
         now = runtime.clock.now()
         runtime.database.write(partial(_store, lease.id, reservation.id, reason, now))
+    return True
 
 
 def _is_passing(error: Exception) -> bool:

@@ -8,9 +8,9 @@ update, before-end or end.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
+from itertools import chain
 
 from sqlalchemy.orm import Session
 
@@ -31,6 +31,7 @@ from climate.core.lease.schedule import (
     UPDATE,
 )
 from climate.core.notifications import event_type
+from climate.core.record import replace
 from climate.db.engine.database import on_commit
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
@@ -40,7 +41,7 @@ from climate.manager.leases import holds
 from climate.manager.leases import ready_start as starting
 from climate.manager.notifications.lease_messages import News, announce, resources_of
 from climate.manager.process.runtime import Runtime
-from climate.manager.provisioning import creations
+from climate.manager.provisioning import cleanings, creations
 from climate.manager.wait_list.expiry import expire_waits
 from climate.observability.metrics import Metrics
 
@@ -132,6 +133,8 @@ def _execute(runtime: Runtime, session: Session, seen: Sequence[Seen], now: date
         for _, lease, _ in seen
     }
     held = resources_of(session, {id_ for ids in live.values() for id_ in ids})
+    ended = [(lease, chain.from_iterable(held[id_] for id_ in live[lease.id])) for lease in ending]
+    cleanings.begin(runtime, session, ended, now)
     tasks = []
     for claim, lease, event in seen:
         granted = {id_: held[id_] for id_ in live[lease.id]}

@@ -14,7 +14,6 @@ The event's row stores the progress: ``status``, ``run_at``, ``attempt``, ``last
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -42,6 +41,7 @@ from climate.core.lease.model import (
     Reservation,
 )
 from climate.core.lease.schedule import END, OWN_KINDS, RELENTLESS, START, UPDATE
+from climate.core.record import replace
 from climate.core.settings import Settings
 from climate.db.engine.database import on_commit
 from climate.db.events import queue as event_queue
@@ -71,7 +71,7 @@ from climate.manager.notifications.lease_messages import (
     notify_nodes_of,
 )
 from climate.manager.process.runtime import Runtime
-from climate.manager.provisioning import creations
+from climate.manager.provisioning import cleanings, creations
 from climate.observability.metrics import Metrics
 
 LOG = logging.getLogger(__name__)
@@ -119,6 +119,7 @@ def commit_success(
             creations.note_start(runtime, session, action.before, action.work.event, now)
         if action.kind == END:
             schedule_finalizers(runtime.enforcer, session, action.before, now)
+            cleanings.note_end(runtime, session, action.before, action.work.event)
     announce(session, [action.news for action in completed], now)
     announce_run_states(session, [(action.before, action.after) for action in completed], now)
     for action in completed:
@@ -177,7 +178,8 @@ def _detach(
     if reservation_ids:
         if settings.limits.enabled:
             keep_past_use(session, lease, reservation_ids, now)
-        allocations.detach(session, reservation_ids, now + settings.cleaning_time)
+        busy_until = lease.busy_until(now, settings.cleaning_time)
+        allocations.detach(session, reservation_ids, busy_until)
 
 
 def after(success: Success, lease: Lease, events: tuple[Event, ...], now: datetime) -> Lease:

@@ -156,8 +156,9 @@ class QueueView:
 
         - If many are claimed, the view drops the claimed events, and begins at a random position
           among the rest.
-        - If few are claimed, the claims failed for another reason. Then the view stays as it is,
-          and this method does not query again until the next ``refresh``.
+        - If few are claimed, the claims failed for another reason, or this manager follows closely
+          behind another one. Then only a long view begins at a random position, and this method
+          does not query again until the next ``refresh``.
         """
         if not self._may_check or self._failed_claims < _FAILED_CLAIMS:
             return
@@ -165,9 +166,12 @@ class QueueView:
         seen = {id_: event for events in self._pending.values() for id_, event in events.items()}
         with self._store.database.read() as session:
             unclaimed = waiting.unclaimed(session, seen)
-        if len(unclaimed) < len(seen) * _UNCLAIMED:
-            remaining = [event for id_, event in seen.items() if id_ in unclaimed]
+        remaining = [event for id_, event in seen.items() if id_ in unclaimed]
+        if len(remaining) < len(seen) * _UNCLAIMED:
             self._reset(_rotated(remaining, self._rng))
+        elif len(remaining) >= _CROWD:
+            self._reset(_rotated(remaining, self._rng))
+            self._may_check = False
 
     def _reusable_until(self, began: float) -> float:
         """Return the time until which to reuse the result of a query that has just ended.

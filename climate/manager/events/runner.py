@@ -18,7 +18,6 @@ stack. If that fails, climate abandons the stack: an operator must remove it.
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -28,6 +27,7 @@ from climate.core.lease import on_start
 from climate.core.lease.model import NOT_SHOWN, Lease, Reservation
 from climate.core.lease.on_start import Action
 from climate.core.lease.schedule import BEFORE_END, END, PATIENCE, RELEASE, START
+from climate.core.record import replace
 from climate.db.engine.database import Database, is_unavailable
 from climate.manager.claims import Batch, Result, Task, Work, requeue, requeue_all
 from climate.manager.events.begin import begin
@@ -80,15 +80,15 @@ def _run_task(runtime: Runtime, batch: Batch, task: Task) -> None:
         if work.event.kind == RELEASE:
             holds.expire(runtime, claim, work.lease)
         else:
-            batch.add(_call_plugins(runtime, task))
+            batch.add(_call_plugins(runtime, task, now))
 
 
-def _call_plugins(runtime: Runtime, task: Task) -> Result:
+def _call_plugins(runtime: Runtime, task: Task, now: datetime) -> Result:
     """Call the plug-in for each reservation of a task in turn, and return all results.
 
     The loop stops if the claim's fencing token has expired. No transaction is open.
     """
-    (claim, work), kind, now = task, task.work.event.kind, runtime.clock.now()
+    (claim, work), kind = task, task.work.event.kind
     result, patience = Result(task), runtime.settings.stack_patience
     skipped = _not_created(work.lease) if work.is_ahead else set()
     for reservation in _ordered(work, now, patience):
@@ -261,12 +261,9 @@ def _classify(runtime: Runtime, result: Result) -> Success | Callable[[Session],
         return lambda session: requeue(session, claim)
     if work.is_ahead:
         return lambda session: creations.note_ahead(runtime, session, result)
-    now = runtime.clock.now()
-    is_abandoned = _is_end_late(
-        work, now, runtime.settings.stack_patience
-    ) and undone.keys() <= _stacks(work)
-    if not undone or is_abandoned:
+    if not undone or _is_abandoned(runtime, work, undone):
         return Success(result.task, result.details, undone)
+    now = runtime.clock.now()
     has_patience = now - work.lease.tried_since(work.event, now) <= PATIENCE
     if failed := result.failed if has_patience else undone:
         return lambda session: fail(runtime, session, claim, work, failed)
@@ -276,6 +273,12 @@ def _classify(runtime: Runtime, result: Result) -> Success | Callable[[Session],
     if work.event.kind == START and creations.has_any(runtime, work.lease):
         return lambda session: creations.note_attempt(runtime, session, result, **again)
     return lambda session: requeue(session, claim, **again)
+
+
+def _is_abandoned(runtime: Runtime, work: Work, undone: Collection[str]) -> bool:
+    """Return whether climate gives up ending the reservations ``undone``, which are stacks."""
+    is_late = _is_end_late(work, runtime.clock.now(), runtime.settings.stack_patience)
+    return is_late and _stacks(work).issuperset(undone)
 
 
 def _together(

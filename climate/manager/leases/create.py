@@ -50,9 +50,9 @@ from climate.manager.admission.requirements import (
     any_acts_as_user,
     any_prepares,
     check_queries,
-    lead_of_new,
+    margined,
     new_reservations,
-    occupied_window,
+    occupied_by,
     requirements_of,
 )
 from climate.manager.leases import trusts
@@ -326,7 +326,7 @@ def _admit(
     name private properties (hidden from ordinary users) in a query.
     """
     demands = _demands(runtime, lease)
-    occupied = occupied_window(lease.window, now, runtime.settings, lease.start.lead)
+    occupied = occupied_by(lease, now, runtime.settings)
     requirements = [demand.requirement for demand in demands]
     check_queries(session, runtime.catalog, requirements, private=private)
     chosen = admit(session, demands, occupied, runtime.preference())
@@ -364,8 +364,7 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
     if window.end <= now:
         raise ends_too_early(window.end, now)
     lease_id, notices = ids.new_id(), planned_notices(request, window, runtime.settings)
-    lead = lead_of_new(runtime, request.reservations, window.start, now)
-    return Lease(
+    lease = Lease(
         id=lease_id,
         name=request.name,
         user_id=owner.user_id,
@@ -381,8 +380,9 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
         ),
         created_at=now,
         updated_at=None,
-        start=Start(when=request.start_when, lead=lead),
+        start=Start(when=request.start_when),
     )
+    return margined(runtime, lease, now)
 
 
 def create_earliest(

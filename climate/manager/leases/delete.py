@@ -86,7 +86,7 @@ def remove(session: Session, lease: Lease, now: datetime, settings: Settings) ->
     if ids and lease.has_begun:
         if settings.limits.enabled:
             keep_past_use(session, lease, ids, now)
-        allocations.detach(session, ids, now + settings.cleaning_time)
+        allocations.detach(session, ids, lease.busy_until(now, settings.cleaning_time))
     deleted = replace(lease, status=LeaseStatus.DELETING, updated_at=now)
     leases.delete(session, lease.id)
     outbox.write(session, event_type.LEASE_DELETE, blazar_wire.payload(deleted), now)

@@ -18,8 +18,7 @@ from climate.core.errors import InvalidDate
 from climate.core.lease import blazar_wire
 from climate.core.lease.change import has_started
 from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus
-from climate.core.lease.model import Event, Lease, Reservation, Resource, Start
-from climate.core.lease.on_start import booked_lead
+from climate.core.lease.model import Event, Lease, Reservation, Resource
 from climate.core.lease.schedule import (
     BEFORE_END,
     BEFORE_END_REMINDER,
@@ -42,7 +41,7 @@ from climate.db.leases import leases
 from climate.db.notifications import outbox
 from climate.db.resources import resources
 from climate.manager.admission.gates import Gate
-from climate.manager.admission.requirements import Requested, kinds_of, lead_of
+from climate.manager.admission.requirements import Requested, kinds_of, with_new_margins
 from climate.manager.process.lead_times import LeadTimes
 from climate.manager.process.runtime import Runtime
 
@@ -215,26 +214,36 @@ def create_again(session: Session, lease: Lease, now: datetime) -> None:
         event_queue.run_now(session, lease.id, [START], now, is_ahead=True)
 
 
-def start_after(
+def remargined(
     runtime: Runtime,
     session: Session,
     lease: Lease,
     reservations: Sequence[Reservation],
     window: Window,
     now: datetime,
-) -> Start:
-    """Return the start of a lease that gets new ``reservations`` or another ``window``.
+) -> Lease:
+    """Return the lease with the margins that it has with ``reservations`` and ``window``.
 
-    Its lead is computed again if the start moves, or if climate creates something of another kind.
-    Else the lead stays, because a longer one might not fit.
+    Its lead is computed again if the start moves, or if climate creates something of another kind;
+    its cleaning time if the start moves, or if it may get other resources. Else they stay, because
+    longer ones might not fit.
     """
+    if has_started(lease, now):
+        return lease
     live = [reservation for reservation in reservations if reservation.stays]
     new_kinds = kinds_of(runtime.catalog, live) - kinds_of(runtime.catalog, lease.reservations)
-    is_same = window.start == lease.window.start and not new_kinds
-    if is_same or has_started(lease, now):
-        return lease.start
-    lead = booked_lead(lead_of(runtime, session, live, now), window.start, now)
-    return replace(lease.start, lead=lead)
+    is_moved = window.start != lease.window.start
+    present = [reservation for reservation in lease.reservations if reservation.stays]
+    is_other = [each.params for each in live] != [each.params for each in present]
+    if not (is_moved or new_kinds or is_other):
+        return lease
+    changed = replace(lease, reservations=tuple(reservations))
+    new = with_new_margins(runtime, session, changed, window.start, now)
+    return replace(
+        lease,
+        start=new.start if is_moved or new_kinds else lease.start,
+        cleaning=new.cleaning if is_moved or is_other else lease.cleaning,
+    )
 
 
 def add_update_event(session: Session, lease: Lease, now: datetime) -> None:

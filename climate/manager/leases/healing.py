@@ -60,7 +60,7 @@ from climate.db.resources import allocations, resources
 from climate.db.resources.allocations import Held
 from climate.manager.admission.admission import admit, rows
 from climate.manager.admission.candidates import Demand
-from climate.manager.admission.requirements import by_reservation, occupied_window
+from climate.manager.admission.requirements import by_reservation, occupied_by
 from climate.manager.leases.event_plan import add_update_event, create_again
 from climate.manager.process.runtime import Runtime
 from climate.observability import log_context
@@ -122,7 +122,7 @@ def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Sessio
         )
         for r in live
     }
-    occupied = occupied_window(lease.window, now, runtime.settings, lease.start.lead)
+    occupied = occupied_by(lease, now, runtime.settings)
     parts = by_reservation(runtime.catalog, live, lease.project_id)
     broken = {id_: _by_requirement(session, parts[id_], ids) for id_, ids in failing.items() if ids}
     gained = {

@@ -29,7 +29,6 @@ from climate.core.lease.model import LEAVING, PART, UNAPPLIED, Lease, Reservatio
 from climate.core.matching.requirement import Requirement
 from climate.db.engine import ids
 from climate.db.leases import leases
-from climate.manager.admission import give_back
 from climate.manager.admission.requirements import (
     ReservationRequest,
     any_prepares,
@@ -37,13 +36,13 @@ from climate.manager.admission.requirements import (
     new_reservation,
     part_of,
 )
+from climate.manager.admission.resizing import give_back
+from climate.manager.admission.resizing.by_name import check_distinct, find_named
 from climate.manager.process.runtime import Catalog, Runtime
 from climate.plugins.base import Requester, ResourcePlugin
 
 # The same limit as for a new lease.
 MAX_RESERVATIONS = 100
-# Reservations of a lease that are over, after which it gives nothing back: each give-back adds one.
-MAX_OVER = 100
 # The parameters that set the size of a reservation.
 _AMOUNTS = ("amount", "size")
 
@@ -54,15 +53,18 @@ class ReservationChange:
 
     ``planned`` is what the plug-in read from the cloud for this change; None if it read nothing.
     ``give_back`` names the resources to give back, ``unused`` has their ids, or those that climate
-    found. ``details`` are stored with the change, for example what a plug-in has prepared.
+    found. ``add_hosts`` names the resources to add, ``joining`` has their ids. ``details`` are
+    stored with the change, for example what a plug-in has prepared.
     """
 
     id: str
     resource_type: str | None
     params: Mapping[str, Any]
     give_back: tuple[str, ...] = ()
+    add_hosts: tuple[str, ...] = ()
     planned: "LookedUp | None" = None
     unused: frozenset[int] | None = None
+    joining: frozenset[int] = frozenset()
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -102,6 +104,11 @@ class LeaseChange:
         """Whether the change adds, changes or removes reservations."""
         return bool(self.reservations or self.added or self.removed)
 
+    @property
+    def joining(self) -> dict[str, frozenset[int]]:
+        """The ids of the resources that join each reservation by name, by reservation id."""
+        return {each.id: each.joining for each in self.reservations if each.joining}
+
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
@@ -120,7 +127,7 @@ def complete(
 ) -> tuple[ReservationChange, ...]:
     """Return the changed reservations, with the data that plug-ins read from the cloud added.
 
-    These are the fields ``planned`` and ``unused``. No transaction may be open. Raises
+    These are the fields ``planned``, ``unused`` and ``joining``. No transaction may be open. Raises
     InvalidInput, Conflict, Forbidden, BackendUnavailable, and ValidationError of marshmallow.
     """
     present = {r.id: r for r in lease.reservations if r.stays}
@@ -130,14 +137,16 @@ def complete(
         if before and runtime.catalog.plugins[before.resource_type].looks_up_changes:
             planned = _looked_up(runtime.catalog, lease, before, each, requester)
             found = replace(each, planned=planned)
-        if before and each.give_back:
-            named, counts = give_back.find_named(runtime, lease, before, each.give_back)
-            found = replace(found, params={**counts, **each.params}, unused=named)
+        if before and (each.give_back or each.add_hosts):
+            named = find_named(runtime, lease, before, each.give_back, each.add_hosts)
+            found = replace(found, unused=named.given, joining=named.joining)
+            found = replace(found, params={**named.counts, **each.params})
         elif before and change.gives_back:
             plugin = runtime.catalog.plugins[before.resource_type]
             params = new_params(plugin, before, found)
             found = replace(found, unused=give_back.find_unused(runtime, lease, before, params))
         completed.append(found)
+    check_distinct([each.joining for each in completed])
     return tuple(completed)
 
 
@@ -195,8 +204,8 @@ def change_reservations(
     _store(catalog, session, lease, reservations, now)
     unused = {each.id: each.unused for each in change.reservations if each.unused is not None}
     shrunk = [(each, unused[each.id]) for each in reservations if each.id in unused]
-    named = {each.id for each in change.reservations if each.give_back}
-    _check_give_backs(lease, len(shrunk))
+    named = {each.id: len(each.joining) for each in change.reservations if each.give_back}
+    give_back.check_count(lease, len(shrunk))
     position = len(lease.reservations) + len(new)
     leaving |= give_back.store(runtime, session, shrunk, named, position, now)
     return reservations, leaving
@@ -234,8 +243,8 @@ def new_params(
     Raises LeaseBusy if the reservation has changed since the plug-in read the cloud for the change.
     """
     if change.planned is None:
-        after: Mapping[str, Any] = plugin.schema().load({**before.params, **change.params})
-        return after
+        plugin.check_change(change.params)
+        return dict(plugin.schema().load({**before.params, **change.params}))
     if change.planned.before != before.params:
         raise LeaseBusy(f"Reservation {before.id} was changed by others meanwhile: try again")
     return change.planned.request.params
@@ -261,8 +270,10 @@ def _check_fixed(
     ``before`` and ``after`` are all parameters of the reservation ``id_`` before and after the
     change.
     """
-    changed = (name for name in plugin.fixed if before[name] != after[name])
-    if names := sorted(n for n in changed if (n, before[n], after[n]) not in plugin.unfixed):
+    # A reservation of an older release lacks newer parameters: it has their defaults.
+    old = {**plugin.schema().defaults(), **before}
+    changed = (name for name in plugin.fixed if old[name] != after[name])
+    if names := sorted(n for n in changed if (n, old[n], after[n]) not in plugin.unfixed):
         raise Conflict(
             f"{', '.join(names)} of reservation {id_} cannot change: add another, and remove"
             " this one"
@@ -373,15 +384,6 @@ def _check_removed(lease: Lease, removed: Collection[str]) -> None:
             check_no_part(live[id_])
         if id_ not in live:
             raise InvalidInput(f"Lease {lease.id} has no reservation {id_}")
-
-
-def _check_give_backs(lease: Lease, count: int) -> None:
-    """Raise Conflict if the lease has too many reservations that are over for ``count`` more."""
-    if count and sum(not r.stays for r in lease.reservations) + count > MAX_OVER:
-        raise Conflict(
-            f"Lease {lease.id} has {MAX_OVER} reservations that are over, so it cannot give"
-            " anything back any more: keep its size, or end it and create another lease"
-        )
 
 
 def _remove(

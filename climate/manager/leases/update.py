@@ -51,13 +51,13 @@ from climate.manager.admission.requirements import (
     any_acts_as_user,
     any_prepares,
     check_queries,
-    lead_of,
+    margins_of,
     requirements_of,
 )
 from climate.manager.enforcement import Enforcer
 from climate.manager.leases import trusts
 from climate.manager.leases.create import Owner
-from climate.manager.leases.event_plan import add_update_event, reschedule, start_after
+from climate.manager.leases.event_plan import add_update_event, remargined, reschedule
 from climate.manager.leases.holds import prepared
 from climate.manager.leases.read import as_enforced, check_expected
 from climate.manager.leases.ready_start import ReadyStartGate
@@ -238,8 +238,8 @@ def _find_earliest(
     live = [reservation for reservation in reservations if reservation.stays]
     parts = (requirements_of(runtime.catalog, each, lease.project_id) for each in live)
     requirements = list(chain.from_iterable(parts))
-    lead = lead_of(runtime, session, live, now)
-    query = window_search.window_search(runtime, requirements, length, within, deadline, lead)
+    margins = margins_of(runtime, session, live, requirements, now)
+    query = window_search.window_search(runtime, requirements, length, within, deadline, margins)
     allocations.release(session, [reservation.id for reservation in lease.reservations])
     offer = next(window_search.offers(runtime, session, query), None)
     return within, length, None if offer is None else offer.window
@@ -367,13 +367,13 @@ def _rebook(
         reservations, leaving = change_reservations(runtime, session, lease, change, now)
         _check_queries(runtime.catalog, session, lease, reservations, request.owner)
     before = lease
-    lease = replace(lease, start=start_after(runtime, session, lease, reservations, window, now))
+    lease = remargined(runtime, session, lease, reservations, window, now)
+    after = replace(lease, window=window, reservations=reservations)
     try:
-        has_gains = reallocate(runtime, session, lease, reservations, window, now)
+        has_gains = reallocate(runtime, session, lease, after, change.joining, now)
     except InsufficientResources as shortage:
-        requested_lease = replace(lease, window=window, reservations=reservations)
         bookings = StoredBookings.about(runtime, session, shortage)
-        raise explain(bookings, shortage, requested_lease, gates, lease) from None
+        raise explain(bookings, shortage, after, gates, lease) from None
     changed = moved(replace(lease, reservations=reservations), window, notices, now)
     leases.update(session, changed)
     if lease.status is LeaseStatus.PENDING:

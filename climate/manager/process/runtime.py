@@ -22,6 +22,7 @@ from climate.db.engine.database import Database
 from climate.db.wakeup import Wakeup
 from climate.manager.enforcement import Enforcer
 from climate.manager.process.calendar_memory.memory import CalendarMemory
+from climate.manager.process.cleaning_times import CleaningTimes
 from climate.manager.process.creation_times import CreationTimes
 from climate.manager.process.deletion_waits import DeletionWaits
 from climate.manager.process.lead_times import LeadTimes
@@ -86,6 +87,8 @@ class Runtime:
     - ``trusts`` is None if no plug-in can act as a user.
     - ``creation_times`` estimates how early climate must begin to create servers, volumes,
       networks and stacks. It is None if climate creates nothing before the start of a lease.
+    - ``cleaning_times`` estimates how long bare-metal nodes are cleaned after a lease. It is None
+      if climate does not learn this.
     - ``lead_times`` estimates how long the preparation of hosts takes. It is None if climate
       prepares no hosts.
     - ``store`` and ``catalog`` group some of the other fields.
@@ -107,6 +110,7 @@ class Runtime:
     metrics: Metrics = field(default_factory=Metrics)
     lead_times: LeadTimes | None = field(init=False)
     creation_times: CreationTimes | None = field(init=False)
+    cleaning_times: CleaningTimes | None = field(init=False)
     store: Store = field(init=False)
     catalog: Catalog = field(init=False)
 
@@ -116,6 +120,8 @@ class Runtime:
         object.__setattr__(self, "lead_times", LeadTimes(provisioning) if provisioning else None)
         creation = self.settings.creation
         object.__setattr__(self, "creation_times", CreationTimes(creation) if creation else None)
+        cleaning = self.settings.cleaning
+        object.__setattr__(self, "cleaning_times", CleaningTimes(cleaning) if cleaning else None)
         object.__setattr__(self, "store", Store(self.database, self.clock))
         types = self.settings.property_types
         catalog = Catalog(Plugins(self.plugins), self.selection, types)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy.orm import Session
 
+from climate.core.settings import Settings
 from climate.core.window import END_OF_TIME, Window, later, merged
 from climate.db.notifications import calendar_changes, outbox
 from climate.manager.process.runtime import Runtime
@@ -76,12 +77,18 @@ def find(runtime: Runtime, after: Version | None, resource_type: str | None) -> 
         return CalendarChanges(version, [], reset=True)
     if version.resources != after.resources:
         return CalendarChanges(version, [_ALL_TIME])
-    creation, cleaning = runtime.settings.creation, runtime.settings.cleaning_time
+    creation, cleaning = runtime.settings.creation, _longest_cleaning(runtime.settings)
     # climate may book a lease from some time before its start on, to create resources.
     lead = timedelta(seconds=creation.policy.longest if creation else 0)
     busy = (Window(window.start - lead, window.end).busy(cleaning) for window in found.windows)
     days = map(_days, busy)
     return CalendarChanges(version, merged(days, MAX_WINDOWS))
+
+
+def _longest_cleaning(settings: Settings) -> timedelta:
+    """Return the longest time for which a resource may stay booked after a lease."""
+    learned = timedelta(seconds=settings.cleaning.policy.longest if settings.cleaning else 0)
+    return max(settings.cleaning_time, learned)
 
 
 def wait(

@@ -17,7 +17,7 @@ Every manager runs the sync; all steps are idempotent.
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -29,7 +29,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import ClimateError, NotFound
 from climate.core.lease.model import HOST, Inventory, Resource
 from climate.core.lease.schedule import PATIENCE
-from climate.core.matching.property_type import Kind
+from climate.core.matching.property_type import Kind, reported
 from climate.core.provisioning.readiness import Seen
 from climate.core.settings import Settings
 from climate.db.engine.database import Database
@@ -40,7 +40,7 @@ from climate.manager.leases import healing
 from climate.manager.leases.trusts import TrustWatch
 from climate.manager.process.periodic_task import PeriodicTask, Progress
 from climate.manager.process.runtime import Runtime, Store
-from climate.manager.provisioning import readiness
+from climate.manager.provisioning import cleanings, readiness
 from climate.manager.resources import registry
 from climate.plugins.base import DiscoveredResource, ResourcePlugin
 
@@ -83,7 +83,11 @@ def _reconcile_type(
     with runtime.database.read() as session:
         registered = resources.find_all(session, resource_type)
     queried_at = runtime.clock.now()
-    by_external_id = {item.external_id: item for item in plugin.refresh(registered)}
+    types = settings.property_types
+    by_external_id = {
+        item.external_id: replace(item, properties=reported(types, item.properties))
+        for item in plugin.refresh(registered)
+    }
     now = runtime.clock.now()
     with runtime.database.read() as session:
         shared = capacity.find_some(session, [resource.id for resource in registered])
@@ -93,8 +97,8 @@ def _reconcile_type(
         if not plugin.counts_leftovers:  # their last lease cannot be ended
             stuck = event_queue.stuck(session, now, now - PATIENCE, settings.max_retries)
             unusable = stuck.union(unusable)
-    if resource_type == HOST and settings.provisioning is not None:
-        _note_up(runtime.database, registered, by_external_id, queried_at)
+    if resource_type == HOST:
+        _note_states(runtime, registered, by_external_id, queried_at)
     for resource in registered:
         id_, discovered = resource.id, by_external_id.get(resource.external_id)
         discovered = _ignoring_power(discovered, id_ in may_be_off)
@@ -215,6 +219,18 @@ def _ignoring_power(
     if discovered is None or not may_be_off or not discovered.lost or discovered.disabled:
         return discovered
     return replace(discovered, usable=True, lost=False)
+
+
+def _note_states(
+    runtime: Runtime,
+    registered: Sequence[Resource],
+    by_external_id: Mapping[str, DiscoveredResource],
+    queried_at: datetime,
+) -> None:
+    """Store what the states of hosts in the cloud say about their power and their cleaning."""
+    if runtime.settings.provisioning is not None:
+        _note_up(runtime.database, registered, by_external_id, queried_at)
+    cleanings.observe(runtime, registered, by_external_id, queried_at)
 
 
 def _note_up(

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import Conflict, InvalidInput, NotFound
 from climate.core.lease.model import Resource
 from climate.core.matching import query as expressions
-from climate.core.matching.property_type import ALLOWED_PROJECTS, canonical, permitted
+from climate.core.matching.property_type import ALLOWED_PROJECTS, canonical, permitted, reported
 from climate.core.matching.query import ITEM_SEPARATOR, both
 from climate.core.page import Page, Part, ResourceFilter
 from climate.core.provisioning.host_state import HostState
@@ -58,9 +58,10 @@ def register_found(
     extra: Mapping[str, str | None] | None = None,
 ) -> Resource:
     """Register a resource that the plug-in has found, and that is not in use; see ``register``."""
-    plugin = runtime.plugin(resource_type)
+    plugin, types = runtime.plugin(resource_type), runtime.settings.property_types
+    discovered = replace(discovered, properties=reported(types, discovered.properties))
     native = plugin.native_properties | discovered.properties.keys()
-    own_extra = _values(canonical(runtime.settings.property_types, extra or {}), besides=native)
+    own_extra = _values(canonical(types, extra or {}), besides=native)
     discovered = plugin.declared(discovered, own_extra)
     write, now = runtime.database.write, runtime.clock.now()
     created = write(partial(_insert, resource_type, discovered, own_extra, now))
@@ -202,8 +203,7 @@ def check_declared(
         properties=resource.properties,
         inventories=capacity.find_some(session, [resource.id])[resource.id],
     )
-    own = {name: resource.properties[name] for name in resource.properties.keys() - resource.native}
-    plugin.declared(known, _values({**own, **extra}))
+    plugin.declared(known, _values({**resource.extra_properties, **extra}))
 
 
 def delete(runtime: Runtime, resource_type: str, resource_id: int) -> None:

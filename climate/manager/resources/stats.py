@@ -21,7 +21,6 @@ from climate.db.resources.properties import stats
 from climate.db.resources.properties.stats import Changes, Key, StoredValue, Target
 from climate.manager.process.runtime import Runtime
 from climate.manager.resources.registry import check_declared, check_not_native
-from climate.plugins.base import ResourcePlugin
 
 # The digits of the highest id.
 _LONGEST_ID = 18
@@ -191,7 +190,7 @@ def _check(
             raise _at(index, text, "stats")
         try:
             check_not_native(plugin, native, each.stats)
-            if type(plugin).declared is not ResourcePlugin.declared:
+            if plugin.capacity_properties & each.stats.keys():
                 resource = resources.get(session, target.type, target.id)
                 check_declared(session, plugin, resource, each.stats)
         except InvalidInput as error:

@@ -23,7 +23,7 @@ from climate.db.resources import allocations
 from climate.manager.admission.admission import InsufficientResources, dry_run
 from climate.manager.admission.availability import matching
 from climate.manager.admission.candidates import Demand
-from climate.manager.admission.requirements import occupied_window
+from climate.manager.admission.requirements import occupied_by
 from climate.manager.leases.create import LeaseRequest, OnShortage, Owner, create_lease
 from climate.manager.leases.idempotency import IdempotentRequest
 from climate.manager.process.runtime import Runtime
@@ -73,10 +73,7 @@ def _make_room(
     The last leases in the wait list lose their bookings first. If the result is False, the caller
     must roll back.
     """
-    busy, preference = (
-        occupied_window(lease.window, now, runtime.settings, lease.start.lead),
-        runtime.preference(),
-    )
+    busy, preference = occupied_by(lease, now, runtime.settings), runtime.preference()
     wanted = {id_ for item in demands for id_ in matching(session, item.requirement, preference)}
     types = {demand.requirement.resource_type for demand in demands}
     pools = [pool for pool in waits.pools(session) if types & _booked_types(runtime, pool)]

@@ -7,6 +7,7 @@ promises that certainly cannot move. If memory is wrong, a promise moves in a la
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from climate.core.errors import ClimateError
 from climate.core.lease.model import Lease
@@ -54,8 +55,7 @@ class EarlierRoom:
         lease = self.promised.get(wait.lease_id)
         if need is None or not steps or lease is None:
             return True
-        booked = Window(lease.booked_from, lease.window.end)
-        own = booked.busy(self.runtime.settings.cleaning_time)
+        own = Window(lease.booked_from, self._busy_until(lease))
         begin = second_from(max(self.runtime.clock.now(), wait.earliest))
         return may_start_earlier(steps, own, begin, need.minimum, need.maximum)
 
@@ -64,10 +64,14 @@ class EarlierRoom:
         if key not in self._steps:
             view = self.runtime.calendar.view(need.resource_type)
             is_small = view is not None and view.count_matching(need) <= _MOST_RESOURCES
-            latest = max(lease.window.end for lease in self.promised.values())
-            span = Window(self.runtime.clock.now(), latest + self.runtime.settings.cleaning_time)
+            span = Window(
+                self.runtime.clock.now(), max(map(self._busy_until, self.promised.values()))
+            )
             self._steps[key] = view.free_steps(need, span) if view and is_small else None
         return self._steps[key]
+
+    def _busy_until(self, lease: Lease) -> datetime:
+        return lease.busy_until(lease.window.end, self.runtime.settings.cleaning_time)
 
 
 def _need(runtime: Runtime, lease: Lease) -> Requirement | None:

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from sqlalchemy.orm import Session
+
 from climate.core.errors import ClimateError
 from climate.core.lease.model import Lease
 from climate.core.lease.wait_list import HeldBack, Wait
@@ -27,6 +29,7 @@ from climate.db.engine.database import is_transient, is_unavailable
 from climate.db.leases import leases, waits
 from climate.db.leases.waits import Shape
 from climate.manager.admission import availability
+from climate.manager.admission.requirements import learned_cleaning
 from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
 from climate.manager.wait_list.earlier_room import EarlierRoom
@@ -266,15 +269,21 @@ class FreeNow:
         self.now, self.longest = self.runtime.clock.now(), {}
         if not self.needs:
             return
-        start, cleaning = second_from(self.now), self.runtime.settings.cleaning_time
+        start = second_from(self.now)
         longest = max((shape.longest for shape, _ in self.needs), default=timedelta(0))
-        horizon = later(start, longest + cleaning)
         with self.runtime.database.read() as session:
+            cleanings = [self._cleaning(session, needs) for _, needs in self.needs]
+            horizon = later(start, longest + max(cleanings))
             room = availability.FreeRoom(self.runtime, session, start, horizon)
-            for shape, needs in self.needs:
+            for (shape, needs), cleaning in zip(self.needs, cleanings, strict=True):
                 until = _lasts_until(room, needs)
                 if until is not None and until - cleaning - start >= shape.shortest:
                     self.longest[shape.name] = until - cleaning - start
+
+    def _cleaning(self, session: Session, needs: Sequence[Requirement]) -> timedelta:
+        """Return how long a lease with these requirements would occupy resources after its end."""
+        learned = learned_cleaning(self.runtime, session, needs, self.now)
+        return self.runtime.settings.cleaning_time if learned is None else learned
 
 
 def _lasts_until(room: availability.FreeRoom, needs: Sequence[Requirement]) -> datetime | None:

@@ -15,14 +15,13 @@ from climate.core.errors import LimitExceeded, NotFound
 from climate.core.lease import blazar_wire
 from climate.core.lease.change import moved
 from climate.core.lease.lifecycle import LEASE, EventStatus, LeaseStatus, step
-from climate.core.lease.model import Event, Lease, Start
-from climate.core.lease.on_start import booked_lead
+from climate.core.lease.model import Event, Lease
 from climate.core.lease.schedule import plan
 from climate.core.lease.wait_list import HeldBack, Wait
 from climate.core.matching.requirement import Requirement
 from climate.core.notifications import event_type
 from climate.core.notifications.event_type import EventType
-from climate.core.window import Window, second_from
+from climate.core.window import Margins, Window, second_from
 from climate.db.engine import ids
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases, waits
@@ -33,7 +32,12 @@ from climate.manager.admission.admission import InsufficientResources, admit, ro
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.limits import LimitGate
-from climate.manager.admission.requirements import lead_of, occupied_window, requirements_of
+from climate.manager.admission.requirements import (
+    margins_of,
+    occupied_by,
+    requirements_of,
+    with_new_margins,
+)
 from climate.manager.leases.event_plan import reminder_gates, reschedule
 from climate.manager.process.runtime import Runtime
 
@@ -113,9 +117,8 @@ def _book(runtime: Runtime, session: Session, wait: Wait, window: Window, now: d
     if lease is None or not _is_waiting(lease):
         return False
     booked = replace(
-        lease,
+        with_new_margins(runtime, session, lease, window.start, now),
         window=window,
-        start=_start(runtime, session, lease, window.start, now),
         status=step(LEASE, lease.status, LeaseStatus.PENDING),
         updated_at=now,
         events=tuple(
@@ -148,13 +151,13 @@ def _move(runtime: Runtime, session: Session, wait: Wait, now: datetime) -> date
     start, end = second_from(max(now, wait.earliest)), lease.window.end - _SECOND
     if start + length > end:
         raise _NothingEarlier
-    requirements, lead = requirements_of_lease(runtime, lease), _lead(runtime, session, lease, now)
-    within = Window(start, end)
-    query = window_search.window_search(runtime, requirements, length, within, lead=lead)
+    requirements, within = requirements_of_lease(runtime, lease), Window(start, end)
+    margins = _margins(runtime, session, lease, requirements, now)
+    query = window_search.window_search(runtime, requirements, length, within, margins=margins)
     offer = next(window_search.offers(runtime, session, query), None)
     if offer is None:
         raise _NothingEarlier
-    earlier = replace(lease, start=_start(runtime, session, lease, offer.window.start, now))
+    earlier = with_new_margins(runtime, session, lease, offer.window.start, now)
     changed = moved(earlier, offer.window, lease.notices, now)
     _take(runtime, session, changed, now)
     leases.update(session, changed)
@@ -175,7 +178,7 @@ def _take(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> No
         for reservation in lease.reservations
         for requirement in requirements_of(runtime.catalog, reservation, lease.project_id)
     ]
-    occupied = occupied_window(lease.window, now, runtime.settings, lease.start.lead)
+    occupied = occupied_by(lease, now, runtime.settings)
     chosen = admit(session, demands, occupied, runtime.preference(packs=True))
     allocations.take(session, rows(demands, chosen, occupied))
 
@@ -191,21 +194,20 @@ def _earliest(runtime: Runtime, wait: Wait, now: datetime) -> Window | None:
             return None
         requirements = requirements_of_lease(runtime, lease)
         within = Window(start, wait.end_by)
-        lead = _lead(runtime, session, lease, now)
-        return window_search.earliest(runtime, session, requirements, wait.length, within, lead)
+        margins = _margins(runtime, session, lease, requirements, now)
+        return window_search.earliest(runtime, session, requirements, wait.length, within, margins)
 
 
-def _lead(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> timedelta:
-    """Return how long before its start climate must begin to create resources for a lease."""
-    return lead_of(runtime, session, [each for each in lease.reservations if each.stays], now)
-
-
-def _start(
-    runtime: Runtime, session: Session, lease: Lease, start: datetime, now: datetime
-) -> Start:
-    """Return the start of a lease that gets the date ``start``, with its new lead."""
-    lead = booked_lead(_lead(runtime, session, lease, now), start, now)
-    return replace(lease.start, lead=lead)
+def _margins(
+    runtime: Runtime,
+    session: Session,
+    lease: Lease,
+    requirements: Sequence[Requirement],
+    now: datetime,
+) -> Margins:
+    """Return how long before and after its window a new booking of the lease needs capacity."""
+    live = [each for each in lease.reservations if each.stays]
+    return margins_of(runtime, session, live, requirements, now)
 
 
 def requirements_of_lease(runtime: Runtime, lease: Lease) -> Sequence[Requirement]:

@@ -30,7 +30,7 @@ from climate.manager.admission.gates import Gate
 from climate.manager.admission.requirements import (
     can_wait,
     check_queries,
-    lead_of,
+    margins_of,
     may_fit,
     needs_of,
     requirements_of,
@@ -284,8 +284,9 @@ def _expected(runtime: Runtime, session: Session, lease: Lease, wait: Wait) -> d
     within = Window(start, wait.end_by)
     try:
         parts = requirements_of_lease(runtime, lease)
-        lead = lead_of(runtime, session, lease.reservations, runtime.clock.now())
-        found = window_search.earliest(runtime, session, parts, wait.length, within, lead)
+        now = runtime.clock.now()
+        margins = margins_of(runtime, session, lease.reservations, parts, now)
+        found = window_search.earliest(runtime, session, parts, wait.length, within, margins)
     except ClimateError:  # for example, the search takes too long
         return None
     return None if found is None else found.start

@@ -26,6 +26,11 @@ class Isolation:
     #: The metadata of the free pool's aggregate, which closes its hosts to all projects.
     free: Mapping[str, str]
 
+    @property
+    def admits_ordinary_flavors(self) -> bool:
+        """Whether users boot servers on reserved hosts without a hint or a flavor of climate."""
+        return self.zone_prefix is None
+
     def operators_zone(self, zone: str) -> str:
         """Return ``zone``, or an empty string if climate created the zone for a reservation."""
         return "" if self.zone_prefix and zone.startswith(self.zone_prefix) else zone

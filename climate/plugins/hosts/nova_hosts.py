@@ -11,8 +11,10 @@ from typing import Any
 
 from oslo_config.cfg import ConfigOpts
 
+from climate.config.clouds import counted_devices
+from climate.core.matching.property_type import ALLOWED_PROJECTS
 from climate.plugins.base import DiscoveredResource, Turn
-from climate.plugins.hosts.aggregate_projects import restricted
+from climate.plugins.hosts.aggregate_metadata import AggregateMetadata
 from climate.plugins.hosts.audit import Pool
 from climate.plugins.hosts.ironic_nodes import MICROVERSION as IRONIC
 from climate.plugins.hosts.ironic_nodes import IronicNodes
@@ -51,13 +53,22 @@ class NovaHosts:
         self._host_servers = HostServers(self._nova, placement)
         self._services = ComputeServices(self._nova, self._host_servers)
         self._ironic = IronicNodes(session.adapter(conf, self._session, "ironic", IRONIC))
-        self._providers = ProviderInventory(placement, conf.nova.traits, conf.nova.resource_classes)
+        self._providers = ProviderInventory(
+            placement,
+            conf.nova.traits,
+            conf.nova.resource_classes,
+            counted_devices(conf).classes,
+        )
         self._isolation = isolation(conf)
         self._free: str = conf.nova.aggregate_freepool_name
-        self._restricts: bool = conf.resources.project_restrictions
         self._patience: float = conf.nova.server_delete_wait
         self._capabilities = parse_capabilities(conf.nova.node_capabilities)
-        self.properties = frozenset({NODES, *CPU_INFO}.union(*self._capabilities.values()))
+        self._metadata = AggregateMetadata(
+            frozenset(conf.nova.aggregate_properties) - {ALLOWED_PROJECTS},
+            conf.resources.project_restrictions,
+        )
+        own = {NODES, *CPU_INFO, *self._metadata.properties}
+        self.properties = frozenset(own.union(*self._capabilities.values()))
 
     def hosts(self) -> Iterable[DiscoveredResource]:
         """Return a host for each compute service, and one for each node of a multi-node service."""
@@ -69,14 +80,14 @@ class NovaHosts:
     def load_properties(self, hosts: Sequence[DiscoveredResource]) -> list[DiscoveredResource]:
         """Return the hosts with their traits and inventories from Placement.
 
-        If the operator restricts resources to projects, the hosts also get the property
-        ``allowed_projects`` from the metadata of host aggregates.
+        The hosts also get properties from the metadata of host aggregates, if the operator lists
+        any, and ``allowed_projects`` if the operator restricts resources to projects.
 
         If ``hosts`` has several items, the method reads these data only for single nodes
         (``service/node``) and for hosts in climate's pools. The other hosts get ``complete=False``.
         """
         names = {host.external_id for host in hosts}
-        aggregates = self._aggregates() if len(names) > 1 or self._restricts else {}
+        aggregates = self._aggregates() if len(names) > 1 or self._metadata.applies else {}
         if len(names) > 1:
             pools = [
                 aggregate
@@ -86,9 +97,8 @@ class NovaHosts:
             pooled = {host for pool in pools for host in pool.hosts}
             names = {name for name in names if is_node(name) or name in pooled}
         described = self._providers.describe(hosts, names)
-        if not self._restricts:
-            return described
-        return restricted(described, [a for name, a in aggregates.items() if name != self._free])
+        others = [a for name, a in aggregates.items() if name != self._free]
+        return self._metadata.complete(described, others)
 
     def servers(self, host: str) -> Sequence[str]:
         with session.answers():

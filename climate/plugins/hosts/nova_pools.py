@@ -16,9 +16,10 @@ from climate.plugins.hosts.isolation import NOBODY
 from climate.plugins.hosts.nova_hosts import MARK, NODES_MARK, NovaHosts
 from climate.plugins.hosts.nova_services import is_node
 from climate.plugins.openstack import session
+from climate.plugins.openstack.aggregates import FIRST
 
 # Seconds to wait for servers that Nova is deleting, before a host counts as occupied.
-_SETTLING = 2.0
+SETTLING = 2.0
 # The properties with the sizes of a node, by attribute of a flavor. Nova reports no sizes of a node
 # of Ironic. The default memory then fits any quota. The default disk fits usual images: Nova
 # rejects images that are larger, and it lets members boot with a disk of 0 only from volumes.
@@ -82,9 +83,15 @@ class NovaPools(NovaHosts):
         self._leave(self._aggregates().get(self._free), host)
         self._services.enable(host)
 
-    def ensure_pool(self, pool: str, project_id: str) -> None:
+    @property
+    def matches_openly(self) -> bool:
+        """Implement HostCloud.matches_openly."""
+        return self._isolation.admits_ordinary_flavors
+
+    def ensure_pool(self, pool: str, project_id: str, *, is_first: bool = False) -> None:
         aggregate = self._aggregates().get(pool)
-        metadata = {self._isolation.owner_key: project_id, MARK: pool}
+        first = FIRST if is_first else {}
+        metadata = {self._isolation.owner_key: project_id, MARK: pool, **first}
         prefix = self._isolation.zone_prefix
         zone = None if prefix is None else f"{prefix}{pool}"
         with session.answers():
@@ -114,7 +121,7 @@ class NovaPools(NovaHosts):
             raise HostOccupied(f"{host} is still in aggregate {', '.join(others)}")
         if pool not in holders:
             with session.answers():
-                others = self._host_servers.remaining_after(_SETTLING, host)
+                others = self._host_servers.remaining_after(SETTLING, host)
             if others:
                 raise HostOccupied(
                     f"servers {', '.join(others)} are on {host}, which should be free"

@@ -19,8 +19,9 @@ from typing import Any
 from keystoneauth1.exceptions import ConnectTimeout
 
 from climate.core.errors import Conflict
+from climate.core.provisioning.cleaning import RESOURCE_CLASS
 from climate.plugins.base import DiscoveredResource
-from climate.plugins.hosts.ironic_nodes import MAINTENANCE
+from climate.plugins.hosts.ironic_nodes import MAINTENANCE, PROVISION
 from climate.plugins.openstack.servers import HostServers
 from climate.plugins.openstack.session import answers
 
@@ -128,6 +129,8 @@ def _node(node: Node, capabilities: Mapping[str, Mapping[str, str]]) -> dict[str
     parts = {
         name: _text(value) for name in CPU_INFO if (value := _value_at(node, name)) is not None
     }
+    if node.get(RESOURCE_CLASS):
+        parts[RESOURCE_CLASS] = _text(node[RESOURCE_CLASS])
     return {**reported, **parts, **identity, **capabilities.get(node["hypervisor_hostname"], {})}
 
 
@@ -184,6 +187,7 @@ def _host(
         lost=lost,
         disabled=disabled,
         heard_at=heard_at,
+        provision=nodes[0].get(PROVISION) if len(nodes) == 1 else None,
     )
 
 

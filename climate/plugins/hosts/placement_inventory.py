@@ -50,15 +50,22 @@ class ProviderInventory:
     """Adds traits and inventories from Placement to hosts; caches these data between calls."""
 
     def __init__(
-        self, placement: Adapter, traits: Sequence[str], resource_classes: Sequence[str]
+        self,
+        placement: Adapter,
+        traits: Sequence[str],
+        resource_classes: Sequence[str],
+        devices: Collection[str] = (),
     ) -> None:
         """Set which traits and resource classes become properties of hosts.
 
-        ``traits`` and ``resource_classes`` are patterns such as ``HW_CPU_*``.
+        ``traits`` and ``resource_classes`` are patterns such as ``HW_CPU_*``. ``devices`` are the
+        classes of devices: Nova requests each PCI device, and each group of a device profile,
+        separately, so a server can have devices of several providers.
         """
         self._placement = placement
         self._traits = traits
         self._classes = resource_classes
+        self._devices = frozenset(devices)
         self._known: dict[str, tuple[frozenset[Any], Facts]] = {}
 
     def describe(
@@ -123,6 +130,8 @@ class ProviderInventory:
             for name, record in self._get(f"{path}/inventories")["inventories"].items():
                 if name != NODE_CLASS and not name.startswith(_RESERVATION):
                     inventory = Inventory(**{key: record[key] for key in _FIELDS})
+                    if name in self._devices:
+                        inventory = replace(inventory, max_unit=None)
                     inventories[name] = _sum(inventories.get(name), inventory)
         properties = {f"{TRAIT}{name}": PRESENT for name in traits if _matches(name, self._traits)}
         properties |= {
@@ -187,13 +196,14 @@ def _sum(first: Inventory | None, second: Inventory) -> Inventory:
     """Return the sum of two inventories, with the smaller allocation ratio.
 
     ``max_unit`` is the larger of both, because an allocation cannot be split between two providers.
-    If ``first`` is None, return ``second``.
+    It is None if both have no limit. If ``first`` is None, return ``second``.
     """
     if first is None:
         return second
+    limits = [each.max_unit for each in (first, second) if each.max_unit is not None]
     return Inventory(
         first.total + second.total,
         first.reserved + second.reserved,
         min(first.allocation_ratio, second.allocation_ratio),
-        max(first.max_unit or 0, second.max_unit or 0),
+        max(limits, default=None),
     )

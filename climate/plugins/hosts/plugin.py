@@ -6,30 +6,43 @@ plug-in decides which steps happen in which order. A HostCloud (of Nova, or simu
 the steps. Every step checks the cloud first, so an interrupted call can be repeated.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any, ClassVar, Protocol
 
 from marshmallow import ValidationError, fields, post_load, validate, validates_schema
 from oslo_config.cfg import ConfigOpts
 
-from climate.core.errors import Conflict, NotFound
-from climate.core.lease.model import HOST, Granted, Lease, Reservation, Resource
-from climate.core.matching.extra_specs import RESOURCES, Selector, read
+from climate.config.clouds import counted_devices
+from climate.core.errors import Conflict, InvalidInput, NotFound
+from climate.core.lease.model import HOST, Granted, Inventory, Lease, Reservation, Resource
+from climate.core.matching.extra_specs import MOST_DEVICES, RESOURCES, Selector, read
 from climate.core.matching.query import And, Compare, Everything, Operand, Query, both
 from climate.core.matching.requirement import RequestedFlavor, Requirement
 from climate.plugins.base import (
     DiscoveredResource,
     Drift,
     ExpectedState,
+    Requester,
     ResourcePlugin,
     Turn,
     run_all,
 )
 from climate.plugins.hosts.audit import AuditedCloud, find_drifts
 from climate.plugins.loader import load_cloud
-from climate.plugins.request_fields import Expression, RequestSchema, WholeNumber, titled
+from climate.plugins.request_fields import (
+    TARGETED,
+    Expression,
+    RequestSchema,
+    WholeNumber,
+    is_open,
+    match_field,
+    titled,
+)
 
+LOG = logging.getLogger(__name__)
 # Limits one request: climate locks, stores and reports each host separately.
 MAX_HOSTS = 10_000
 BEFORE_END = ("", "default", "snapshot")
@@ -71,8 +84,15 @@ class HostCloud(AuditedCloud, Protocol):
     def enable_service(self, host: str) -> None:
         """Enable the service of a host, if climate has disabled it."""
 
-    def ensure_pool(self, pool: str, project_id: str) -> None:
-        """Create a pool if it is missing, and let only the project ``project_id`` use its hosts."""
+    def ensure_pool(self, pool: str, project_id: str, *, is_first: bool = False) -> None:
+        """Create a pool if it is missing, and let only the project ``project_id`` use its hosts.
+
+        If ``is_first`` is set, the project's servers use these hosts before all others.
+        """
+
+    @property
+    def matches_openly(self) -> bool:
+        """Whether servers use the hosts of a pool although their user does not name it."""
 
     def close_pool(self, pool: str) -> None:
         """Prevent new servers on the hosts in the pool; do nothing if there is no such pool."""
@@ -126,6 +146,11 @@ class HostSchema(RequestSchema):
         ),
     )
 
+    match = match_field(
+        "open: your servers use the reserved hosts first, and then others; targeted: Nova chooses"
+        " among all hosts on which your servers can run."
+    )
+
     @validates_schema
     def _min_and_max(self, data: dict[str, Any], **_kwargs: Any) -> None:
         if not (data["min"] >= 1 and 1 <= data["max"] <= MAX_HOSTS):
@@ -144,6 +169,7 @@ class HostSchema(RequestSchema):
         """Replace null with the default: Heat sends null for omitted properties."""
         if data.get("before_end") is None:
             data["before_end"] = "default"
+        data["match"] = data["match"] or TARGETED
         for name in ("hypervisor_properties", "resource_properties"):
             if name in data:
                 data[name] = data[name] or ""
@@ -159,6 +185,7 @@ class HostPlugin(ResourcePlugin):
     schema: ClassVar[type[RequestSchema]] = HostSchema
     unit: ClassVar[Mapping[str, Any]] = {"min": 1, "max": 1}
     gives_back: ClassVar[bool] = True
+    fixed: ClassVar[frozenset[str]] = frozenset({"match"})
     #: The properties of every host; a HostCloud can add others.
     properties: ClassVar[frozenset[str]] = frozenset(
         {
@@ -180,6 +207,18 @@ class HostPlugin(ResourcePlugin):
         self.cloud: HostCloud = load_cloud(HOST, conf, turn=turn)
         self.native_properties = self.properties | self.cloud.properties
         self._before_end: str = settings.before_end
+        self._counted = counted_devices(conf)
+        self._device_classes = {f"{RESOURCES}{name}": name for name in self._counted.classes}
+        self.capacity_properties = frozenset(self._device_classes)
+
+    def look_up(self, params: Mapping[str, Any], _requester: Requester) -> Mapping[str, Any]:
+        """Return ``params``. Raises InvalidInput if this cloud does not support its ``match``."""
+        if is_open(params) and not self.cloud.matches_openly:
+            raise InvalidInput(
+                "match: open is not possible in this cloud: it requires [nova] isolation = tenancy."
+                " Use match: targeted, and boot servers with the hint reservation"
+            )
+        return params
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
         """Return a requirement for ``min`` to ``max`` hosts.
@@ -189,10 +228,12 @@ class HostPlugin(ResourcePlugin):
         sources = (params["hypervisor_properties"], params["resource_properties"])
         everything: Query = Everything()
         selectors = [read(source) for source in sources if source]
-        query = reduce(both, map(_query, selectors), everything)
+        devices = [self._counted.requested(each.specs) for each in selectors]
+        queries = (_query(each, own.amounts) for each, own in zip(selectors, devices, strict=True))
+        query = reduce(both, queries, everything)
         flavor = RequestedFlavor(
             extra_specs={key: value for each in selectors for key, value in each.specs.items()},
-            devices=tuple(key for each in selectors for key in each.devices),
+            devices=tuple(key for each in devices for key in each.uncounted),
         )
         minimum, maximum = params["min"], params["max"]
         return Requirement(self.resource_type, minimum, maximum, query, flavor=flavor)
@@ -206,7 +247,7 @@ class HostPlugin(ResourcePlugin):
         """
         pool, reserved = reservation.id, [resource.external_id for resource in resources]
         working = [resource.external_id for resource in resources if resource.reservable]
-        self.cloud.ensure_pool(pool, lease.project_id)
+        self.cloud.ensure_pool(pool, lease.project_id, is_first=is_open(reservation.params))
         removed = [host for host in self.cloud.pool_hosts(pool) if host not in reserved]
         run_all(
             *(partial(self.cloud.add_host, pool, host) for host in working),
@@ -282,20 +323,60 @@ class HostPlugin(ResourcePlugin):
     def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
         return find_drifts(self.cloud, expected)
 
+    def declared(
+        self, resource: DiscoveredResource, properties: Mapping[str, str]
+    ) -> DiscoveredResource:
+        """Return the host with the numbers of devices that the operator's properties declare.
+
+        Such a property is ``resources:CLASS``, with a class in ``[nova] pci_aliases`` or
+        ``device_profiles``. A host on which no instances can be reserved gets none. Raises
+        InvalidInput if the value is not a whole number.
+        """
+        declared = {
+            class_: Inventory(_number_of_devices(name, properties[name]))
+            for name, class_ in sorted(self._device_classes.items())
+            if name in properties
+        }
+        if not resource.inventories:
+            return resource
+        return replace(resource, inventories={**resource.inventories, **declared})
+
+    def refresh(self, registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
+        """Yield all hosts of the cloud, with the devices that the operator has declared."""
+        properties = {each.external_id: each.extra_properties for each in registered}
+        for host in self.inventory():
+            try:
+                yield self.declared(host, properties.get(host.external_id, {}))
+            except InvalidInput as error:
+                # The value was set before an option of [nova] named the class.
+                LOG.warning("%s has no devices that can be reserved: %s", host.external_id, error)
+                yield host
+
     def inventory(self) -> Iterable[DiscoveredResource]:
         return self.cloud.load_properties(list(self.cloud.hosts()))
 
 
-def _query(selector: Selector) -> Query:
+def _query(selector: Selector, devices: Mapping[str, int]) -> Query:
     """Return the query for a property expression, or for the extra specs of a flavor.
 
-    Amounts in extra specs, such as ``resources:VCPU``, become minimum amounts of the whole host.
+    Amounts in extra specs, such as ``resources:VCPU``, become minimum amounts of the whole host,
+    and so do ``devices``, which maps resource classes to amounts.
     """
-    totals = (_at_least(name, amount) for name, amount in selector.amounts.items())
-    return And((selector.query, *totals)) if selector.amounts else selector.query
+    amounts = (*selector.amounts.items(), *devices.items())
+    totals = (_at_least(name, amount) for name, amount in amounts)
+    return And((selector.query, *totals)) if amounts else selector.query
 
 
 def _at_least(resource_class: str, amount: int) -> Query:
     key = f"{RESOURCES}{resource_class}"
     name = _TOTALS.get(resource_class, key)
     return Compare(">=", name, Operand(str(amount)), "number", f'in "{key}"')
+
+
+def _number_of_devices(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_DEVICES))):
+        raise InvalidInput(
+            f"{name} must be a whole number from 0 to {MOST_DEVICES}, not {text!r}: it is the"
+            " number of devices of the host"
+        )
+    return int(text)

@@ -57,6 +57,7 @@ class SimulatedCloud(Journal):
     """A HostCloud with ``[simulated] hosts`` hosts, named sim-1, sim-2 and so on."""
 
     properties: frozenset[str] = frozenset()
+    matches_openly = True
 
     def __init__(self, conf: ConfigOpts) -> None:
         super().__init__(conf)
@@ -98,11 +99,12 @@ class SimulatedCloud(Journal):
     def close_pool(self, pool: str) -> None:
         """Do nothing, because in this cloud only ``boot_server`` starts servers."""
 
-    def ensure_pool(self, pool: str, project_id: str) -> None:
+    def ensure_pool(self, pool: str, project_id: str, *, is_first: bool = False) -> None:
         with self.locked() as state:
             exists = pool in state.pools
         if not exists:
-            self.act("ensure_pool", pool=pool, project=project_id)
+            first = {"first": "true"} if is_first else {}
+            self.act("ensure_pool", pool=pool, project=project_id, **first)
 
     def pool_hosts(self, pool: str) -> Sequence[str]:
         with self.locked() as state:

@@ -30,6 +30,21 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class Match:
+    """Which servers of the project use the slots of a reservation.
+
+    Servers with the reservation's own flavor always do. If ``is_open`` is set, so do servers with
+    ordinary flavors: only with the flavor whose name is ``flavor``, or with any if it is empty.
+    """
+
+    is_open: bool = False
+    flavor: str = ""
+
+
+TARGETED = Match()
+
+
+@dataclass(frozen=True, slots=True)
 class Slots:
     """The slots of a reservation in the cloud; each is reserved capacity for one instance."""
 
@@ -75,7 +90,9 @@ class Boot:
     server: Mapping[str, Any] = field(repr=False)
     #: What the console of a server shows when it has booted; empty: do not look at the console.
     ready_text: str = ""
-    #: The ids of servers whose consoles have shown it.
+    #: The TCP port on which a server accepts connections when it is ready; None: do not check it.
+    ready_port: int | None = None
+    #: The ids of servers that were ready before.
     booted: frozenset[str] = frozenset()
 
 
@@ -93,28 +110,42 @@ class InstanceCloud(Protocol):
     def makes_groups(self) -> bool:
         """Whether reservations with an affinity get a server group."""
 
+    @property
+    def matches_openly(self) -> bool:
+        """Whether servers with ordinary flavors can use slots."""
+
     def find_flavor(self, flavor_id: str, project_id: str) -> Flavor | None:
         """Return the flavor; None if it does not exist or the project has no access to it."""
 
     def check_image(self, image_id: str, requester: Requester) -> None:
         """Raise InvalidInput if the requester cannot use the image."""
 
-    def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
+    def open_slots(
+        self, reservation_id: str, project_id: str, size: Size, match: Match = TARGETED
+    ) -> Mapping[str, Any]:
         """Let only this project start instances of this size in the slots of a reservation.
 
         No host has slots yet; ``set_slots`` puts them on hosts. The project starts instances with
-        a flavor whose id is ``reservation_id``. Returns additional details of the reservation for
-        users.
+        a flavor whose id is ``reservation_id``, and with those flavors that ``match`` admits.
+        Returns additional details of the reservation for users.
         """
 
     def slot_hosts(self, reservation_id: str) -> Sequence[str]:
         """Return the hosts that may have slots of the reservation."""
 
-    def set_slots(self, reservation_id: str, host: str, count: int) -> None:
+    def set_slots(
+        self,
+        reservation_id: str,
+        host: str,
+        count: int,
+        room: Mapping[str, int] | None = None,
+    ) -> None:
         """Set the number of slots of a reservation on a host.
 
-        A slot is reserved capacity for one instance. Raises an error if the host cannot have slots,
-        for instance while a reservation has the whole host.
+        A slot is reserved capacity for one instance. ``room`` is the capacity of all slots on the
+        host, by resource class: all that servers with any flavor can use of it. If it is None, only
+        the reservation's own flavor can be used. Raises an error if the host cannot have slots, for
+        instance while a reservation has the whole host.
         """
 
     def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
@@ -122,7 +153,8 @@ class InstanceCloud(Protocol):
 
         If a server with one of these numbers exists, do not start it again. The servers belong to
         the user who created the Keystone trust ``trust_id``; None if the cloud needs no trust.
-        Raises NotYet while the cloud builds servers, and another error if it cannot build a server.
+        Raises NotYet while the cloud builds servers, or while they are not ready, and another error
+        if it cannot build a server.
         """
 
     def make_group(self, requester: Requester, reservation_id: str, *, apart: bool) -> str:
@@ -144,7 +176,8 @@ class InstanceCloud(Protocol):
     def clear_host(self, reservation_id: str, host: str) -> None:
         """Delete the instances and slots of a reservation on a host.
 
-        Raises NotYet while instances remain.
+        If ordinary flavors can use the slots, delete all instances on the host. Raises NotYet while
+        instances remain.
         """
 
     def close_slots(self, reservation_id: str) -> None:

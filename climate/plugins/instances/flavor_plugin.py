@@ -16,10 +16,16 @@ from climate.core.matching.extra_specs import read
 from climate.core.matching.requirement import RequestedFlavor, Requirement
 from climate.plugins.base import Requester
 from climate.plugins.hosts.plugin import HostPlugin
-from climate.plugins.instances.cloud import Flavor, Size
-from climate.plugins.instances.plugin import MAX_INSTANCES, Affinity, InstancePlugin, image_of
+from climate.plugins.instances.cloud import TARGETED, Flavor, Match, Size
+from climate.plugins.instances.plugin import (
+    MAX_INSTANCES,
+    Affinity,
+    InstancePlugin,
+    image_of,
+    with_devices,
+)
 from climate.plugins.instances.server_schema import LifeCycleSchema
-from climate.plugins.request_fields import RequestSchema, WholeNumber, titled
+from climate.plugins.request_fields import RequestSchema, WholeNumber, is_open, titled
 
 _POLICY = "hw:cpu_policy"
 # Extra specs that change the number of CPUs in a way that climate does not compute.
@@ -79,7 +85,7 @@ class FlavorPlugin(InstancePlugin):
     schema: ClassVar[type[RequestSchema]] = FlavorSchema
     unit: ClassVar[Mapping[str, Any]] = {"amount": 1}
     fixed: ClassVar[frozenset[str]] = frozenset(
-        {"flavor_id", "vcpus", "memory_mb", "disk_gb", "resource_properties"}
+        {"flavor_id", "vcpus", "memory_mb", "disk_gb", "resource_properties", "match"}
     )
 
     def look_up(self, params: Mapping[str, Any], requester: Requester) -> Mapping[str, Any]:
@@ -88,6 +94,8 @@ class FlavorPlugin(InstancePlugin):
         if flavor is None:
             raise InvalidInput(f"Flavor {params['flavor_id']} could not be found")
         params = super().look_up(params, requester)
+        if is_open(params):
+            _check_open(flavor)
         amounts = _size(flavor).amounts
         return {
             **params,
@@ -97,12 +105,16 @@ class FlavorPlugin(InstancePlugin):
             "resource_properties": json.dumps(asdict(flavor), sort_keys=True),
         }
 
+    def match(self, params: Mapping[str, Any]) -> Match:
+        """Return which servers use the reservation: with ``open``, those of the flavor. Pure."""
+        return Match(is_open=True, flavor=_stored(params).name) if is_open(params) else TARGETED
+
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
         flavor = _stored(params)
         specs = flavor.extra_specs.items()
         traits = {key: value for key, value in specs if _has_scope("trait", key)}
         query, amount = read(traits).query, params["amount"]
-        size = _size(flavor)
+        amounts = with_devices(_size(flavor).amounts, flavor.extra_specs, self._counted)
         requested = RequestedFlavor(
             name=flavor.name,
             extra_specs=flavor.extra_specs,
@@ -110,7 +122,13 @@ class FlavorPlugin(InstancePlugin):
             image=image_of(params),
         )
         return Requirement(
-            HostPlugin.resource_type, amount, amount, query, size.amounts, flavor=requested
+            HostPlugin.resource_type,
+            amount,
+            amount,
+            query,
+            amounts,
+            flavor=requested,
+            exclusive=is_open(params),
         )
 
     def size(self, params: Mapping[str, Any]) -> Size:
@@ -127,6 +145,20 @@ def _stored(params: Mapping[str, Any]) -> Flavor:
         return Flavor(**json.loads(params["resource_properties"]))
     except (TypeError, ValueError, RecursionError):
         raise InvalidInput(f"Flavor {params['flavor_id']} was not looked up") from None
+
+
+def _check_open(flavor: Flavor) -> None:
+    """Raise InvalidInput if Nova could not place servers of the flavor on reserved hosts only."""
+    if "," in flavor.name:
+        raise InvalidInput(
+            f"match: open is not possible with flavor {flavor.name!r}: Nova's scheduler separates"
+            " names of flavors with commas. Use match: targeted"
+        )
+    if specs := sorted(key for key in flavor.extra_specs if _has_scope(_AGGREGATES, key)):
+        raise InvalidInput(
+            f"match: open is not possible with flavor {flavor.name!r}: its extra specs"
+            f" {', '.join(specs)} keep its servers off reserved hosts. Use match: targeted"
+        )
 
 
 def _size(flavor: Flavor) -> Size:

@@ -10,6 +10,13 @@ these hosts:
 - AggregateMultiTenancyIsolation admits all flavors of the project. Therefore
   AggregateTypeAffinityFilter must reject the project's other flavors.
 
+If a reservation is open, servers with ordinary flavors use its slots, too. No other reservation is
+on its hosts. So AggregateMultiTenancyIsolation admits only the project; if the user reserved a
+flavor, AggregateTypeAffinityFilter admits only this flavor. An allocation of climate (a hold) has
+the rest of each host, so Placement counts the servers. Weights in the aggregate's metadata let
+nova-scheduler use these hosts before others. climate holds the rest of a host before it opens the
+host, and releases it after the host is closed.
+
 climate supports the parameter ``affinity`` without server groups of Nova: it puts the slots on one
 host, or on different hosts. Only for clients of Blazar, it also creates server groups if the option
 ``[nova] server_groups`` is set.
@@ -18,29 +25,36 @@ climate creates a reservation's aggregate first and deletes it last. So an audit
 that an interrupted call has left in the cloud.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias, TypeGuard
 from urllib.parse import quote
 
-from keystoneauth1.exceptions import NotFound
+from keystoneauth1.exceptions import Conflict, NotFound
 from novaclient import exceptions as nova_errors
 from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import InvalidInput
 from climate.plugins.base import NotYet, Requester, Turn
+from climate.plugins.hosts.isolation import NOBODY, isolation
 from climate.plugins.hosts.nova_hosts import MARK as HOST_MARK
 from climate.plugins.hosts.nova_nodes import MICROVERSION
-from climate.plugins.hosts.nova_pools import HostOccupied
-from climate.plugins.instances.cloud import Boot, Flavor, Size, Slots
+from climate.plugins.hosts.nova_pools import SETTLING, HostOccupied
+from climate.plugins.instances.cloud import TARGETED, Boot, Flavor, Match, Size, Slots
 from climate.plugins.instances.nova_flavors import MARK, ReservedFlavors, flavor_name
 from climate.plugins.instances.nova_groups import ServerGroups
 from climate.plugins.instances.nova_servers import NovaServers
 from climate.plugins.openstack import session
-from climate.plugins.openstack.aggregates import AggregateChanges
+from climate.plugins.openstack.aggregates import FIRST, AggregateChanges
+from climate.plugins.openstack.placement_holds import PlacementHolds
 from climate.plugins.openstack.placement_reservations import PlacementSlots
 from climate.plugins.openstack.servers import HostServers, can_be_imaged, keep_image
 from climate.plugins.openstack.session import answers as _answers
+
+# The metadata key of the aggregates of open reservations.
+OPEN_MARK = "climate:open"
+_Aggregate: TypeAlias = Any  # novaclient's
 
 
 class NovaInstances:
@@ -58,6 +72,8 @@ class NovaInstances:
         self._changes = AggregateChanges(self._nova, turn)
         self._flavors = ReservedFlavors(self._nova)
         self._slots = PlacementSlots(placement)
+        self._holds = PlacementHolds(placement)
+        self._isolation = isolation(conf)
         self._host_servers = HostServers(self._nova, placement)
         self._images = session.adapter(conf, self._session, "glance")
         self._servers = NovaServers(conf)
@@ -68,6 +84,11 @@ class NovaInstances:
     def makes_groups(self) -> bool:
         """Implement InstanceCloud.makes_groups."""
         return self._groups is not None
+
+    @property
+    def matches_openly(self) -> bool:
+        """Implement InstanceCloud.matches_openly."""
+        return self._isolation.admits_ordinary_flavors
 
     def find_flavor(self, flavor_id: str, project_id: str) -> Flavor | None:
         with _answers():
@@ -90,17 +111,14 @@ class NovaInstances:
             except NotFound:
                 raise InvalidInput(f"Image {image_id} could not be found") from None
 
-    def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
+    def open_slots(
+        self, reservation_id: str, project_id: str, size: Size, match: Match = TARGETED
+    ) -> Mapping[str, Any]:
         """Create the host aggregate, resource class and flavor of a reservation.
 
         Returns ``{"aggregate_id": N}``, where N is Nova's id of the aggregate.
         """
-        metadata = {
-            MARK: reservation_id,
-            "reservation": reservation_id,
-            "filter_tenant_id": project_id,
-            "instance_type": flavor_name(reservation_id),
-        }
+        metadata = aggregate_metadata(reservation_id, project_id, match)
         present = self._aggregates().get(reservation_id)
         with _answers():
             aggregate = self._changes.ensure(present, reservation_id, None, metadata)
@@ -113,22 +131,46 @@ class NovaInstances:
         aggregate = self._aggregates().get(reservation_id)
         return sorted(aggregate.hosts) if aggregate else []
 
-    def set_slots(self, reservation_id: str, host: str, count: int) -> None:
+    def set_slots(
+        self,
+        reservation_id: str,
+        host: str,
+        count: int,
+        room: Mapping[str, int] | None = None,
+    ) -> None:
         """Set the number of slots (reserved capacity for one instance each) on a host.
 
-        Raises HostOccupied while another reservation has the whole host, because climate deletes
-        all servers on the host when that reservation ends.
+        Raises HostOccupied while another reservation has the whole host, or is open and so has the
+        host alone, because climate deletes all servers on the host when that reservation ends. If
+        this reservation is open (``room``), raises HostOccupied while anything is on the host.
         """
         aggregates = self._aggregates()
         if reservation_id not in aggregates:
             raise HostOccupied(f"aggregate {reservation_id} is gone: {host} cannot be added to it")
-        for name, aggregate in aggregates.items():
-            if HOST_MARK in aggregate.metadata and host in aggregate.hosts:
-                raise HostOccupied(f"{host} is still in aggregate {name}")
+        others = [aggregate for name, aggregate in aggregates.items() if name != reservation_id]
+        for other in others:
+            if host in other.hosts and _excludes(other.metadata, is_open=room is not None):
+                raise HostOccupied(f"{host} is still in aggregate {other.name}")
         with _answers():
+            if room is not None:
+                self._hold(reservation_id, host, room)
+            self._slots.put(host, lambda: self._root(host), reservation_id, count)
             if host not in aggregates[reservation_id].hosts:
                 self._changes.join(aggregates[reservation_id], host)
-            self._slots.put(host, lambda: self._root(host), reservation_id, count)
+
+    def _hold(self, reservation_id: str, host: str, room: Mapping[str, int]) -> None:
+        """Hold all of a host except ``room``. Raises HostOccupied if servers use more than that.
+
+        Without a hold the host is not open yet: raises HostOccupied if any server is on it.
+        """
+        root = self._root(host)
+        is_held = bool(self._holds.consumers(reservation_id, host, root))
+        if servers := [] if is_held else self._host_servers.remaining_after(SETTLING, host):
+            raise HostOccupied(f"servers {', '.join(servers)} are on {host}, which should be free")
+        try:
+            self._holds.put(reservation_id, host, root, room)
+        except Conflict as error:
+            raise HostOccupied(f"{host} is in use beyond what is reserved: {error}") from error
 
     def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
         return self._servers.boot(trust_id, boot)
@@ -155,16 +197,36 @@ class NovaInstances:
         return True
 
     def clear_host(self, reservation_id: str, host: str) -> None:
-        self._host_servers.evict(lambda: self._slots.servers(host, reservation_id), self._patience)
+        self._host_servers.evict(lambda: self._servers_on(reservation_id, host), self._patience)
         aggregate = self._aggregates().get(reservation_id)
         with _answers():
             self._slots.clear(host, reservation_id)
             if aggregate is not None and host in aggregate.hosts:
                 self._changes.leave(aggregate, host)
+            # Without its aggregate, the kind of the reservation is unknown.
+            if aggregate is None or _is_open(aggregate):
+                roots = self._roots()
+                if host in roots:
+                    self._holds.remove(reservation_id, host, roots[host])
+
+    def _servers_on(self, reservation_id: str, host: str) -> list[str]:
+        """Return the ids of the servers on a host that use the slots of a reservation.
+
+        These are all servers on a host of an open reservation. The host must still be in its
+        aggregate: a manager that was paused must not delete the servers of the next reservation.
+        """
+        aggregate = self._aggregates().get(reservation_id)
+        if _is_open(aggregate) and host in aggregate.hosts:
+            return self._host_servers.on(host)
+        return self._slots.servers(host, reservation_id)
 
     def close_slots(self, reservation_id: str) -> None:
+        aggregate = self._aggregates().get(reservation_id)
         with _answers():
             self._flavors.close(reservation_id)
+            if _is_open(aggregate):
+                closed = {"filter_tenant_id": NOBODY}
+                self._changes.ensure(aggregate, reservation_id, None, closed)
 
     def delete_slots(self, reservation_id: str) -> None:
         self._host_servers.evict(lambda: self._flavors.servers(reservation_id), self._patience)
@@ -191,17 +253,38 @@ class NovaInstances:
             known |= classes - flavors.keys()
             known |= {id_ for id_ in flavors.keys() - known if MARK in flavors[id_].get_keys()}
             return {
-                id_: Slots(self._flavors.projects(id_), _hosts(aggregates.get(id_), id_, counts))
+                id_: Slots(
+                    self._open_to(id_, aggregates.get(id_)),
+                    self._held(id_, aggregates.get(id_), _hosts(aggregates.get(id_), id_, counts)),
+                )
                 for id_ in sorted(known - others)
             }
+
+    def _open_to(self, reservation_id: str, aggregate: _Aggregate | None) -> set[str]:
+        """Return the projects that can boot servers in the slots of a reservation."""
+        projects = self._flavors.projects(reservation_id)
+        owner = {aggregate.metadata["filter_tenant_id"]} if _is_open(aggregate) else set()
+        return projects | (owner - {NOBODY})
+
+    def _held(
+        self, reservation_id: str, aggregate: _Aggregate | None, hosts: dict[str, int]
+    ) -> dict[str, int]:
+        """Return the slots by host; 0 if the hold of an open reservation is missing on the host."""
+        if not _is_open(aggregate):
+            return hosts
+        roots, held = self._roots(), self._holds.consumers
+        return {
+            host: count if host in roots and held(reservation_id, host, roots[host]) else 0
+            for host, count in hosts.items()
+        }
 
     def slot_servers(self, reservation_id: str, host: str | None = None) -> Sequence[str]:
         with _answers():
             if host is not None:
-                return self._slots.servers(host, reservation_id)
+                return self._servers_on(reservation_id, host)
             ids = set(self._flavors.servers(reservation_id))
             for slot_host in self.slot_hosts(reservation_id):
-                ids.update(self._slots.servers(slot_host, reservation_id))
+                ids.update(self._servers_on(reservation_id, slot_host))
             return sorted(ids)
 
     def _root(self, host: str) -> str:
@@ -209,15 +292,53 @@ class NovaInstances:
 
         Raises HostOccupied if the host has no node or several nodes.
         """
-        hypervisors = self._host_servers.hypervisors()
-        nodes = [node.id for node in hypervisors if node.service["host"] == host]
-        if len(nodes) != 1:
-            raise HostOccupied(f"{host} has {len(nodes)} nodes: instances need a single one")
-        return str(nodes[0])
+        if host not in (roots := self._roots()):
+            raise HostOccupied(f"{host} has not exactly one node: instances need a single one")
+        return roots[host]
+
+    def _roots(self) -> dict[str, str]:
+        """Return the UUIDs of the resource providers of all hosts with a single node."""
+        nodes = [(node.service["host"], str(node.id)) for node in self._host_servers.hypervisors()]
+        counts = Counter(host for host, _ in nodes)
+        return {host: id_ for host, id_ in nodes if counts[host] == 1}
 
     def _aggregates(self) -> dict[str, Any]:
         with _answers():
             return {aggregate.name: aggregate for aggregate in self._nova.aggregates.list()}
+
+
+def aggregate_metadata(reservation_id: str, project_id: str, match: Match) -> dict[str, str]:
+    """Return the metadata of a reservation's aggregate. Pure.
+
+    If the reservation is open, the aggregate admits ordinary flavors, and its hosts come first.
+    """
+    own = flavor_name(reservation_id)
+    metadata = {
+        MARK: reservation_id,
+        "reservation": reservation_id,
+        "filter_tenant_id": project_id,
+        "instance_type": own,
+    }
+    if not match.is_open:
+        return metadata
+    if match.flavor:
+        metadata["instance_type"] = f"{own},{match.flavor}"
+    else:
+        del metadata["instance_type"]
+    return {**metadata, OPEN_MARK: "true", **FIRST}
+
+
+def _is_open(aggregate: _Aggregate | None) -> TypeGuard[_Aggregate]:
+    """Return whether an aggregate exists and is that of an open reservation."""
+    return aggregate is not None and OPEN_MARK in aggregate.metadata
+
+
+def _excludes(metadata: Mapping[str, str], *, is_open: bool) -> bool:
+    """Return whether the hosts of an aggregate cannot have slots of another reservation. Pure.
+
+    ``metadata`` is that of the aggregate. ``is_open`` states whether the other reservation is open.
+    """
+    return HOST_MARK in metadata or OPEN_MARK in metadata or (is_open and MARK in metadata)
 
 
 def _hosts(

@@ -6,23 +6,22 @@ a server, it searches for existing servers with that number, and deletes all but
 also deletes a server that Nova could not build; the next attempt starts that server again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from keystoneauth1.adapter import Adapter
 from oslo_config.cfg import ConfigOpts
 
+from climate.config.provisioning import check_networks
 from climate.plugins.base import NotYet
 from climate.plugins.instances.cloud import Boot
+from climate.plugins.instances.server_readiness import Server, ServerReadiness
 from climate.plugins.instances.server_schema import MARK, NUMBER
 from climate.plugins.openstack import session
 from climate.plugins.openstack.session import NOVA, answers
 from climate.plugins.openstack.trusts import DeadTrust, Trusts
 
 _PAGE = 1_000
-# Lines of a console that climate reads: the login prompt may be above later messages of the kernel.
-_LINES = 200
-Server = Mapping[str, Any]
 
 
 class BootFailed(RuntimeError):
@@ -35,15 +34,14 @@ class NovaServers:
     def __init__(self, conf: ConfigOpts) -> None:
         self._conf = conf
         self._trusts = Trusts(conf)
-        # Servers that have booted, until all servers of their reservation have.
-        self._booted: set[str] = set()
+        self._readiness = ServerReadiness(check_networks(conf))
 
     def boot(self, trust_id: str | None, boot: Boot) -> list[str]:
         """Start the servers with the numbers ``boot.known`` + 1 to ``boot.amount``.
 
         Returns the servers' ids in this order. Raises
 
-        - NotYet while Nova builds servers, or while they boot,
+        - NotYet while Nova builds servers, or while they are not ready,
         - BootFailed if Nova could not build a server,
         - DeadTrust if there is no valid trust,
         - BackendUnavailable if a request fails.
@@ -67,33 +65,9 @@ class NovaServers:
             raise BootFailed("; ".join(f"{each['name']}: {_fault(each)}" for each in failed))
         if missing := [str(number) for number, each in chosen.items() if not _was_built(each)]:
             raise NotYet(f"servers {', '.join(missing)} of {boot.amount} are being built")
-        ids = {number: server["id"] for number, server in chosen.items() if server is not None}
-        self._check_booted(nova, boot, ids)
-        return list(ids.values())
-
-    def _check_booted(self, nova: Adapter, boot: Boot, ids: Mapping[int, str]) -> None:
-        """Raise NotYet while the consoles of servers, by number, do not show the user's text."""
-        if not boot.ready_text:
-            return
-        missing = []
-        for number, id_ in ids.items():
-            if id_ in self._booted | boot.booted or boot.ready_text in _console(nova, id_):
-                self._booted.add(id_)
-            else:
-                missing.append(str(number))
-        if missing:
-            raise NotYet(
-                f"servers {', '.join(missing)} of {boot.amount} have not booted: their consoles do"
-                f" not show {boot.ready_text!r}"
-            )
-        self._booted.difference_update(ids.values())
-
-
-def _console(nova: Adapter, server_id: str) -> str:
-    """Return the last lines of the console of a server; empty if the server has none yet."""
-    path, body = f"/servers/{server_id}/action", {"os-getConsoleOutput": {"length": _LINES}}
-    answer = session.send(nova, "Nova", "POST", path, json=body, allowed=(404, 409))
-    return str(answer.json().get("output") or "")
+        servers = {number: each for number, each in chosen.items() if each is not None}
+        self._readiness.check(nova, boot, servers)
+        return [each["id"] for each in servers.values()]
 
 
 def request(boot: Boot, number: int) -> dict[str, Any]:

@@ -12,11 +12,13 @@ from typing import Any, ClassVar
 from marshmallow import ValidationError, fields, post_load, validates_schema
 from oslo_config.cfg import ConfigOpts
 
-from climate.core.errors import Conflict
+from climate.config.clouds import counted_devices
+from climate.config.provisioning import check_networks
+from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease.lifecycle import ReservationStatus
 from climate.core.lease.model import Granted, Lease, Reservation
 from climate.core.lease.on_start import creates
-from climate.core.matching.extra_specs import Selector, read
+from climate.core.matching.extra_specs import RESOURCES, CountedDevices, Selector, read
 from climate.core.matching.requirement import Layout, RequestedFlavor, Requirement
 from climate.plugins.base import (
     DiscoveredResource,
@@ -29,10 +31,16 @@ from climate.plugins.base import (
 )
 from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.instances.audit import find_drifts
-from climate.plugins.instances.cloud import Boot, InstanceCloud, Size
+from climate.plugins.instances.cloud import Boot, InstanceCloud, Match, Size
 from climate.plugins.instances.server_schema import SNAPSHOT, LifeCycleSchema
 from climate.plugins.loader import load_cloud
-from climate.plugins.request_fields import Expression, RequestSchema, WholeNumber, titled
+from climate.plugins.request_fields import (
+    Expression,
+    RequestSchema,
+    WholeNumber,
+    is_open,
+    titled,
+)
 
 # Limits one request: climate chooses a host for each instance separately.
 MAX_INSTANCES = 10_000
@@ -122,15 +130,35 @@ class InstancePlugin(ResourcePlugin):
     unit: ClassVar[Mapping[str, Any]] = {"amount": 1, "vcpus": 1, "memory_mb": 0, "disk_gb": 0}
     resources_type: ClassVar[str | None] = HostPlugin.resource_type
     resizes: ClassVar[bool] = False
+    fixed: ClassVar[frozenset[str]] = frozenset({"match"})
     native_properties: frozenset[str] = frozenset()
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
         self.cloud: InstanceCloud = load_cloud("virtual:instance", conf, turn=turn)
+        self._counted = counted_devices(conf)
+        self._checks_ports = bool(check_networks(conf))
 
     def look_up(self, params: Mapping[str, Any], requester: Requester) -> Mapping[str, Any]:
         if creates(params):
             self.cloud.check_image(params["server"]["imageRef"], requester)
+        if is_open(params) and not self.cloud.matches_openly:
+            raise InvalidInput(
+                "match: open is not possible in this cloud: it requires [nova] isolation = tenancy."
+                " Use match: targeted, and boot servers with the flavor of the reservation"
+            )
+        self.check_change(params)
         return params
+
+    def check_change(self, changed: Mapping[str, Any]) -> None:
+        if changed.get("ready_port") and not self._checks_ports:
+            raise InvalidInput(
+                "ready_port is not possible in this cloud: its operator lists no network in"
+                " [creation] check_networks. Use ready_text, or leave out ready_port"
+            )
+
+    def match(self, params: Mapping[str, Any]) -> Match:
+        """Return which servers use the reservation. Pure."""
+        return Match(is_open(params))
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
         """Return a requirement for ``amount`` instances on hosts that match the properties.
@@ -139,28 +167,46 @@ class InstancePlugin(ResourcePlugin):
         extra specs take precedence over ``vcpus``, ``memory_mb`` and ``disk_gb``.
         """
         selector = read(params["resource_properties"])
-        sizes = {
-            "VCPU": params["vcpus"],
-            "MEMORY_MB": params["memory_mb"],
-            "DISK_GB": params["disk_gb"],
-        }
         return Requirement(
             HostPlugin.resource_type,
             params["amount"],
             params["amount"],
             selector.query,
-            {name: n for name, n in {**sizes, **selector.amounts}.items() if n},
+            with_devices(_amounts(params, selector), selector.specs, self._counted),
             _LAYOUTS[params["affinity"]],
-            flavor=_flavor(params, selector),
+            flavor=self._flavor(params, selector),
+            exclusive=is_open(params),
         )
+
+    def _flavor(self, params: Mapping[str, Any], selector: Selector) -> RequestedFlavor:
+        shape = {"vcpus": params["vcpus"], "ram": params["memory_mb"], "disk": params["disk_gb"]}
+        return RequestedFlavor(
+            extra_specs=selector.specs,
+            shape=shape,
+            image=image_of(params),
+            devices=self._unchecked_devices(params, selector),
+        )
+
+    def _unchecked_devices(self, params: Mapping[str, Any], selector: Selector) -> tuple[str, ...]:
+        """Return the keys of the extra specs about devices that climate refuses, if no filter does.
+
+        The reservation's own flavor has no devices. So with ``match: targeted`` the servers could
+        not use devices that climate counts. With ``match: open`` they have the operator's flavors.
+        """
+        if is_open(params):
+            return self._counted.requested(selector.specs).uncounted
+        counted = selector.amounts.keys() & self._counted.classes
+        return (*selector.devices, *(f"{RESOURCES}{name}" for name in sorted(counted)))
 
     def preview_details(self, reservation_id: str) -> Mapping[str, Any]:
         """Return the id of the reservation's flavor, which ``start`` will create."""
         return {"flavor_id": reservation_id, "server_group_id": None, "aggregate_id": None}
 
     def size(self, params: Mapping[str, Any]) -> Size:
-        """Return the size of one instance. Pure."""
-        return Size(self.requirement(params).amounts)
+        """Return the size of one instance. It has no devices: only operators grant these. Pure."""
+        amounts = _amounts(params, read(params["resource_properties"]))
+        devices = self._counted.classes
+        return Size({name: n for name, n in amounts.items() if name not in devices})
 
     def source_of(self, params: Mapping[str, Any]) -> str:
         return image_of(params)[:64]
@@ -196,14 +242,18 @@ class InstancePlugin(ResourcePlugin):
         deleted. If a server cannot be started, the slots stay usable.
         """
         id_, reserved = reservation.id, {resource.external_id for resource in resources}
+        size, match = self.size(reservation.params), self.match(reservation.params)
         details = {
             **self.preview_details(id_),
-            **self.cloud.open_slots(id_, lease.project_id, self.size(reservation.params)),
+            **self.cloud.open_slots(id_, lease.project_id, size, match),
         }
         counts = self._counts(reservation, resources)
         removed = [host for host in self.cloud.slot_hosts(id_) if host not in reserved]
         run_all(
-            *(partial(self.cloud.set_slots, id_, host, count) for host, count in counts.items()),
+            *(
+                partial(self.cloud.set_slots, id_, host, count, _room(size, match, count))
+                for host, count in counts.items()
+            ),
             *(partial(self.cloud.clear_host, id_, host) for host in removed),
         )
         group = {"server_group_id": reservation.details.get("server_group_id")}
@@ -227,6 +277,7 @@ class InstancePlugin(ResourcePlugin):
             known=len(known),
             server=params["server"],
             ready_text=params.get("ready_text") or "",
+            ready_port=params.get("ready_port"),
             booted=frozenset(started),
         )
         return {"servers": [*known, *self.cloud.boot(lease.trust_id, boot)]}
@@ -266,19 +317,30 @@ class InstancePlugin(ResourcePlugin):
         return ()
 
 
+def _room(size: Size, match: Match, count: int) -> dict[str, int] | None:
+    """Return the room of ``count`` slots on a host, if ordinary flavors can use it; else None."""
+    return {name: n * count for name, n in size.amounts.items()} if match.is_open else None
+
+
 def image_of(params: Mapping[str, Any]) -> str:
     """Return the id of the image of the servers that climate starts; empty if it starts none."""
     return str((params.get("server") or {}).get("imageRef") or "")
 
 
-def _flavor(params: Mapping[str, Any], selector: Selector) -> RequestedFlavor:
-    return RequestedFlavor(
-        extra_specs=selector.specs,
-        shape={
-            "vcpus": params["vcpus"],
-            "ram": params["memory_mb"],
-            "disk": params["disk_gb"],
-        },
-        image=image_of(params),
-        devices=tuple(selector.devices),
-    )
+def with_devices(
+    amounts: Mapping[str, int], specs: Mapping[str, str], counted: CountedDevices
+) -> dict[str, int]:
+    """Return the amounts of one instance together with the devices in its extra specs. Pure."""
+    devices = counted.requested(specs).amounts
+    return {
+        name: amounts.get(name, 0) + devices.get(name, 0) for name in sorted({*amounts, *devices})
+    }
+
+
+def _amounts(params: Mapping[str, Any], selector: Selector) -> dict[str, int]:
+    sizes = {
+        "VCPU": params["vcpus"],
+        "MEMORY_MB": params["memory_mb"],
+        "DISK_GB": params["disk_gb"],
+    }
+    return {name: n for name, n in {**sizes, **selector.amounts}.items() if n}

@@ -22,7 +22,7 @@ from marshmallow import (
 from climate.core.lease.model import CREATE, MANUAL, NOTHING
 from climate.core.lease.on_start import creates
 from climate.plugins.base import DELETE
-from climate.plugins.request_fields import DefaultingSchema, titled
+from climate.plugins.request_fields import DefaultingSchema, WholeNumber, match_field, titled
 
 SNAPSHOT = "snapshot"
 # Limits the start of a reservation: each server requires a request to Nova. Users can boot more
@@ -147,6 +147,11 @@ def _on_end(word: str) -> None:
 class LifeCycleSchema(DefaultingSchema):
     """Parameters that say what climate does at the start and end of a reservation of instances."""
 
+    match = match_field(
+        "open: servers with ordinary flavors use the reservation first, and others of the project"
+        " run elsewhere; targeted: only servers with the reservation's flavor use it. With open the"
+        " reservation has its hosts alone, and the end deletes all servers on them."
+    )
     on_start = fields.String(
         load_default=NOTHING,
         allow_none=True,
@@ -174,11 +179,22 @@ class LifeCycleSchema(DefaultingSchema):
         metadata=titled("Server", "Required with on_start create or manual; else not allowed."),
     )
     ready_text = fields.String(
+        allow_none=True,
         validate=validate.Length(1, _LONGEST),
         metadata=titled(
             "Booted when the console shows",
             "Text such as login: that the console of each server shows when it has booted. climate"
             " waits for it before the lease is active.",
+        ),
+    )
+    ready_port = WholeNumber(
+        allow_none=True,
+        validate=validate.Range(1, 65_535),
+        metadata=titled(
+            "Ready when this port is open",
+            "TCP port, such as 22, on which each server accepts connections when it is ready, at an"
+            " address that the operator lets climate check. climate waits for it before the lease"
+            " is active.",
         ),
     )
 
@@ -187,8 +203,9 @@ class LifeCycleSchema(DefaultingSchema):
         if not creates(data):
             if data["server"] is not None:
                 raise ValidationError("Requires on_start create or manual", "server")
-            if data.get("ready_text"):
-                raise ValidationError("Requires on_start create or manual", "ready_text")
+            for name in ("ready_text", "ready_port"):
+                if data.get(name):
+                    raise ValidationError("Requires on_start create or manual", name)
             return
         if data["server"] is None:
             raise ValidationError(
@@ -196,3 +213,5 @@ class LifeCycleSchema(DefaultingSchema):
             )
         if data["amount"] > MAX_SERVERS:
             raise ValidationError(f"At most {MAX_SERVERS} servers with on_start create", "amount")
+        if data.get("ready_port") and data["server"]["networks"] == "none":
+            raise ValidationError("Requires a server with networks, not none", "ready_port")

@@ -6,7 +6,7 @@ from typing import Any
 from oslo_config.cfg import ConfigOpts
 
 from climate.plugins.base import Requester
-from climate.plugins.instances.cloud import Boot, Flavor, Size, Slots
+from climate.plugins.instances.cloud import TARGETED, Boot, Flavor, Match, Size, Slots
 from climate.plugins.simulated_journal import Journal
 
 _GPU = {"resources:CUSTOM_GPU": "1", "trait:CUSTOM_GPU_HOST": "required"}
@@ -16,6 +16,8 @@ FLAVORS = {
         Flavor("small", "m1.small", 1, 2048, 20, 0, 0, {}),
         Flavor("large", "m1.large", 4, 8192, 80, 10, 512, {"hw:mem_page_size": "any"}),
         Flavor("gpu", "g1.large", 4, 8192, 80, 0, 0, _GPU),
+        Flavor("pci", "p1.small", 1, 2048, 20, 0, 0, {"pci_passthrough:alias": "gpu:1"}),
+        Flavor("accel", "a1.small", 1, 2048, 20, 0, 0, {"accel:device_profile": "gpu"}),
     )
 }
 _EFFECTS = frozenset({"open_slots", "set_slots", "clear_host", "close_slots", "delete_slots"})
@@ -26,6 +28,7 @@ class SimulatedInstances:
 
     acts_as_user = False
     makes_groups = False
+    matches_openly = True
 
     def __init__(self, conf: ConfigOpts) -> None:
         self.journal = Journal(conf)
@@ -36,21 +39,31 @@ class SimulatedInstances:
     def check_image(self, _image_id: str, _requester: Requester) -> None:
         """Accept any image."""
 
-    def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
+    def open_slots(
+        self, reservation_id: str, project_id: str, size: Size, match: Match = TARGETED
+    ) -> Mapping[str, Any]:
         slots = self.slots().get(reservation_id)
         if slots is None or project_id not in slots.projects:
-            amounts = " ".join(f"{name}={amount}" for name, amount in sorted(size.amounts.items()))
-            self._act("open_slots", reservation_id, project=project_id, size=amounts)
+            flavors = {"flavors": match.flavor or "any"} if match.is_open else {}
+            size_text = _text(size.amounts)
+            self._act("open_slots", reservation_id, project=project_id, size=size_text, **flavors)
         return {}
 
     def slot_hosts(self, reservation_id: str) -> Sequence[str]:
         slots = self.slots().get(reservation_id)
         return sorted(slots.hosts) if slots else []
 
-    def set_slots(self, reservation_id: str, host: str, count: int) -> None:
+    def set_slots(
+        self,
+        reservation_id: str,
+        host: str,
+        count: int,
+        room: Mapping[str, int] | None = None,
+    ) -> None:
         slots = self.slots().get(reservation_id)
         if slots is None or slots.hosts.get(host) != count:
-            self._act("set_slots", reservation_id, host=host, count=str(count))
+            rooms = {} if room is None else {"room": _text(room)}
+            self._act("set_slots", reservation_id, host=host, count=str(count), **rooms)
 
     def boot(self, _trust_id: str | None, boot: Boot) -> Sequence[str]:
         servers = [f"{boot.reservation_id}-{n}" for n in range(boot.known + 1, boot.amount + 1)]
@@ -116,6 +129,10 @@ class SimulatedInstances:
 
     def _act(self, effect: str, reservation_id: str, **details: str) -> None:
         self.journal.act(effect, reservation=reservation_id, **details)
+
+
+def _text(amounts: Mapping[str, int]) -> str:
+    return " ".join(f"{name}={amount}" for name, amount in sorted(amounts.items()))
 
 
 def _after(slots: Slots, effect: Mapping[str, str]) -> Slots:

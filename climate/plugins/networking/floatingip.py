@@ -6,13 +6,13 @@ that Neutron never assigns them itself. The request parameters are those of Blaz
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from ipaddress import AddressValueError, IPv4Address
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Any, ClassVar, Protocol
 
 from marshmallow import ValidationError, fields, validate, validates_schema
 from oslo_config.cfg import ConfigOpts
 
-from climate.core.errors import Conflict, InvalidInput, NotFound
+from climate.core.errors import Conflict, InvalidInput, Ipv6NotSupported, NotFound
 from climate.core.lease.model import Resource
 from climate.core.matching.query import And, Compare, In, Not, Operand, Query
 from climate.core.matching.requirement import Requirement
@@ -45,7 +45,16 @@ class Addresses(fields.Field[list[str]]):
             return []
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             raise ValidationError("Must be a list of IPv4 addresses")
-        return list(dict.fromkeys(str(_address(text)) for text in value))
+        return list(dict.fromkeys(str(self._address(text)) for text in value))
+
+    def _address(self, text: str) -> IPv4Address:
+        try:
+            return parse_address(text)
+        except AddressValueError as error:
+            raise ValidationError(f"{text!r} is not an IPv4 address: {error}") from None
+        except Ipv6NotSupported as error:
+            error.place = (str(self.name),)
+            raise
 
 
 class FloatingipSchema(EndpointSchema):
@@ -116,17 +125,19 @@ class FloatingipPlugin(EndpointPlugin):
 
         ``external_number`` is only for messages. Raises Conflict if a floating IP has the address,
         and InvalidInput if the address is malformed or cannot be reserved. If no subnet has the
-        address, raises InvalidInput if ``name`` includes a network, and NotFound otherwise.
+        address, raises InvalidInput if ``name`` includes a network, and NotFound otherwise. Raises
+        Ipv6NotSupported.
         """
         if not name:
             raise NotFound(f"Floating IP {external_number} not found.")
-        network_id = name.rpartition("/")[0]
+        network_id, _, text = name.rpartition("/")
+        parsed = _parse_name(text)
         subnets = self.cloud.subnets()
         if network_id:
             subnets = [subnet for subnet in subnets if subnet.network_id == network_id]
             if not subnets:
                 raise InvalidInput(f"{network_id} is not an external network with an IPv4 subnet")
-        address = _parse_name(name, subnets, strict=bool(network_id))
+        address = _find_in(subnets, parsed, strict=bool(network_id))
         for occupant in self.cloud.occupants([address.external_id]):
             if occupant.network_id in {None, address.properties["network_id"]}:
                 raise Conflict(f"{address.external_id} is taken by {occupant}")
@@ -153,28 +164,42 @@ class FloatingipPlugin(EndpointPlugin):
                     yield _resource(address, subnet, usable=usable)
 
 
-def _address(text: str) -> IPv4Address:
-    try:
-        return IPv4Address(text)
-    except AddressValueError as error:
-        raise ValidationError(f"{text!r} is not an IPv4 address: {error}") from None
+def parse_address(text: str) -> IPv4Address:
+    """Return the IPv4 address in ``text``.
 
-
-def _parse_name(name: str, subnets: Sequence[Subnet], *, strict: bool) -> DiscoveredResource:
-    """Return the address in ``name``, which is ``address`` or ``network_id/address``.
-
-    Raises InvalidInput if the address is malformed or cannot be reserved. If none of ``subnets``
-    has the address, raises InvalidInput if ``strict`` is true, and NotFound otherwise.
+    Raises AddressValueError. If the text is an IPv6 address, raises Ipv6NotSupported: Neutron
+    creates a floating IP only with an IPv4 address, in a network that has an IPv4 subnet
+    (``_create_floatingip`` in neutron/db/l3_db.py).
     """
-    error_class = InvalidInput if strict else NotFound
-    text = name.rpartition("/")[2]
     try:
-        address = IPv4Address(text)
+        refused = IPv6Address(text)
+    except AddressValueError:
+        return IPv4Address(text)
+    raise Ipv6NotSupported(
+        f"{refused} is an IPv6 address, and floating IPs have only IPv4 addresses. Servers get IPv6"
+        " addresses from an IPv6 subnet of their network"
+    )
+
+
+def _parse_name(text: str) -> IPv4Address:
+    try:
+        return parse_address(text)
     except AddressValueError:
         raise InvalidInput(
             f"{text!r} is not an IPv4 address: send an address such as 203.0.113.7, or"
             " <network id>/203.0.113.7"
         ) from None
+
+
+def _find_in(
+    subnets: Sequence[Subnet], address: IPv4Address, *, strict: bool
+) -> DiscoveredResource:
+    """Return the address as a resource. Raises InvalidInput if it cannot be reserved.
+
+    If none of ``subnets`` has the address, raises InvalidInput if ``strict`` is true, and NotFound
+    otherwise.
+    """
+    error_class = InvalidInput if strict else NotFound
     for subnet in subnets:
         if address in subnet.cidr:
             if reason := subnet.refusal(address):

@@ -17,7 +17,13 @@ from climate.plugins.openstack.neutron import Neutron, marks
 _TYPE, _PHYSICAL, _NUMBER = (
     f"provider:{name}" for name in ("network_type", "physical_network", "segmentation_id")
 )
-_ROUTER = "network:router_interface"
+# The owners of ports that connect a network to routers: ROUTER_INTERFACE_OWNERS of neutron-lib.
+# Neutron refuses to delete such a port.
+_ROUTERS = (
+    "network:router_interface",
+    "network:router_interface_distributed",
+    "network:ha_router_replicated_interface",
+)
 
 
 class NeutronNetworks:
@@ -59,14 +65,20 @@ class NeutronNetworks:
         self.neutron.unmark(occupant_id)
 
     def delete(self, occupant: Occupant) -> None:
-        """Delete a network with its subnets and ports; before that, disconnect it from routers."""
-        for port in self.neutron.fetch("ports", {"network_id": occupant.id}):
-            if port["device_owner"].startswith(_ROUTER):
+        """Delete a network with its subnets and ports; before that, disconnect it from routers.
+
+        Neutron itself deletes some other ports of a router with the last connection to it.
+        """
+        for port in self._ports(occupant.id):
+            if port["device_owner"] in _ROUTERS:
                 path = f"routers/{port['device_id']}/remove_router_interface"
                 self.neutron.send("PUT", path, {"port_id": port["id"]}, missing=True)
-            else:
-                self.neutron.send("DELETE", f"ports/{port['id']}", missing=True)
+        for port in self._ports(occupant.id):
+            self.neutron.send("DELETE", f"ports/{port['id']}", missing=True)
         self.neutron.delete(occupant.id)
+
+    def _ports(self, network_id: str) -> list[dict[str, Any]]:
+        return self.neutron.fetch("ports", {"network_id": network_id})
 
 
 def _segment(record: Mapping[str, Any]) -> str:

@@ -19,6 +19,12 @@ from novaclient.v2.client import Client
 
 from climate.plugins.base import Turn
 
+#: Metadata of an aggregate whose hosts nova-scheduler uses first. These weighers count from 0, so a
+#: host with free capacity has a positive weight, which the factor makes larger than all others.
+FIRST = dict.fromkeys(
+    ("ram_weight_multiplier", "cpu_weight_multiplier", "disk_weight_multiplier"), "1000000"
+)
+
 
 class AggregateChanges:
     """Changes Nova's host aggregates, each under a lock. Raises novaclient's errors."""

@@ -30,6 +30,7 @@ from climate.core.lease.model import (
     FOLLOWED_UPDATE,
     NOTHING,
     ON_START,
+    STACK_ID,
     Granted,
     Lease,
     Reservation,
@@ -140,7 +141,7 @@ class StackPlugin(ResourcePlugin):
             return {}
         name = params["stack_name"] or f"climate-{reservation.id}"
         stack = self.cloud.make_empty(requester, name, reservation.id)
-        return {"stack_id": stack.id, "stack_name": stack.name}
+        return {STACK_ID: stack.id, "stack_name": stack.name}
 
     def discard(self, lease: Lease, reservation: Reservation) -> None:
         """Delete the stack that ``prepare`` created, if it is still empty.
@@ -180,7 +181,7 @@ class StackPlugin(ResourcePlugin):
             self._deploy(lease, stack, source, reservation, is_current=is_current)
         self._sent.pop(stack.id, None)
         return {
-            "stack_id": stack.id,
+            STACK_ID: stack.id,
             "stack_name": stack.name,
             "deployed": True,
             DEPLOYED_SOURCE: self._source(reservation).fingerprint,
@@ -281,7 +282,7 @@ class StackPlugin(ResourcePlugin):
             self._empty(lease, stack, reservation.id)
         else:
             self._suspend(lease, stack, reservation)
-        return {"stack_id": stack.id, "stack_name": stack.name}
+        return {STACK_ID: stack.id, "stack_name": stack.name}
 
     def _empty(self, lease: Lease, stack: Stack, reservation_id: str) -> None:
         """Update the stack to a template without resources.
@@ -298,7 +299,7 @@ class StackPlugin(ResourcePlugin):
             self._retry(stack, lambda: self.cloud.update(lease, stack, source, tags), "emptied")
 
     def _id(self, reservation: Reservation) -> str | None:
-        id_: str | None = reservation.params["stack_id"] or reservation.details.get("stack_id")
+        id_: str | None = reservation.params["stack_id"] or reservation.details.get(STACK_ID)
         return id_
 
     def _get(self, lease: Lease, reservation: Reservation) -> Stack | None:

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar
@@ -26,9 +27,9 @@ from climate.core.lease.model import Inventory, Lease
 from climate.plugins.base import NotYet, run_all
 from climate.plugins.openstack import session as openstack_session
 from climate.plugins.openstack.trusts import Trusts
-from climate.plugins.volumes.cloud import Quota, ReservedType, Volume, VolumeType
+from climate.plugins.volumes.cloud import NO_TYPE, Quota, ReservedType, Volume, VolumeType
 
-_GONE, _CONFLICT = 404, 409
+_GONE, _NOT_ACCEPTABLE, _CONFLICT = 404, 406, 409
 # Nova shows it to administrators only.
 _ROOT_DEVICE = "OS-EXT-SRV-ATTR:root_device_name"
 
@@ -59,17 +60,21 @@ class VolumeServers:
 
 
 _RESERVED_TYPE = re.compile(
-    r"climate (?P<over>ended )?reservation:(?P<id>\S+) of (?P<base>\S+)", re.ASCII
+    r"climate (?P<over>ended )?reservation:(?P<id>\S+)"
+    r"(?: in place of default (?P<former>\S+))? of (?P<base>\S+)",
+    re.ASCII,
 )
 
 
-def reserved_type_description(reserved_type: ReservedType, *, is_over: bool = False) -> str:
-    """Return the description by which climate recognizes the volume type of a reservation.
-
-    ``is_over`` says whether the reservation has ended.
-    """
-    over = "ended " if is_over else ""
-    return f"climate {over}reservation:{reserved_type.reservation_id} of {reserved_type.base_id}"
+def reserved_type_description(reserved_type: ReservedType) -> str:
+    """Return the description by which climate recognizes the volume type of a reservation."""
+    former = reserved_type.former_default
+    over = "ended " if reserved_type.is_over else ""
+    default = f" in place of default {former}" if former else ""
+    return (
+        f"climate {over}reservation:{reserved_type.reservation_id}{default}"
+        f" of {reserved_type.base_id}"
+    )
 
 
 def parse_reserved_type(record: Mapping[str, Any]) -> ReservedType | None:
@@ -85,6 +90,7 @@ def parse_reserved_type(record: Mapping[str, Any]) -> ReservedType | None:
         reservation_id=match["id"],
         base_id=match["base"],
         is_over=bool(match["over"]),
+        former_default=match["former"],
     )
     return reserved_type if reserved_type.name == record["name"] else None
 
@@ -125,6 +131,8 @@ def _size(pool: Mapping[str, Any]) -> int | None:
 # The oldest version that filters pools by volume type, deletes by force with all snapshots, and
 # deletes attachments (OpenStack Queens).
 _CINDER_VERSION = "3.44"
+# The version with default types of projects (OpenStack Wallaby).
+_DEFAULT_TYPES_VERSION = "3.62"
 _PAGE = 500
 
 
@@ -134,8 +142,8 @@ class Cinder:
     The section ``[cinder]`` configures the service.
     """
 
-    def __init__(self, conf: ConfigOpts, session: Session) -> None:
-        self._adapter: Adapter = openstack_session.adapter(conf, session, "cinder", _CINDER_VERSION)
+    def __init__(self, conf: ConfigOpts, session: Session, version: str = _CINDER_VERSION) -> None:
+        self._adapter: Adapter = openstack_session.adapter(conf, session, "cinder", version)
 
     def fetch(self, path: str, key: str, **query: Any) -> list[dict[str, Any]]:
         """Return the objects of all pages at ``path``; each answer has a list under ``key``."""
@@ -176,7 +184,7 @@ class Cinder:
 
 # The key in a volume's metadata for the id of the reservation for which climate created it.
 MARK = "climate_reservation"
-_IN_USE = 400
+_BAD_REQUEST = 400
 
 
 class CinderVolumes:
@@ -188,6 +196,7 @@ class CinderVolumes:
         self._conf, self._clock = conf, clock
         session = openstack_session.make_session(conf)
         self.cinder = Cinder(conf, session)
+        self._defaults = Cinder(conf, session, _DEFAULT_TYPES_VERSION)
         self._servers = VolumeServers(conf, session)
         self._trusts = Trusts(conf)
         self._patience = timedelta(seconds=conf["virtual:volume"].stuck_after)
@@ -300,19 +309,54 @@ class CinderVolumes:
             }
             self.cinder.send("PUT", f"os-quota-sets/{project_id}", {"quota_set": values})
 
+    @property
+    def has_default_types(self) -> bool:
+        """Implement VolumeCloud.has_default_types."""
+        answer = self._defaults.send("GET", "default-types", allowed=(_NOT_ACCEPTABLE,))
+        return answer.status_code != _NOT_ACCEPTABLE
+
+    def default_types(self) -> Mapping[str, str]:
+        """Return the ids of default types by project id.
+
+        Cinder's answer for a single project is the same whether the project has no default type or
+        does not exist any more, so this reads the list of all projects.
+        """
+        records = self._defaults.send("GET", "default-types").json()["default_types"]
+        return {record["project_id"]: record["volume_type_id"] for record in records}
+
+    def set_default_type(self, project_id: str, type_id: str) -> None:
+        path, body = f"default-types/{project_id}", {"default_type": {"volume_type": type_id}}
+        missing = (_BAD_REQUEST, _GONE)
+        if type_id != NO_TYPE:
+            answer = self._defaults.send("PUT", path, body, allowed=missing)
+            if answer.status_code not in missing:
+                return
+        self._defaults.send("DELETE", path, allowed=(_GONE,))
+
+    def store_former_default(self, reserved_type: ReservedType, former: str | None) -> None:
+        self._describe(replace(reserved_type, former_default=former))
+
+    def _describe(self, reserved_type: ReservedType) -> None:
+        """Write the description of a reserved type; Cinder allows it while the type is in use."""
+        values = {"description": reserved_type_description(reserved_type)}
+        path = f"types/{reserved_type.id}"
+        self.cinder.send("PUT", path, {"volume_type": values}, allowed=(_GONE,))
+
     def close_reserved_type(self, reserved_type: ReservedType) -> None:
         self._revoke(reserved_type, self._access(reserved_type.id))
         if not reserved_type.is_over:
-            values = {"description": reserved_type_description(reserved_type, is_over=True)}
-            self.cinder.send(
-                "PUT", f"types/{reserved_type.id}", {"volume_type": values}, allowed=(_GONE,)
-            )
+            self._describe(replace(reserved_type, is_over=True))
 
     def delete_reserved_type(self, reserved_type: ReservedType) -> None:
         """Delete the volume type. Its quota stays in Cinder's database, which is harmless."""
-        answer = self.cinder.send("DELETE", f"types/{reserved_type.id}", allowed=(_GONE, _IN_USE))
-        if answer.status_code == _IN_USE:
-            raise NotYet(f"volume type {reserved_type.name} is in use by a group or a volume")
+        answer = self.cinder.send(
+            "DELETE", f"types/{reserved_type.id}", allowed=(_GONE, _BAD_REQUEST)
+        )
+        if answer.status_code == _BAD_REQUEST:
+            raise NotYet(
+                f"volume type {reserved_type.name} is in use by a group or a volume, or is the"
+                " default type of a project"
+            )
 
     def volumes(self, type_id: str) -> Sequence[Volume]:
         answer = self.cinder.send("GET", f"types/{type_id}", allowed=(_GONE,))

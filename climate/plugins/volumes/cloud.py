@@ -10,6 +10,9 @@ from typing import Protocol
 
 from climate.core.lease.model import Inventory, Lease
 
+#: In place of the id of a default type: the project has none, so Cinder's own default applies.
+NO_TYPE = "none"
+
 
 def reserved_type_name(reservation_id: str) -> str:
     """Return the name of the private volume type of a reservation."""
@@ -31,12 +34,15 @@ class ReservedType:
     """The private volume type of a reservation, a copy of the type ``base_id``.
 
     ``is_over`` means that the reservation has ended; climate then deletes or retypes its volumes.
+    ``former_default`` is the id of the project's default type before this type, NO_TYPE if the
+    project had none, and None if the reservation is not open.
     """
 
     id: str
     reservation_id: str
     base_id: str
     is_over: bool = False
+    former_default: str | None = None
 
     @property
     def name(self) -> str:
@@ -114,6 +120,22 @@ class VolumeCloud(Protocol):
 
     def set_quota(self, reserved_type: ReservedType, project_id: str, quota: Quota) -> None:
         """Set the project's quota for a reserved type to ``quota``, or to the usage if higher."""
+
+    @property
+    def has_default_types(self) -> bool:
+        """Whether the cloud supports default volume types of projects."""
+
+    def default_types(self) -> Mapping[str, str]:
+        """Return the ids of default types by project id; projects without one are left out."""
+
+    def set_default_type(self, project_id: str, type_id: str) -> None:
+        """Set the default type of a project, or remove it if ``type_id`` is NO_TYPE.
+
+        If the type or the project does not exist, also remove it.
+        """
+
+    def store_former_default(self, reserved_type: ReservedType, former: str | None) -> None:
+        """Store ``former`` as ``former_default`` of a reserved type."""
 
     def close_reserved_type(self, reserved_type: ReservedType) -> None:
         """Revoke the access of all projects to a reserved type, and set its ``is_over``."""

@@ -7,9 +7,10 @@ its own (``climate.plugins.volumes.cloud``), in which climate or the project cre
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
-from marshmallow import ValidationError, fields, validate
+from marshmallow import ValidationError, fields, pre_load, validate, validates_schema
 from oslo_config.cfg import ConfigOpts
 
 from climate.clock import Clock
@@ -44,6 +45,8 @@ from climate.plugins.request_fields import (
     Expression,
     RequestSchema,
     WholeNumber,
+    is_open,
+    match_field,
     titled,
 )
 from climate.plugins.volumes import lifecycle
@@ -56,6 +59,7 @@ from climate.plugins.volumes.cloud import (
     VolumeType,
     reserved_type_name,
 )
+from climate.plugins.volumes.default_types import restore_default, set_default
 
 # Limits one request: each volume requires one or two calls to the cloud at the start.
 MAX_VOLUMES = 1_000
@@ -121,6 +125,26 @@ class VolumeSchema(DefaultingSchema):
             enum=[DELETE, KEEP, None],
         ),
     )
+    match = match_field(
+        "targeted: volumes of the reserved type use the reservation; open: also volumes of your"
+        " project whose users name no type. With open, on_start is nothing."
+    )
+
+    @pre_load
+    def _default_of_open(self, data: Any, **_kwargs: Any) -> Any:  # noqa: ANN401
+        """Let the project create the volumes of an open reservation, unless the user chooses."""
+        if isinstance(data, Mapping) and is_open(data) and data.get("on_start") is None:
+            return {**data, "on_start": NOTHING}
+        return data
+
+    @validates_schema
+    def _volumes_of_the_project(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        if is_open(data) and creates(data):
+            raise ValidationError(
+                f"Must be {NOTHING} with match: open: volumes that climate creates would use the"
+                " whole reservation, and Cinder would reject those that name no type",
+                "on_start",
+            )
 
 
 class VolumePlugin(ResourcePlugin):
@@ -132,17 +156,24 @@ class VolumePlugin(ResourcePlugin):
     schema: ClassVar[type[RequestSchema]] = VolumeSchema
     unit: ClassVar[Mapping[str, Any]] = {"amount": 1, "size": 1}
     resizes: ClassVar[bool] = False
-    fixed: ClassVar[frozenset[str]] = frozenset({"volume_type", "volume_type_id"})
+    fixed: ClassVar[frozenset[str]] = frozenset({"match", "volume_type", "volume_type_id"})
     counts_leftovers: ClassVar[bool] = True
     native_properties: frozenset[str] = frozenset({"name", "volume_type_id", "volume_backend_name"})
+    capacity_properties: frozenset[str] = frozenset(_DECLARED)
 
     def __init__(self, conf: ConfigOpts, turn: Turn, clock: Clock) -> None:
         self.cloud: VolumeCloud = load_cloud("virtual:volume", conf, turn=turn, clock=clock)
+        self._turn = turn
 
     def look_up(self, params: Mapping[str, Any], _requester: Requester) -> Mapping[str, Any]:
         volume_type = self._type(params["volume_type"])
         if volume_type is None:
             raise InvalidInput(f"Volume type {params['volume_type']} could not be found")
+        if is_open(params) and not self.cloud.has_default_types:
+            raise InvalidInput(
+                "match: open is not possible in this cloud: it requires default volume types"
+                " (Cinder's API 3.62). Use match: targeted, and create volumes of the reserved type"
+            )
         return {**params, "volume_type_id": volume_type.id}
 
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
@@ -166,8 +197,9 @@ class VolumePlugin(ResourcePlugin):
     ) -> Mapping[str, Any]:
         """Create the reserved volume type with its quota, and give the project access to it.
 
-        Unless ``on_start`` is ``nothing``, also create the volumes. Raises VolumeCreationFailed if
-        the cloud could not create a volume.
+        If the reservation is open, make the type the project's default type. Unless ``on_start`` is
+        ``nothing``, also create the volumes. Raises VolumeCreationFailed if the cloud could not
+        create a volume.
         """
         details = self.preview_details(reservation.id)
         reserved_type, params = self._reserved_type(reservation), reservation.params
@@ -179,6 +211,8 @@ class VolumePlugin(ResourcePlugin):
         quota = self._quota(reservation, resources)
         self.cloud.set_quota(reserved_type, lease.project_id, quota)
         self.cloud.open_reserved_type(reserved_type, lease.project_id)
+        if is_open(params):
+            set_default(self.cloud, self._turn, reserved_type, lease.project_id)
         if not creates(params):
             return details
         volumes = lifecycle.create_volumes(
@@ -195,6 +229,8 @@ class VolumePlugin(ResourcePlugin):
         reserved_type = self._reserved_type(reservation)
         if reserved_type is None:
             return
+        if is_open(reservation.params):
+            restore_default(self.cloud, self._turn, reserved_type, lease.project_id)
         self.cloud.set_quota(reserved_type, lease.project_id, NOTHING_MORE)
         self.cloud.close_reserved_type(reserved_type)
         lifecycle.drain_volumes(
@@ -278,7 +314,7 @@ class VolumePlugin(ResourcePlugin):
             usable = self.cloud.refusal(volume_type) is None
             current = replace(self._resource(volume_type), usable=usable)
             try:
-                current = self.declared(current, _operators_properties(resource))
+                current = self.declared(current, resource.extra_properties)
             except InvalidInput:
                 yield replace(current, complete=False)
                 continue
@@ -298,14 +334,11 @@ class VolumePlugin(ResourcePlugin):
 
     def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
         return find_drifts(
-            self.cloud, expected, lambda held: self._quota(held.reservation, held.resources)
+            self.cloud,
+            expected,
+            lambda held: self._quota(held.reservation, held.resources),
+            partial(restore_default, self.cloud, self._turn),
         )
-
-
-def _operators_properties(resource: Resource) -> Mapping[str, str]:
-    return {
-        name: resource.properties[name] for name in resource.properties.keys() - resource.native
-    }
 
 
 def _number(name: str, text: str) -> int:

@@ -10,7 +10,7 @@ from climate.core.errors import NotFound
 from climate.core.lease.model import Inventory, Lease
 from climate.plugins.base import NotYet
 from climate.plugins.simulated_journal import Journal, SimulatedFailure
-from climate.plugins.volumes.cloud import Quota, ReservedType, Volume, VolumeType
+from climate.plugins.volumes.cloud import NO_TYPE, Quota, ReservedType, Volume, VolumeType
 
 # The capacity of the second type is unknown; the third is public.
 TYPES = {
@@ -41,6 +41,7 @@ class _Present:
     reserved_types: dict[str, ReservedType] = field(default_factory=dict)
     users: dict[str, str] = field(default_factory=dict)
     quotas: dict[tuple[str, str], Quota] = field(default_factory=dict)
+    defaults: dict[str, str] = field(default_factory=dict)
     volumes: dict[str, tuple[str, Volume]] = field(default_factory=dict)
 
 
@@ -51,6 +52,7 @@ class SimulatedVolumes:
     """
 
     needs_trust: ClassVar[bool] = False
+    has_default_types: ClassVar[bool] = True
 
     def __init__(self, conf: ConfigOpts) -> None:
         self.journal = Journal(conf)
@@ -89,6 +91,20 @@ class SimulatedVolumes:
             values = {"volumes": str(quota.volumes), "gigabytes": str(quota.gigabytes)}
             self._act("set_room_quota", reserved_type.id, project=project_id, **values)
 
+    def default_types(self) -> Mapping[str, str]:
+        defaults = self._present().defaults
+        return {project: type_ for project, type_ in defaults.items() if type_ != NO_TYPE}
+
+    def set_default_type(self, project_id: str, type_id: str) -> None:
+        known = {*TYPES, *self._present().reserved_types}
+        present = type_id if type_id in known else NO_TYPE
+        if self.default_types().get(project_id, NO_TYPE) != present:
+            self.journal.act("set_default_type", project=project_id, type=present)
+
+    def store_former_default(self, reserved_type: ReservedType, former: str | None) -> None:
+        if self._present().reserved_types[reserved_type.id].former_default != former:
+            self._act("store_former_default", reserved_type.id, former=former or "")
+
     def close_reserved_type(self, reserved_type: ReservedType) -> None:
         present = self._present()
         if (
@@ -100,6 +116,8 @@ class SimulatedVolumes:
     def delete_reserved_type(self, reserved_type: ReservedType) -> None:
         if self.volumes(reserved_type.id):
             raise NotYet(f"there are volumes in {reserved_type.name}")
+        if reserved_type.id in self.default_types().values():
+            raise NotYet(f"{reserved_type.name} is the default type of a project")
         if reserved_type.id in self._present().reserved_types:
             self._act("delete_room", reserved_type.id)
 
@@ -155,6 +173,8 @@ class SimulatedVolumes:
         for effect in self.journal.effects():
             if "room" in effect:
                 _fold_reserved_type(present, effect["room"], effect)
+            elif effect["effect"] == "set_default_type":
+                present.defaults[effect["project"]] = effect["type"]
             elif effect["effect"].endswith("_volume"):
                 _fold_volume(present, effect["id"], effect)
         return present
@@ -170,6 +190,9 @@ def _fold_reserved_type(present: _Present, id_: str, effect: Mapping[str, Any]) 
         case "set_room_quota":
             quota = Quota(int(effect["volumes"]), int(effect["gigabytes"]))
             present.quotas[id_, effect["project"]] = quota
+        case "store_former_default":
+            changed = replace(present.reserved_types[id_], former_default=effect["former"] or None)
+            present.reserved_types[id_] = changed
         case "close_room":
             present.users.pop(id_, None)
             present.reserved_types[id_] = replace(present.reserved_types[id_], is_over=True)

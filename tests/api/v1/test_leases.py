@@ -81,6 +81,7 @@ def test_a_created_lease_is_answered_shown_and_listed_alike(story: Story) -> Non
                 "hypervisor_properties": "",
                 "resource_properties": ONLY_SIM_4,
                 "before_end": "snapshot",
+                "match": "targeted",
             }
         ],
         "events": [event(ids[0], id_, *known) for id_, known in zip(ids[2:], events, strict=True)],

@@ -1,6 +1,7 @@
 """Free times of resources, against a check of every hour."""
 
 import datetime as dt
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from climate.core.matching.calendar import (
     starts,
 )
 from climate.core.matching.query import Everything
-from climate.core.matching.requirement import Layout, Requirement
+from climate.core.matching.requirement import EXCLUSIVE, Layout, Requirement
 from climate.core.window import Window
 from tests.conftest import NOON
 
@@ -166,3 +167,18 @@ def test_counts_billions_of_units() -> None:
         (hour(0), hour(0)),
         (hour(2), hour(3)),
     ]
+
+
+def test_an_exclusive_share_takes_its_resource_alone() -> None:
+    mark = Booking(hour(1), hour(2), EXCLUSIVE, 1)
+    small = Booking(hour(1), hour(2), "VCPU", 1)
+    shared = Requirement("host", 1, 1, Everything(), {"VCPU": 1})
+    alone = replace(shared, exclusive=True)
+    for requirement, booked, free in (
+        (shared, [small], 7),
+        (shared, [small, mark], 0),
+        (alone, [small], 0),
+        (alone, [], 8),
+    ):
+        steps = free_over(requirement, [Timeline({"VCPU": 8}, booked)], Window(hour(1), hour(2)))
+        assert [step.free for step in steps] == [free]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from climate.core.errors import InvalidQuery
 from climate.core.matching.expression import MAX_CONDITIONS
-from climate.core.matching.extra_specs import read
+from climate.core.matching.extra_specs import CountedDevices, read
 from climate.core.matching.query import Compare, Everything, Operand, check_names, matches, names
 from tests.support.cases import each_case
 
@@ -220,6 +220,36 @@ class TestScopes:
             check_names(read({"capabilities:vcpu": "= 1"}).query, {"vcpus"})
         expected = 'Unknown property vcpu in "capabilities:vcpu"; did you mean vcpus?'
         assert caught.value.message == expected
+
+
+COUNTED = CountedDevices(
+    aliases={"gpu": "CUSTOM_GPU", "a100": "CUSTOM_GPU", "nic": "CUSTOM_NIC"},
+    profiles={"fpga": {"FPGA": 1}, "mix": {"CUSTOM_GPU": 2, "FPGA": 1}},
+)
+ALIAS, PROFILE = "pci_passthrough:alias", "accel:device_profile"
+
+
+@each_case(
+    "specs, amounts, uncounted",
+    [
+        ({"hw:cpu_policy": "shared"}, {}, ()),
+        ({ALIAS: "gpu:2,nic:1"}, {"CUSTOM_GPU": 2, "CUSTOM_NIC": 1}, ()),
+        ({ALIAS: " gpu : 1 , a100:2"}, {"CUSTOM_GPU": 3}, ()),
+        ({ALIAS: "gpu:0"}, {}, ()),
+        ({ALIAS: "gpu:1,fpga:1"}, {"CUSTOM_GPU": 1}, (ALIAS,)),
+        ({PROFILE: "fpga"}, {"FPGA": 1}, ()),
+        ({ALIAS: "gpu:1,nic:1", PROFILE: "mix"}, {"CUSTOM_GPU": 3, "CUSTOM_NIC": 1, "FPGA": 1}, ()),
+        ({ALIAS: "gpu:1", PROFILE: "other"}, {"CUSTOM_GPU": 1}, (PROFILE,)),
+        ({ALIAS: "fpga:1", PROFILE: "gpu"}, {}, (PROFILE, ALIAS)),
+        ({"accel:other": "fpga", PROFILE: "mix"}, {"CUSTOM_GPU": 2, "FPGA": 1}, ("accel:other",)),
+        *(({ALIAS: text}, {}, (ALIAS,)) for text in ("", "gpu", "gpu:-1", "gpu:\u0663", "gpu:1:2")),
+    ],
+)
+def test_counts_the_devices_of_listed_aliases_and_profiles(
+    specs: dict[str, str], amounts: dict[str, int], uncounted: tuple[str, ...]
+) -> None:
+    devices = COUNTED.requested(specs)
+    assert (devices.amounts, devices.uncounted) == (amounts, uncounted)
 
 
 class TestTraits:

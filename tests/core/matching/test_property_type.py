@@ -13,6 +13,7 @@ from climate.core.matching.property_type import (
     bind,
     canonical,
     declared,
+    reported,
     typed,
 )
 from climate.core.matching.query import Misfit, has_misfits, matches, version_key
@@ -101,6 +102,11 @@ class TestStoredValues:
             canonical(TYPES, {name: value})
         assert caught.value.message.startswith(f"{name}: the property is ")
         assert meaning in caught.value.message
+
+    def test_only_booleans_of_the_cloud_get_it(self) -> None:
+        given = {"healthy": "TRUE", "cpu_flags": '["sse4", "avx"]', "rack": "true"}
+        assert reported(TYPES, given) == {**given, "healthy": "True"}
+        assert reported(TYPES, {"healthy": "yes"}) == {"healthy": "yes"}
 
 
 class TestVersions:

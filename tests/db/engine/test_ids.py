@@ -1,5 +1,6 @@
 """New ids are UUIDs in the order of their creation."""
 
+import os
 import uuid
 from types import SimpleNamespace
 
@@ -37,3 +38,17 @@ def test_ids_are_in_the_order_of_their_creation(ids_at: SimpleNamespace) -> None
 
 def test_ids_of_the_same_instant_are_unique(ids_at: SimpleNamespace) -> None:
     assert len({ids.new_id() for _ in range(10_000)}) == 10_000
+
+
+@pytest.mark.filterwarnings("ignore:Using fork:DeprecationWarning")
+def test_a_forked_process_makes_other_ids() -> None:
+    ids.new_id()  # fetches random numbers in advance
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writer, str(ids._random_number()).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert int(os.read(reader, 100)) != ids._random_number()
+    os.close(reader)
+    os.close(writer)

@@ -101,7 +101,10 @@ def test_alembic_finds_no_difference_between_the_schema_and_the_models(database:
         differences = compare_metadata(context, Base.metadata)
     # MariaDB's guard is an index that models cannot describe.
     expected = [("remove_index", GUARD)] if database.dialect == "mysql" else []
-    assert [(kind, *(item.name for item in items)) for kind, *items in differences] == expected
+    # Alembic does not know that the models declare this index for PostgreSQL only.
+    expected += [("add_index", "outbox_new")] if database.dialect != "postgresql" else []
+    found = sorted((kind, *(item.name for item in items)) for kind, *items in differences)
+    assert found == sorted(expected)
 
 
 def test_migrations_create_the_schema_of_the_models_and_the_guard(

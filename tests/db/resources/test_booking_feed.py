@@ -62,9 +62,9 @@ class Copy:
 
     def catch_up(self) -> list[BookingChange]:
         """Apply all changes, which must not be lost; return them."""
-        with self.database.snapshot() as session:
-            changes = self.feed.changes_since(session, self.position)
-            assert not changes.is_lost
+        changes = self.feed.latest_changes(self.database, self.position)
+        assert not changes.is_lost
+        with self.database.read() as session:
             states = self.feed.resource_states(session, changes.resources)
         for id_ in changes.resources:
             self.states.pop(id_, None)

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from climate.core.matching.expression import MAX_CONDITIONS, MAX_DEPTH, parse
 from climate.core.matching.query import (
@@ -17,6 +17,7 @@ from climate.core.matching.query import (
     Contains,
     Everything,
     In,
+    Kind,
     Misfit,
     Not,
     Op,
@@ -27,7 +28,9 @@ from climate.core.matching.query import (
     version_key,
 )
 from climate.db.engine.database import Database
-from climate.db.resources.properties.conditions import clause
+from climate.db.engine.driver_statement import POSTGRESQL
+from climate.db.engine.types import HEAD
+from climate.db.resources.properties.conditions import clause, equal, generalised, split
 from climate.db.resources.resources import compared
 from climate.db.tables.leases import ResourceProperty, ResourceRow
 from tests.support.backends import on_sqlite
@@ -169,6 +172,35 @@ def test_the_filter_correlates_with_the_enclosing_statement(session: Session) ->
     assert session.scalars(racks).all() == ["a"]
     inner = sa.select(clause(has_gpu, ResourceRow.id)).scalar_subquery()
     assert session.scalars(sa.select(ResourceRow.id).where(inner)).all() == [1]
+
+
+def _compiled(query: Query) -> tuple[str, list[object]]:
+    """Return the SQL text of a query and its parameters in order, with one condition split off."""
+    prop = aliased(ResourceProperty)
+    first, rest = split(query)
+    conditions = [] if first is None else equal(prop, first)
+    statement = sa.select(ResourceRow.id).where(*conditions, clause(rest, ResourceRow.id))
+    compiled = statement.compile(dialect=POSTGRESQL)
+    return str(compiled), list(compiled.params.values())
+
+
+@settings(max_examples=100)
+@given(query=_QUERIES)
+def test_a_generalised_query_has_the_same_sql_and_the_same_parameters(query: Query) -> None:
+    general, meaning = generalised(query)
+    text, parameters = _compiled(general)
+    meant = [meaning.get(each, each) if isinstance(each, str) else each for each in parameters]
+    assert (text, meant) == _compiled(query)
+
+
+def test_queries_that_differ_in_short_texts_are_generalised_to_the_same() -> None:
+    def general(value: str, name: str = "node", kind: Kind = "either") -> Query:
+        return generalised(Not(Compare("==", name, Operand(value), kind)))[0]
+
+    assert general("node-1") == general("node-2", "rack") != general("3")
+    assert general("3", "rack", "text") == general("node-1", kind="text")
+    assert general("x" * HEAD) != general("y" * HEAD)
+    assert general("null") != general("node-1")
 
 
 @on_sqlite

@@ -13,7 +13,7 @@ from tests.conftest import MakeStory
 from tests.support.service import Story, host_reservation
 
 HOSTS, HOURS, PERIOD, HORIZON = 3, 14, 12, 16
-STEPS = 80
+STEPS = 50
 NIGHTLY = pytest.mark.nightly(reason="two seeds cover the model; more only search")
 MOST_HOSTS = 6
 OWNER = "alice:lab"

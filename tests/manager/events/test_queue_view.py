@@ -205,3 +205,15 @@ def test_blocked_events_are_checked_once(crowd: Crowd) -> None:
     crowd.view.refresh(0)
     crowd.claim(0, 0, 0)
     assert crowd.checks == [16, 16]
+
+
+def test_a_manager_close_behind_another_one_continues_elsewhere(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line, "_CROWD", 10)
+    crowd.claim(0, 0)
+    crowd.view.avoid_others()
+    assert crowd.ids[0] != "04"
+    assert sorted(crowd.ids) == [f"{n:02}" for n in range(4, 20)]
+    crowd.claim(0, 0, 0)
+    assert crowd.checks == [16]  # blocked events cost one check in a long view, too

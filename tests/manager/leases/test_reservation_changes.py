@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from climate.db.events import queue
+from climate.manager.admission.resizing import by_name, give_back
 from climate.manager.audit.cloud import audit
 from climate.manager.claims import Batch, Claim
 from climate.manager.events.queue import BatchSizeEstimator
@@ -27,8 +28,11 @@ def story(make_story: MakeStory, hosts_template: Path, tmp_path: Path) -> Story:
     return make_story(manager__plugins=HOSTS_AND_INSTANCES)
 
 
-def hosts(count: int) -> dict[str, Any]:
-    return {"resource_type": "physical:host", "params": {"min": count, "max": count}}
+def hosts(count: int, name: str = "") -> dict[str, Any]:
+    params: dict[str, Any] = {"min": count, "max": count}
+    if name:
+        params["hypervisor_properties"] = f'["==", "$hypervisor_hostname", "{name}"]'
+    return {"resource_type": "physical:host", "params": params}
 
 
 def slots(amount: int) -> dict[str, Any]:
@@ -294,7 +298,7 @@ def test_gives_back_the_hosts_that_the_user_names(story: Story) -> None:
         (400, "does not have sim-9. It has: sim-1, sim-2, sim-3, sim-4", asked("sim-9")),
         (409, "leave out max", asked("sim-1", params={"max": 4})),
         (400, "would be empty", asked("sim-1", "sim-3", "sim-4", "sim-2")),
-        (400, "unless give_back is given", {"reservations": [{"id": first}]}),
+        (400, "unless give_back or add_hosts is given", {"reservations": [{"id": first}]}),
     ):
         assert words in story.problem(status, "PATCH", path, body)["detail"]
         assert story.ok("GET", path) == before
@@ -307,6 +311,120 @@ def test_gives_back_the_hosts_that_the_user_names(story: Story) -> None:
     refused = story.problem(409, "PATCH", f"/v2/leases/{early['id']}", body)
     assert "only a running" in refused["detail"]
     assert audit(story.runtime) == []
+
+
+# Hosts that the user adds by name.
+
+
+def add(lease: dict[str, Any], *names: str, **more: Any) -> dict[str, Any]:
+    return {"reservations": [{"id": lease["reservations"][0]["id"], "add_hosts": names, **more}]}
+
+
+def counts(lease: dict[str, Any]) -> tuple[int, int]:
+    params = lease["reservations"][0]["params"]
+    return params["min"], params["max"]
+
+
+def test_every_database_adds_exactly_the_named_hosts(story_everywhere: Story) -> None:
+    story = story_everywhere
+    lease = create(story, hosts(1, name="sim-3"))
+    story.at(60)
+    path, anywhere = f"/v2/leases/{lease['id']}", {"hypervisor_properties": ""}
+    change = add(lease, "sim-4", params=anywhere)
+    before = story.ok("GET", path)
+    assert counts(story.ok("PATCH", f"{path}?dry_run=true", change)["lease"]) == (2, 2)
+    assert story.ok("GET", path) == before
+    assert counts(patch(story, lease, **change)) == (2, 2)
+    assert story.run() == 1
+    assert list(pools(story).values()) == [["sim-3", "sim-4"]]
+    # A swap: one host leaves, and another one joins, which the user names by its id.
+    (wanted,) = story.ok("GET", "/v2/resources?q=sim-1")["resources"]
+    swap = add(lease, str(wanted["id"]), give_back=["sim-3"])
+    assert counts(patch(story, lease, **swap)) == (2, 2)
+    story.run()
+    assert list(pools(story).values()) == [["sim-1", "sim-4"]]
+    assert statuses(story, lease) == ["active", "deleted"]
+    assert counts(patch(story, lease, **add(lease, "sim-2", params={"min": 3}))) == (3, 3)
+    story.run()
+    assert audit(story.runtime) == []
+
+
+def test_a_host_that_cannot_join_is_named_with_the_reason(story: Story) -> None:
+    lease = create(story, hosts(1, name="sim-3"), hosts(1, name="sim-1"))
+    other = create(story, hosts(1, name="sim-2"))
+    story.at(60)
+    path, anywhere = f"/v2/leases/{lease['id']}", {"hypervisor_properties": ""}
+    before = story.ok("GET", path)
+    for status, words, body in (
+        (409, "sim-2 (booked", add(lease, "sim-2", params=anywhere)),
+        (409, "sim-2 (booked", add(lease, "sim-2", "sim-4", params={**anywhere, "min": 1})),
+        (409, "sim-1 (in another reservation", add(lease, "sim-1", params=anywhere)),
+        (409, "sim-4 (excluded by hypervisor_properties", add(lease, "sim-4")),
+        (409, "leave out max", add(lease, "sim-4", params={**anywhere, "max": 3})),
+        (400, "cannot get sim-9: there is no such host", add(lease, "sim-4", "sim-9")),
+        (400, "cannot get 99999999999999999999:", add(lease, "9" * 20)),
+        (400, "has sim-3 already", add(lease, "sim-3")),
+        (400, "does not consider the hosts in add_hosts", {**add(lease, "sim-4"), "start": "asap"}),
+    ):
+        refused = story.problem(status, "PATCH", path, body)
+        assert words in str(refused)
+        assert story.ok("GET", path) == before
+        if "booked" in words:
+            assert other["id"] in [each["lease_id"] for each in refused["blocked_by"]]
+    story.cloud.fail_host("sim-4")
+    synchronise(story.runtime)
+    refused = story.problem(409, "PATCH", path, add(lease, "sim-4", params=anywhere))
+    assert "sim-4 (not reservable now)" in refused["detail"]
+
+
+def test_a_lease_that_has_not_started_gets_the_named_host(story: Story) -> None:
+    lease = create(story, hosts(1, name="sim-3"))
+    anywhere = {"hypervisor_properties": ""}
+    assert counts(patch(story, lease, **add(lease, "sim-4", params=anywhere))) == (2, 2)
+    story.at(60)
+    assert list(pools(story).values()) == [["sim-3", "sim-4"]]
+    instances = create(story, slots(1))
+    refused = story.problem(409, "PATCH", f"/v2/leases/{instances['id']}", add(instances, "sim-1"))
+    assert "only a reservation of hosts" in refused["detail"]
+
+
+def test_hosts_that_join_before_the_start_exchange_no_host_of_the_lease(story: Story) -> None:
+    lease = create(story, hosts(1, name="sim-3"), hosts(1, name="sim-1"))
+    path, anywhere = f"/v2/leases/{lease['id']}", {"hypervisor_properties": ""}
+    before = story.ok("GET", path)
+    refused = story.problem(409, "PATCH", path, add(lease, "sim-1", params=anywhere))
+    assert "sim-1 (in another reservation" in refused["detail"]
+    both = [
+        {"id": each["id"], "add_hosts": ["sim-4"], "params": anywhere}
+        for each in lease["reservations"]
+    ]
+    refused = story.problem(400, "PATCH", path, {"reservations": both})
+    assert "would join several reservations" in refused["detail"]
+    assert story.ok("GET", path) == before
+
+
+def test_what_happens_between_the_search_for_a_named_host_and_its_booking(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = create(story, hosts(1, name="sim-3"))
+    path, anywhere = f"/v2/leases/{lease['id']}", {"hypervisor_properties": ""}
+    meanwhile: list[Callable[[], object]] = []
+
+    def find_named(*arguments: Any) -> Any:
+        found = by_name.find_named(*arguments)
+        while meanwhile:
+            meanwhile.pop()()
+        return found
+
+    monkeypatch.setattr(reservation_changes, "find_named", find_named)
+    moved = {"id": lease["reservations"][0]["id"], "params": hosts(1, name="sim-4")["params"]}
+    meanwhile.append(lambda: patch(story, lease, reservations=[moved]))
+    refused = story.problem(409, "PATCH", path, add(lease, "sim-4", params=anywhere))
+    assert "has just changed" in refused["detail"]
+    (gone,) = story.ok("GET", "/v2/resources?q=sim-2")["resources"]
+    meanwhile.append(lambda: story.ok("DELETE", f"/v2/resources/{gone['id']}"))
+    refused = story.problem(409, "PATCH", path, add(lease, "sim-2", params=anywhere))
+    assert f"cannot get {gone['id']} (not reservable now)" in refused["detail"]
 
 
 def test_hosts_in_use_are_not_given_back(story: Story) -> None:
@@ -329,7 +447,7 @@ def test_hosts_in_use_are_not_given_back(story: Story) -> None:
 def test_a_lease_gives_back_a_bounded_number_of_times(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reservation_changes, "MAX_OVER", 2)
+    monkeypatch.setattr(give_back, "MAX_OVER", 2)
     lease = create(story, hosts(4))
     path = f"/v2/leases/{lease['id']}"
     story.at(60)

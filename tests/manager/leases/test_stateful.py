@@ -264,9 +264,9 @@ class Leases(RuleBasedStateMachine):
         assert self.cloud._state.pools == {}
 
 
-@pytest.mark.parametrize("examples", [2, pytest.param(60, marks=NIGHTLY)])
+@pytest.mark.parametrize(("examples", "steps"), [(2, 14), pytest.param(60, 20, marks=NIGHTLY)])
 def test_no_sequence_of_actions_breaks_an_invariant(
-    make_story: MakeStory, monkeypatch: pytest.MonkeyPatch, examples: int
+    make_story: MakeStory, monkeypatch: pytest.MonkeyPatch, examples: int, steps: int
 ) -> None:
     story = make_story(DEFAULT__cleaning_time=5, simulated__journal=None)
     story.register(HOSTS)
@@ -281,7 +281,7 @@ def test_no_sequence_of_actions_breaks_an_invariant(
         machine,
         settings=settings(
             max_examples=examples,
-            stateful_step_count=20,
+            stateful_step_count=steps,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),

@@ -1,6 +1,7 @@
 """Hosts that an ended lease does not return count as failed for every other lease."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -24,9 +25,7 @@ def synchronise(story: Story) -> None:
 def wait(story: Story, minutes: int) -> None:
     """Run events every ten seconds, and synchronise every minute."""
     for _ in range(minutes):
-        for _ in range(6):
-            story.clock.advance(10)
-            story.run()
+        story.until(story.clock.now() + timedelta(minutes=1), step=10)
         synchronise(story)
 
 

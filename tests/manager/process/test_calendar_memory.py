@@ -209,7 +209,7 @@ def test_after_a_failed_catch_up_sql_answers(story: Story, monkeypatch: pytest.M
         raise sa.exc.OperationalError("SELECT", None, OSError("no answer"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(story.runtime.calendar._feed), "changes_since", fail)
+        patch.setattr(type(story.runtime.calendar._feed), "latest_changes", fail)
         assert story.runtime.calendar.view(HOST) is None
         reserve(story, 4)
     assert free(story) == 0
@@ -229,7 +229,7 @@ def test_a_gap_in_the_changes_drops_the_copy(story: Story, monkeypatch: pytest.M
     feed = story.runtime.calendar._feed
     lost = Changes(Position("", ""), is_lost=True)
     with monkeypatch.context() as patch:
-        patch.setattr(type(feed), "changes_since", lambda *_: lost)
+        patch.setattr(type(feed), "latest_changes", lambda *_: lost)
         assert story.runtime.calendar.view(HOST) is None
     assert broken(story) == []
 
@@ -309,13 +309,13 @@ class _Announced:
 def no_changes(story: Story, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the feed lose what is committed in the block."""
     feed = type(story.runtime.calendar._feed)
-    changes_since = feed.changes_since
+    latest_changes = feed.latest_changes
 
     def lose(*arguments: Any) -> Changes:
-        return Changes(changes_since(*arguments).position)
+        return Changes(latest_changes(*arguments).position)
 
     with monkeypatch.context() as patch:
-        patch.setattr(feed, "changes_since", lose)
+        patch.setattr(feed, "latest_changes", lose)
         yield
         story.runtime.calendar.view(HOST)
 

@@ -2,7 +2,7 @@
 
 import random
 import uuid
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,11 +18,10 @@ from hypothesis.stateful import (
 )
 
 from climate.core.lease.wait_list import Wait
-from climate.core.window import Window, second_from
+from climate.core.window import Margins, Window, second_from
 from climate.db.leases import leases, waits
 from climate.db.resources import resources
 from climate.manager.admission import window_search
-from climate.manager.admission.requirements import NO_LEAD
 from climate.manager.audit.invariants import violations
 from climate.manager.leases import healing
 from climate.manager.wait_list.placing import requirements_of_lease
@@ -155,14 +154,15 @@ class WaitList(RuleBasedStateMachine):
             return False
         [lease] = leases.find_some(session, [wait.lease_id]).values()
         needs, window = requirements_of_lease(runtime, lease), Window(start, start + wait.length)
-        found = window_search.earliest(runtime, session, needs, wait.length, window, NO_LEAD)
+        margins = Margins(timedelta(0), runtime.settings.cleaning_time)
+        found = window_search.earliest(runtime, session, needs, wait.length, window, margins)
         return found is not None
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("examples", [3, pytest.param(MANY, marks=NIGHTLY)])
+@pytest.mark.parametrize(("examples", "steps"), [(2, 15), pytest.param(MANY, 25, marks=NIGHTLY)])
 def test_waiting_leases_keep_their_rules(
-    make_story: MakeStory, monkeypatch: pytest.MonkeyPatch, examples: int
+    make_story: MakeStory, monkeypatch: pytest.MonkeyPatch, examples: int, steps: int
 ) -> None:
     story, dice = make_story(), random.Random()  # noqa: S311 - what fails must fail again
     story.register(HOSTS)
@@ -176,7 +176,7 @@ def test_waiting_leases_keep_their_rules(
         machine,
         settings=settings(
             max_examples=examples,
-            stateful_step_count=25,
+            stateful_step_count=steps,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),

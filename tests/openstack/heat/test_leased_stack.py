@@ -1,11 +1,13 @@
 """Leased stacks: climate reserves their maximum, creates, changes and ends them."""
 
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import Any
 
+import kombu
 import pytest
 from heatclient.client import Client
 from heatclient.exc import HTTPNotFound
@@ -18,6 +20,9 @@ from tests.openstack.deployment import Deployment
 from tests.openstack.killing import LeaseCycle
 from tests.openstack.proxy import Fault, FaultyProxy, no_fault
 from tests.openstack.templates import Template
+from tests.openstack.testbed import layout
+from tests.openstack.testbed.servers import find_rabbitmq
+from tests.support import servers
 from tests.support.process import Program, eventually
 
 pytestmark = pytest.mark.timeout(400)
@@ -35,14 +40,46 @@ def proxy(cloud: Connection, make_proxy: MakeProxy) -> FaultyProxy:
 
 
 @pytest.fixture
-def deployed(deploy: Deploy, proxy: FaultyProxy) -> Deployment:
+def notified(cloud: Connection) -> Iterator[dict[str, object]]:
+    """Return options with which climate reads Heat's notifications, and does not poll.
+
+    Its queue is removed after the managers have ended, which would create it again.
+    """
+    is_testbed = cloud.session.auth.auth_url == layout.KEYSTONE
+    bus = find_rabbitmq() if is_testbed else None
+    if bus is None:
+        servers.absent(
+            "openstack", "the address of Heat's message bus is known of the testbed only"
+        )
+    pool = f"climate-test-{uuid.uuid4().hex[:12]}"
+    yield {
+        "manager__sync_interval": 3600,
+        "virtual:stack__notification_transport_url": bus.url,
+        "virtual:stack__notification_pool": pool,
+    }
+    with (
+        kombu.Connection(bus.url.replace("rabbit://", "amqp://")) as link,
+        link.channel() as opened,
+    ):
+        opened.queue_delete(pool)
+
+
+@pytest.fixture
+def following(request: pytest.FixtureRequest) -> dict[str, object]:
+    """Return how climate notices changes in Heat: by polls, unless a test names a fixture."""
+    name = getattr(request, "param", None)
+    return dict(request.getfixturevalue(name)) if name else {"manager__sync_interval": 2}
+
+
+@pytest.fixture
+def deployed(following: dict[str, object], deploy: Deploy, proxy: FaultyProxy) -> Deployment:
     """Return climate with two hosts and no manager."""
     made = deploy(
         "blazar",
         manager__plugins=PLUGINS,
         manager__minutes_before_end_lease=0,
-        manager__sync_interval=2,
         heat__endpoint_override=proxy.url,
+        **following,
         **{
             "virtual:stack__cloud": "heat",
             "virtual:floatingip__cloud": "neutron",
@@ -271,6 +308,11 @@ def is_followed(climate: Deployment, lab: Project, lease: dict[str, Any], **amou
     return fits and placed == reserved and not found["degraded"] and climate.audit() == []
 
 
+@pytest.mark.parametrize(
+    "following",
+    ["notified", pytest.param(None, id="polls", marks=pytest.mark.nightly("takes a minute"))],
+    indirect=True,
+)
 def test_follows_what_its_user_changes_in_heat(
     deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
 ) -> None:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from string import Template
 
 from openstack.compute.v2.hypervisor import Hypervisor
@@ -69,6 +70,12 @@ class Metal:
     def state(self, node: str) -> str:
         """Return the provision state of a node, such as ``active`` or ``clean wait``."""
         return str(self._request("GET", f"/nodes/{node}")["provision_state"])
+
+    def state_since(self, node: str) -> datetime:
+        """Return when the provision state of a node changed last."""
+        return datetime.fromisoformat(
+            self._request("GET", f"/nodes/{node}")["provision_updated_at"]
+        )
 
     def cleanings(self, node: str) -> int:
         """Return how often Ironic has cleaned a node, by its log."""

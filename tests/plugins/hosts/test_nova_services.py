@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from climate.core.provisioning.cleaning import NodeState, Report
 from climate.plugins.base import DiscoveredResource
 from climate.plugins.hosts.ironic_nodes import with_facts
 from climate.plugins.hosts.nova_services import (
@@ -71,6 +72,27 @@ class TestServiceWithOneNode:
         assert (host.usable, host.lost) == (False, False)
         (host,) = hosts(with_facts(nova, {}))
         assert (host.usable, host.properties["vcpus"]) == (True, "0")
+
+    @each_case(
+        "state, known",
+        [
+            ("available", NodeState.AVAILABLE),
+            ("clean wait", NodeState.CLEANING),
+            ("active", NodeState.IN_USE),
+            ("clean failed", NodeState.FAILED),
+        ],
+    )
+    def test_a_node_of_ironic_has_its_class_and_its_state(
+        self, state: str, known: NodeState
+    ) -> None:
+        since = "2030-01-15T12:00:00+00:00"
+        facts = {"uuid": "n1", "provision_state": state, "provision_updated_at": since}
+        nova = node("n1", "s", hypervisor_type="ironic")
+        (host,) = hosts(with_facts(nova, {"n1": {**facts, "resource_class": "baremetal.small"}}))
+        assert host.properties["resource_class"] == "baremetal.small"
+        assert host.provision == Report(known, datetime(2030, 1, 15, 12, tzinfo=UTC))
+        (host,) = hosts(with_facts(nova, {}))
+        assert (host.provision, host.properties.get("resource_class")) == (None, None)
 
     def test_is_usable_if_climate_disabled_it(self) -> None:
         values = node("n1", "n1", status="disabled")

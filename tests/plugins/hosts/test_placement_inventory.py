@@ -141,6 +141,11 @@ class TestProperties:
             "CUSTOM_GPU": Inventory(5, 2, 4.0, 3),
         }
 
+    def test_a_server_can_have_devices_of_several_providers(self, placement: Placement) -> None:
+        reader = ProviderInventory(placement, [], [], ["CUSTOM_GPU"])  # type: ignore[arg-type]
+        [result] = reader.describe([host("n1")], ["n1"])
+        assert result.inventories["CUSTOM_GPU"] == Inventory(5, 2, 4.0, None)
+
     @each_case(
         "several",
         [

@@ -311,3 +311,27 @@ def test_rejects_malformed_requests_for_a_flavor(story: Story) -> None:
         ({"resource_type": "flavor:instance", "amount": 1}, 400),
     ]:
         assert status_of_request(story, request) == expected
+
+
+def test_ready_port_requires_networks_that_the_operator_lists(
+    story: Story, make_story: MakeStory
+) -> None:
+    requested = {**instances(1, **BOOTED), "ready_port": 22}
+    body = story.lease_body(reservations=[requested])
+    assert "check_networks" in story.refused(400, "POST", "/v1/leases", body)
+    networks = {"creation__check_networks": ["203.0.113.0/24"]}
+    listed = make_story(manager__plugins=PLUGINS, **networks)
+    [reservation] = listed.reserve(reservations=[requested])["reservations"]
+    assert reservation["ready_port"] == 22
+
+
+def test_a_change_adds_a_ready_port_only_if_it_can_be_checked_and_null_removes_what_is_there(
+    story: Story,
+) -> None:
+    lease = story.reserve(reservations=[{**instances(1, **BOOTED), "ready_text": "login:"}])
+    path = f"/v1/leases/{lease['id']}"
+    added = {"reservations": change_of(lease, ready_port=22)}
+    assert "check_networks" in story.refused(400, "PUT", path, added)
+    change = {"on_start": "nothing", "server": None, "ready_text": None, "ready_port": None}
+    changed = put(story, lease, reservations=change_of(lease, **change))
+    assert not {"ready_text", "ready_port"} & set(changed["reservations"][0])

@@ -20,6 +20,7 @@ ROOM = {
     "resource_properties": "",
 }
 SERVER: dict[str, Any] = {"imageRef": "cirros"}
+NO_NETWORK = {"on_start": "create", "server": {**SERVER, "networks": "none"}}
 
 
 def refusal(**params: Any) -> Any:
@@ -56,6 +57,10 @@ def test_rejects_keeping_servers_and_suggests_a_snapshot() -> None:
         ({"on_start": "create", "server": SERVER, "amount": 101}, "amount"),
         ({"ready_text": "login:"}, "ready_text"),
         ({"on_start": "create", "server": SERVER, "ready_text": ""}, "ready_text"),
+        ({"ready_port": 22}, "ready_port"),
+        ({"on_start": "create", "server": SERVER, "ready_port": 0}, "ready_port"),
+        ({"on_start": "create", "server": SERVER, "ready_port": 65_536}, "ready_port"),
+        ({**NO_NETWORK, "ready_port": 22}, "ready_port"),
         ({"on_start": "build"}, "on_start"),
         ({"on_end": "burn"}, "on_end"),
     ],

@@ -8,7 +8,7 @@ import pytest
 from marshmallow import ValidationError
 from oslo_config.cfg import ConfigOpts
 
-from climate.core.errors import Conflict, InvalidInput
+from climate.core.errors import Conflict, InvalidInput, Ipv6NotSupported
 from climate.core.lease.model import Reservation
 from climate.core.matching.query import matches
 from climate.plugins.base import Drift, ExpectedState, HeldReservation, ResourcePlugin
@@ -82,7 +82,7 @@ def test_required_addresses_are_a_separate_part_of_the_requirement(
         {"amount": 1_001},
         {"required_floatingips": ["198.51.100.256"]},
         {"required_floatingips": "198.51.100.2"},
-        {"required_floatingips": ["2001:db8::1"]},
+        {"required_floatingips": ["198.51.100.002"]},
         {"network_id": ""},
         {"network_id": None},
         {"on_start": "later"},
@@ -92,6 +92,22 @@ def test_required_addresses_are_a_separate_part_of_the_requirement(
 def test_rejects_invalid_params(plugin: FloatingipPlugin, params: Mapping[str, Any]) -> None:
     with pytest.raises(ValidationError):
         reservation(plugin, **params)
+
+
+@each_case("text", ["2001:DB8::1", "2001:db8:0:0::1", "2001:0db8::0001"])
+def test_refuses_ipv6_addresses_however_they_are_written(
+    plugin: FloatingipPlugin, text: str
+) -> None:
+    for refused in (
+        lambda: reservation(plugin, required_floatingips=[text]),
+        lambda: plugin.find(name=f"another/{text}"),
+        lambda: plugin.find(name=text),
+    ):
+        with pytest.raises(Ipv6NotSupported, match=r"^2001:db8::1 is an IPv6 address"):
+            refused()
+    for malformed in (f"[{text}]", f"{text}/64"):
+        with pytest.raises(InvalidInput, match="not an IPv4 address"):
+            plugin.find(name=malformed)
 
 
 def test_fills_in_blazars_defaults(plugin: FloatingipPlugin) -> None:

@@ -64,6 +64,17 @@ def owners(story: Story, resource_type: str = "virtual:floatingip") -> dict[str,
     return {used.endpoint: used.project_id for used in plugin.cloud.occupants_by_id().values()}
 
 
+def test_an_ipv6_address_has_an_error_code_of_its_own(story: Story) -> None:
+    body = story.asking(reservations=[v2(1, "2001:DB8::1")])
+    refusal = story.problem(400, "POST", "/v2/leases", body)
+    assert refusal["code"] == "ipv6_not_supported"
+    pointers = [error["pointer"] for error in refusal["errors"]]
+    assert pointers == ["#/reservations/0/params/required_floatingips"]
+    body = {"floating_network_id": NETWORK, "floating_ip_address": "2001:db8::1"}
+    message = story.refused(400, "POST", "/v1/floatingips", body)
+    assert message.startswith("2001:db8::1 is an IPv6 address")
+
+
 def test_limits_count_floating_ips_and_networks(make_story: MakeStory) -> None:
     options = {"limits__enabled": True, "limits__user_floatingips": 2, "limits__user_networks": 0}
     story = register(make_story(manager__plugins=PLUGINS, **options), *ALL)

@@ -2,7 +2,6 @@
 
 import json
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -34,8 +33,8 @@ from tests.support.stack_leases import (
 
 
 @pytest.fixture
-def story(make_story: MakeStory, hosts_template: Path, tmp_path: Path) -> Story:
-    return prepare_story(make_story, hosts_template, tmp_path)
+def story(make_story: MakeStory) -> Story:
+    return prepare_story(make_story)
 
 
 def test_a_stack_that_is_deleted_before_its_start_is_not_in_the_history(story: Story) -> None:

@@ -1,5 +1,6 @@
 """Capacity of Cinder's pools, and reserved volume types."""
 
+from dataclasses import replace
 from typing import Any
 
 from climate.core.lease.model import Inventory
@@ -49,17 +50,13 @@ def test_adds_up_the_capacity_of_pools(
     assert capacity_of(pools) == expected
 
 
-@each_case("is_over", [False, True])
-def test_identifies_a_reserved_volume_type_by_its_description(is_over: bool) -> None:
-    listed = {
-        "id": "1",
-        "name": ROOM.name,
-        "description": reserved_type_description(ROOM, is_over=is_over),
-    }
-    room = parse_reserved_type(listed)
-    assert room is not None
-    assert (room.id, room.reservation_id, room.base_id) == ("1", "2f", "b")
-    assert room.is_over is is_over
+@each_case(
+    "room",
+    [ROOM, replace(ROOM, is_over=True), replace(ROOM, former_default="c", is_over=True)],
+)
+def test_identifies_a_reserved_volume_type_by_its_description(room: ReservedType) -> None:
+    listed = {"id": "1", "name": room.name, "description": reserved_type_description(room)}
+    assert parse_reserved_type(listed) == room
 
 
 @each_case(

@@ -166,6 +166,7 @@ def test_fills_in_defaults(plugin: VolumePlugin) -> None:
         "resource_properties": "",
         "on_start": "create",
         "on_end": "delete",
+        "match": "targeted",
     }
 
 

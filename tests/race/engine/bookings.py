@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from climate.core.matching.query import matches
-from climate.core.matching.requirement import Layout, Requirement
+from climate.core.matching.requirement import EXCLUSIVE, Layout, Requirement
 from tests.race.engine import kinds
 from tests.support.rows import Rows
 
@@ -89,7 +89,8 @@ class Bookings:
         """Return the reservation's units by resource; raises ValueError for a partial unit."""
         taken: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         for item in self.of[reservation_id]:
-            taken[item.resource][item.name or ""] += item.amount
+            if item.name != EXCLUSIVE:
+                taken[item.resource][item.name or ""] += item.amount
         found = {}
         for resource, amounts in taken.items():
             wanted = dict(needs.amounts) or {"": 0}
@@ -124,7 +125,11 @@ def _conflicts(books: Bookings) -> Iterator[str]:
             for other in mine[:number]:
                 if None in {one.name, other.name} and one.overlaps(other.start, other.until):
                     yield f"resource {resource} is taken as a whole beside another: {one}, {other}"
-        for name in {item.name for item in mine if item.name}:
+                is_exclusive = EXCLUSIVE in {one.name, other.name}
+                is_shared = one.reservation != other.reservation
+                if is_exclusive and is_shared and one.overlaps(other.start, other.until):
+                    yield f"resource {resource} is not exclusive: {one}, {other}"
+        for name in {item.name for item in mine if item.name} - {EXCLUSIVE}:
             peak, there = books.peak(resource, name, mine), books.capacity[resource].get(name, 0)
             if peak > there:
                 yield f"{peak} of the {there} {name} of resource {resource} are taken at once"
@@ -158,8 +163,19 @@ def _wrong_units(books: Bookings, lease: Row, reservation: Row, now: datetime) -
         yield f"is not apart: {units}"
     if not set(units) <= set(books.matching(needs)):
         yield f"has what does not match: {units}"
+    yield from _wrong_marks(books, reservation, units, needs)
     untimely = [
         item for item in books.of[reservation["id"]] if item.start > max(lease["start_at"], now)
     ]
     if untimely:
         yield f"does not have from the start: {untimely}"
+
+
+def _wrong_marks(
+    books: Bookings, reservation: Row, units: Mapping[int, int], needs: Requirement
+) -> Iterator[str]:
+    """An exclusive reservation has one mark on each of its resources, any other has none."""
+    booked = books.of[reservation["id"]]
+    marks = sorted(item.resource for item in booked if item.name == EXCLUSIVE)
+    if marks != (sorted(units) if needs.exclusive else []):
+        yield f"marks {marks} as exclusive, has {units}"

@@ -57,6 +57,7 @@ class InstanceRequest(HostRequest):
     disk_gb = fields.Integer(load_default=0)
     gpus = fields.Integer(load_default=0)
     layout = fields.String(load_default=Layout.ANYWHERE.value)
+    exclusive = fields.Boolean(load_default=False)
 
 
 class AddressRequest(Counted):
@@ -111,6 +112,7 @@ class Instances(Idle):
             expression.parse(params["query"]),
             {name: params[key] for name, key in SIZES.items() if params[key]},
             Layout(params["layout"]),
+            exclusive=params.get("exclusive", False),
         )
 
 
@@ -139,8 +141,10 @@ def params(resource_type: str, **given: Any) -> dict[str, Any]:
     return dict(PLUGINS[resource_type].schema().load(given))
 
 
-def make_runtime(url: str, clock: Clock, *, cleaning: timedelta = timedelta()) -> Runtime:
-    """Return a runtime with only these plugins."""
+def make_runtime(
+    url: str, clock: Clock, *, cleaning: timedelta = timedelta(), memory: Use = Use.OFF
+) -> Runtime:
+    """Return a runtime with only these plugins. ``memory`` is its use of the calendar in memory."""
     settings = Settings(
         cleaning_time=cleaning,
         before_end_lead=None,
@@ -166,7 +170,7 @@ def make_runtime(url: str, clock: Clock, *, cleaning: timedelta = timedelta()) -
         news=news,
         latest=LongPoll(database, news, 1.0, 1),
         deletions=DeletionWaits(1),
-        calendar=CalendarMemory(database, Metrics(), Use.OFF, print),
+        calendar=CalendarMemory(database, Metrics(), memory, print),
     )
 
 

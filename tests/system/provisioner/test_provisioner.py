@@ -97,7 +97,7 @@ def world(home: Path, nodes: dict[str, dict[str, Any]], **options: object) -> It
     }
     conf = write_config(home / "climate.conf", **given)
     with running(home, "climate-standalone", "--empty", f"--config-file={conf}") as manager:
-        eventually(service.is_up, "the service is up")
+        service.until_up(manager)
         for number, name in enumerate(nodes, start=1):
             service.ok("POST", "/v1/os-hosts", {"name": f"sim-{number}", "node_name": name})
         yield World(home, conf, service, manager)
@@ -265,6 +265,6 @@ def test_a_provisioner_waits_for_the_service(tmp_path: Path) -> None:
         at.manager.signal(signal.SIGSTOP)
         at.manager.kill()
         made.says("cannot get tasks from climate")
-        with running(tmp_path, "climate-standalone", f"--config-file={at.conf}"):
-            eventually(at.service.is_up, "the service is up")
+        with running(tmp_path, "climate-standalone", f"--config-file={at.conf}") as again:
+            at.service.until_up(again)
             assert at.until_ready(at.reserve(200, 1))["state"] == "ready"

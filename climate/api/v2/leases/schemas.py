@@ -170,11 +170,17 @@ class ReservationChange(Strict):
         validate=LIST_LENGTH,
         metadata=described("Names or ids of hosts that a running reservation gives back."),
     )
+    add_hosts = fields.List(
+        fields.String(validate=validate.Length(1, 255)),
+        load_default=list,
+        validate=LIST_LENGTH,
+        metadata=described("Names or ids of hosts that join the reservation, exactly these."),
+    )
 
     @validates_schema(pass_original=True)
     def _which(self, _data: dict[str, Any], original: Any, **_kwargs: Any) -> None:  # noqa: ANN401
-        if "params" not in original and "give_back" not in original:
-            raise ValidationError("Required, unless give_back is given", "params")
+        if not {"params", "give_back", "add_hosts"} & original.keys():
+            raise ValidationError("Required, unless give_back or add_hosts is given", "params")
 
 
 class LeaseChange(Strict):
@@ -219,6 +225,12 @@ class LeaseChange(Strict):
             )
         if "end_by" in data and not is_asap:
             raise ValidationError(_END_BY, "end_by")
+        if is_asap and any(change["add_hosts"] for change in data["reservations"]):
+            raise ValidationError(
+                "The search for a start does not consider the hosts in add_hosts: send them in"
+                " another request.",
+                "reservations",
+            )
 
     @validates_schema(pass_original=True)
     def _check_wait(self, data: dict[str, Any], sent: Any, **_kwargs: Any) -> None:  # noqa: ANN401

@@ -272,7 +272,7 @@ def _reservation_changes(
             unknown = InvalidInput(f"Lease {lease.id} has no reservation {body['id']}")
             raise validation.placed(unknown, ("reservations", number, "id"))
         check_no_part(before)
-        after = {**before.params, **body["params"]}
+        after = {**before.params, **body["params"], **_room(before.params, body)}
         parts.append(
             reservations.params(call, before.resource_type, after, ("reservations", number))
         )
@@ -283,6 +283,14 @@ def _reservation_changes(
             resource_type=None,
             params=body["params"],
             give_back=tuple(body["give_back"]),
+            add_hosts=tuple(body["add_hosts"]),
         )
         for body in bodies
     )
+
+
+def _room(params: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, int]:
+    """Return a ``max`` for a new ``min`` that may exceed the stored one, if named hosts join."""
+    least = body["params"].get("min")
+    is_needed = body["add_hosts"] and "max" in params and "max" not in body["params"]
+    return {"max": max(params["max"], least)} if is_needed and isinstance(least, int) else {}

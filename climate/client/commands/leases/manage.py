@@ -38,6 +38,12 @@ _STATUSES = [
     *("WAITING", "PENDING", "STARTING", "ACTIVE", "TERMINATING", "TERMINATED", "DELETING", "ERROR")
 ]
 
+# By the key in the request: the option that names hosts, and what it does.
+_HOST_OPTIONS = {
+    "give_back": ("--give-back", "give back hosts without servers"),
+    "add_hosts": ("--add-host", "add these hosts to the reservation"),
+}
+
 
 def add_lease(parser: argparse.ArgumentParser) -> None:
     """Add the argument that names a lease."""
@@ -159,14 +165,7 @@ class UpdateLease(_Change):
             help="change parameters of a reservation; without id if the lease has only one"
             " (repeatable)",
         )
-        parser.add_argument(
-            "--give-back",
-            action="append",
-            default=[],
-            metavar="[RESERVATION:]HOST[,...]",
-            help="give back hosts without servers; without id if the lease has only one reservation"
-            " (repeatable)",
-        )
+        _add_host_options(parser)
         parser.add_argument(
             "--remove", action="append", metavar="RESERVATION", help="remove one (repeatable)"
         )
@@ -337,8 +336,20 @@ def _wait_until_over(
         line.close()
 
 
+def _add_host_options(parser: argparse.ArgumentParser) -> None:
+    for key, (option, action) in _HOST_OPTIONS.items():
+        parser.add_argument(
+            option,
+            action="append",
+            dest=key,
+            default=[],
+            metavar="[RESERVATION:]HOST[,...]",
+            help=f"{action}; without id if the lease has only one reservation (repeatable)",
+        )
+
+
 def _changes(parsed_args: argparse.Namespace, lease: Lease) -> list[dict[str, Any]]:
-    """Return the changes that ``--set`` and ``--give-back`` describe. Raises Failed."""
+    """Return the changes of reservations that the options describe. Raises Failed."""
     changes = []
     for text in parsed_args.set:
         id_, rest = _reservation_in(text, lease, "--set", "min=2")
@@ -346,14 +357,15 @@ def _changes(parsed_args: argparse.Namespace, lease: Lease) -> list[dict[str, An
             changes.append({"id": id_, "params": reservations.parameters(rest)})
         except argparse.ArgumentTypeError as error:
             raise Failed(f"--set: {error}") from None
-    for text in parsed_args.give_back:
-        id_, rest = _reservation_in(text, lease, "--give-back", "node-7")
-        hosts = [name.strip() for name in rest.split(",")]
-        same = next((change for change in changes if change["id"] == id_), None)
-        if same is None:
-            changes.append({"id": id_, "give_back": hosts})
-        else:
-            same["give_back"] = [*same.get("give_back", []), *hosts]
+    for key, (option, _) in _HOST_OPTIONS.items():
+        for text in getattr(parsed_args, key):
+            id_, rest = _reservation_in(text, lease, option, "node-7")
+            hosts = [name.strip() for name in rest.split(",")]
+            same = next((change for change in changes if change["id"] == id_), None)
+            if same is None:
+                changes.append({"id": id_, key: hosts})
+            else:
+                same[key] = [*same.get(key, []), *hosts]
     return changes
 
 

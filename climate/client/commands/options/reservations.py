@@ -20,14 +20,22 @@ from climate.client.reservations import (
 
 # Parameters that are text even if they look like a number.
 _TEXTS = {
-    *("before_end", "flavor_id", "name", "network_description", "network_id", "network_name"),
-    *("on_end", "on_start", "stack_id", "stack_name", "volume_type"),
+    *(
+        "before_end",
+        "flavor_id",
+        "match",
+        "name",
+        "network_description",
+        "network_id",
+        "network_name",
+    ),
+    *("on_end", "on_start", "ready_text", "stack_id", "stack_name", "volume_type"),
 }
 _EXPRESSIONS = frozenset({"hypervisor_properties", "network_properties", "resource_properties"})
 # The parameter that the text without a key sets.
 _FIRST = {NETWORK: "network_name", STACK: "template"}
 
-_PAIR = re.compile(r"\s*([A-Za-z_]\w*)\s*=(.*)", re.DOTALL)
+_PAIR = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*=(.*)", re.DOTALL)
 _RANGE = re.compile(r"(\d+)(?:\s*-\s*(\d+))?")
 _CONDITION = re.compile(r"\s*([\w.:-]+?)\s*(==|!=|<=|>=|=|<|>)\s*(.+?)\s*", re.DOTALL)
 _BRACKETS = {"[": 1, "{": 1, "]": -1, "}": -1}

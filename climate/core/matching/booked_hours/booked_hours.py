@@ -10,7 +10,8 @@ The class has no locks. While one thread changes the bookings, no other thread m
 also changes the object, because results are cached.
 """
 
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, islice
 
 from climate.core.matching.booked_hours import free_counts
@@ -89,8 +90,7 @@ class BookedHours:
         if before:
             after = self._blocks(place)
             self._hours.remove(place, before - after)
-            self._hours.add(place, sorted(after - before))
-            self._hours.mark_ragged({place: calendar.all_spans()})
+            self._hours.add((span, [place]) for span in calendar.all_spans())
         else:
             self._pending.add(place)
 
@@ -100,28 +100,40 @@ class BookedHours:
         Otherwise the next call of another method does this, which takes 2 seconds after bookings of
         10,000 resources were added.
         """
-        pending = [(place, self._calendars[place]) for place in self._pending]
+        pending = {place: self._calendars[place].all_spans() for place in self._pending}
         self._pending.clear()
-        self._touched.load({place: calendar.all_spans() for place, calendar in pending})
-        self._touched.mark_ragged({place: calendar.all_spans() for place, calendar in pending})
+        self._touched.load(pending)
 
-    def apply(self, change: BookingChange) -> bool:
-        """Add or remove one booking. Unknown resources and forgotten bookings are ignored.
+    def apply(self, changes: Iterable[BookingChange]) -> list[BookingChange]:
+        """Add and remove bookings. Unknown resources and forgotten bookings are ignored.
 
-        Returns False if the booking to remove is unknown: then memory differs from the database,
-        and the caller must load the resource again.
+        All added bookings must come before all removed ones. Returns the removals of bookings that
+        are unknown: then memory differs from the database, and the caller must load it again.
         """
-        place = self._places.get(change.resource_id)
-        if place is None or change.end <= self._forgotten:
-            return True
+        known = [
+            (self._places[change.resource_id], change)
+            for change in changes
+            if change.resource_id in self._places and change.end > self._forgotten
+        ]
+        self._add([(place, change) for place, change in known if change.is_added])
+        return [
+            change
+            for place, change in known
+            if not (change.is_added or self._is_removed(place, change))
+        ]
+
+    def _add(self, added: Iterable[tuple[int, BookingChange]]) -> None:
+        by_span: dict[Span, list[int]] = defaultdict(list)
+        for place, change in added:
+            booked = self._calendars[place].of_kind(is_shared=change.is_shared)
+            booked.add((change.start, change.end, change.owner))
+            by_span[change.start, change.end].append(place)
+        self._hours.add(by_span.items())
+
+    def _is_removed(self, place: int, change: BookingChange) -> bool:
+        """Remove a booking; return False if it is unknown."""
         booked = self._calendars[place].of_kind(is_shared=change.is_shared)
-        row = change.start, change.end, change.owner
-        if change.is_added:
-            booked.add(row)
-            self._hours.add(place, blocks(change.start, change.end))
-            self._hours.mark_ragged({place: [(change.start, change.end)]})
-            return True
-        if not booked.remove(row):
+        if not booked.remove((change.start, change.end, change.owner)):
             return False
         self._hours.remove(place, self._blocks_left(place, change.start, change.end))
         return True
@@ -174,10 +186,12 @@ class BookedHours:
     def ids(self, mask: Mask, limit: int | None = None, rotation: float = 0.0) -> list[int]:
         """Return the ids of up to ``limit`` resources of ``mask``.
 
-        The list begins at the place that is the fraction ``rotation`` (0 to 1) of all places, so
-        that different callers get different resources.
+        The list begins at the fraction ``rotation`` (0 to 1) of the way from the first to the last
+        resource of the mask. So different callers get different resources, also if the mask has
+        only neighbours, such as the hosts of a rack.
         """
-        first = int(len(self._ids) * rotation)
+        lowest = (mask & -mask).bit_length() - 1 if mask else 0
+        first = lowest + int((mask.bit_length() - lowest) * rotation)
         low = mask & ((1 << first) - 1)
         chosen = chain((first + place for place in places(mask >> first)), places(low))
         return [self._ids[place] for place in islice(chosen, limit)]

@@ -16,8 +16,8 @@ Hours and their numbers count from 1970-01-01 UTC. Times are microseconds since 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import compress, count, groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, compress, count, groupby
 
 Mask = int
 # A block: its level, and its number among the blocks of this level. Level 0: one hour.
@@ -74,10 +74,10 @@ def places(mask: Mask) -> Iterator[int]:
 def mask_of(places: Iterable[int]) -> Mask:
     """Return the mask of these places."""
     numbers = list(places)
-    cells = bytearray(b"0") * (max(numbers, default=0) + 1)
+    cells = bytearray((max(numbers, default=0) >> 3) + 1)
     for place in numbers:
-        cells[~place] = ord("1")
-    return int(cells, 2)
+        cells[place >> 3] |= 1 << (place & 7)
+    return int.from_bytes(cells, "little")
 
 
 def without(mask: Mask, other: Mask) -> Mask:
@@ -98,53 +98,46 @@ class TouchedHours:
         # The levels above 0 in which bookings are stored.
         self._upper: list[int] = []
 
-    def mark_ragged(self, bookings: Mapping[int, Iterable[Span]]) -> None:
-        """Note the hours in which these bookings start or end; they are given by place.
-
-        A mark stays when its booking is removed. It only causes an unnecessary look.
-        """
-        marked: dict[int, list[int]] = defaultdict(list)
-        for place, spans in bookings.items():
-            for start, end in spans:
-                if start % HOUR:
-                    marked[start // HOUR].append(place)
-                if end % HOUR:
-                    marked[end // HOUR].append(place)
-        for hour, numbers in marked.items():
-            self._ragged[hour] = self._ragged.get(hour, 0) | mask_of(numbers)
-
     def ragged(self, hour: int) -> Mask:
         """Return the resources for which the hour is ragged, and perhaps some others."""
         return self._ragged.get(hour, 0)
 
-    def add(self, place: int, added: Iterable[Block]) -> None:
-        """Store a booking, or several, of the resource at ``place``."""
-        bit = 1 << place
-        parent = None
-        for level, block in added:
-            stored = self._stored[level]
-            stored[block] = stored.get(block, 0) | bit
-            if level and level not in self._upper:
-                self._upper.append(level)
-            if level or block >> BITS != parent:
-                self._mark_above(level, block, bit)
-                parent = block >> BITS
+    def add(self, bookings: Iterable[tuple[Span, Sequence[int]]]) -> None:
+        """Store bookings: each item has a span, and the places that are booked in this span.
+
+        Setting a bit creates a new integer. So each block is changed once for all bookings.
+        """
+        numbers: dict[Block, list[int]] = defaultdict(list)
+        marked: dict[int, list[int]] = defaultdict(list)
+        for span, booked in bookings:
+            for block in blocks(*span):
+                numbers[block] += booked
+            for hour in _ragged_hours(span):
+                marked[hour] += booked
+        self._mark_ragged(marked)
+        masks: list[dict[int, Mask]] = [{} for _ in _LEVELS]
+        for (level, number), booked in numbers.items():
+            masks[level][number] = 1 << booked[0] if len(booked) == 1 else mask_of(booked)
+        self._unite(masks)
 
     def load(self, bookings: Mapping[int, Iterable[Span]]) -> None:
         """Store the bookings of many resources, given by place.
 
         This is several times faster than ``add``.
         """
+        marked: dict[int, list[int]] = defaultdict(list)
         # The highest place first: the masks have their final size at once.
         ordered = sorted(bookings, reverse=True)
         for _, group in groupby(ordered, lambda place: place // _TABLE_ROWS):
-            numbers = list(group)
-            if len(numbers) >= _FEW:
-                self._load_table({place: bookings[place] for place in numbers})
+            of_group = {place: list(bookings[place]) for place in group}
+            if len(of_group) < _FEW:
+                self.add((span, [place]) for place, spans in of_group.items() for span in spans)
                 continue
-            for place in numbers:
-                for span in bookings[place]:
-                    self.add(place, blocks(*span))
+            self._load_table(of_group)
+            for place, spans in of_group.items():
+                for hour in chain.from_iterable(map(_ragged_hours, spans)):
+                    marked[hour].append(place)
+        self._mark_ragged(marked)
 
     def remove(self, place: int, removed: Iterable[Block]) -> None:
         """Clear blocks in which no booking of the resource at ``place`` is stored any more."""
@@ -216,14 +209,31 @@ class TouchedHours:
         self._touched[level][block] = mask
         return mask
 
-    def _mark_above(self, level: int, block: int, bit: Mask) -> None:
-        for upper in range(max(level, 1), len(_LEVELS)):
-            touched, parent = self._touched[upper], block >> BITS * (upper - level)
-            mask = touched.get(parent, 0)
-            # All larger blocks have the bit as well, or are stale as well.
-            if mask == _STALE or mask & bit:
-                return
-            touched[parent] = mask | bit
+    def _mark_ragged(self, marked: Mapping[int, Iterable[int]]) -> None:
+        """Mark hours as ragged for places, given by hour.
+
+        A mark stays when its booking is removed. It only causes an unnecessary look.
+        """
+        for hour, numbers in marked.items():
+            self._ragged[hour] = self._ragged.get(hour, 0) | mask_of(numbers)
+
+    def _unite(self, masks: Sequence[Mapping[int, Mask]]) -> None:
+        """Add masks to the stored ones, by level and block, and to those of all blocks above."""
+        below: dict[int, Mask] = {}
+        for level, added in enumerate(masks):
+            stored, touched = self._stored[level], self._touched[level]
+            for block, mask in added.items():
+                stored[block] = stored.get(block, 0) | mask
+                below[block] = below.get(block, 0) | mask
+            if added and level and level not in self._upper:
+                self._upper.append(level)
+            above: dict[int, Mask] = {}
+            for block, mask in below.items():
+                known = touched.get(block, 0)
+                if known != _STALE:
+                    touched[block] = known | mask
+                above[block >> BITS] = above.get(block >> BITS, 0) | mask
+            below = above
 
     def _invalidate_above(self, level: int, block: int) -> None:
         for upper in range(max(level, 1), len(_LEVELS)):
@@ -233,15 +243,14 @@ class TouchedHours:
                 return
             self._touched[upper][parent] = _STALE
 
-    def _load_table(self, bookings: Mapping[int, Iterable[Span]]) -> None:
+    def _load_table(self, bookings: Mapping[int, Sequence[Span]]) -> None:
         """Store the bookings of up to _TABLE_ROWS neighbouring places.
 
         Most go through a table of resources and hours, which is filled by resource and read by
         hour. Setting the bits of masks one by one would create a new integer each time.
         """
         rows, others = _sorted_out(bookings)
-        for place, span in others:
-            self.add(place, blocks(*span))
+        self.add((span, [place]) for place, span in others)
         if not rows:
             return
         first_place, first_hour = min(bookings), min(first for _, first, _ in rows)
@@ -259,8 +268,13 @@ class TouchedHours:
             self._invalidate_above(0, hour)
 
 
+def _ragged_hours(span: Span) -> list[int]:
+    """Return the hours within which a booking starts or ends."""
+    return [moment // HOUR for moment in span if moment % HOUR]
+
+
 def _sorted_out(
-    bookings: Mapping[int, Iterable[Span]],
+    bookings: Mapping[int, Sequence[Span]],
 ) -> tuple[list[tuple[int, int, int]], list[tuple[int, Span]]]:
     """Return (place, first hour, last hour) of bookings for a table, and the other bookings."""
     rows, others = [], []

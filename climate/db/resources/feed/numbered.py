@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.matching.booked_hours.booking_change import ResourceBookings, ResourceState
+from climate.db.engine.database import Database
 from climate.db.resources.feed import rows
 from climate.db.resources.feed.port import KEPT, PRUNED, Changes, Position, Snapshot
 from climate.db.resources.feed.rows import CHANGE_COLUMNS, to_changes
@@ -97,6 +98,11 @@ class NumberedFeed:
         """Implement BookingFeed.changes_since."""
         read = session.execute(self._since, {"mark": int(position.mark)}).all()
         return changes_after(position, read)
+
+    def latest_changes(self, database: Database, position: Position) -> Changes:
+        """Implement BookingFeed.latest_changes."""
+        with database.read_at_once() as session:
+            return self.changes_since(session, position)
 
     def resource_states(self, session: Session, ids: Collection[int]) -> list[ResourceState]:
         """Implement BookingFeed.resource_states."""

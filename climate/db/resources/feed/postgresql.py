@@ -21,14 +21,16 @@ This needs an unbroken history. Each of these makes a position useless:
 
 import sys
 from array import array
-from collections.abc import Collection, Iterable, Iterator
-from datetime import timedelta
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.matching.booked_hours.booking_change import ResourceBookings, ResourceState
+from climate.db.engine.database import Database
+from climate.db.engine.driver_statement import POSTGRESQL, convert
 from climate.db.engine.servers import PG_TIMELINE
 from climate.db.resources.feed import rows
 from climate.db.resources.feed.port import KEPT, PRUNED, Changes, Position, Snapshot
@@ -44,10 +46,30 @@ _POSITION = (
 )
 _NOW = sa.text(f"SELECT {_POSITION}")
 _MARK = "CAST(:mark AS pg_snapshot)"
+
+
+class _Row(NamedTuple):
+    """The position of the query, and a change; all fields of the change are None if there is none.
+
+    The fields are the columns of the query, and the last ones are columns of the table.
+    """
+
+    snapshot: str
+    history: str
+    read_at: datetime
+    id: int | None
+    resource_id: int
+    project_id: str | None
+    start_at: datetime | None
+    busy_until: datetime | None
+    is_shared: bool | None
+    is_added: bool | None
+
+
 # The last condition leaves out changes of a dump from a server with higher transaction numbers.
 _SINCE = sa.text(
     f"""
-    SELECT {_POSITION}, change.*
+    SELECT {_POSITION}, {", ".join(f"change.{name}" for name in _Row._fields[3:])}
     FROM (SELECT) AS one LEFT JOIN booking_changes AS change
         ON change.xid >= pg_snapshot_xmin({_MARK})\\:\\:text\\:\\:bigint
         AND NOT pg_visible_in_snapshot(change.xid\\:\\:text\\:\\:xid8, {_MARK})
@@ -56,6 +78,7 @@ _SINCE = sa.text(
         )
     """  # noqa: S608 - only constants
 )
+_SINCE_AT_ONCE = convert(str(_SINCE.compile(dialect=POSTGRESQL)))
 _PRUNE = sa.text(
     """
     DELETE FROM booking_changes
@@ -134,11 +157,12 @@ class PostgresqlFeed:
 
     def changes_since(self, session: Session, position: Position) -> Changes:
         """Implement BookingFeed.changes_since."""
-        read = session.execute(_SINCE, {"mark": position.mark}).all()
-        after = _position(read[0])
-        if _is_lost(position, after):
-            return Changes(after, is_lost=True)
-        return rows.to_changes(after, [row for row in read if row.id is not None])
+        return _changes(position, session.execute(_SINCE, {"mark": position.mark}).all())
+
+    def latest_changes(self, database: Database, position: Position) -> Changes:
+        """Implement BookingFeed.latest_changes."""
+        read = database.query_at_once(_SINCE_AT_ONCE, {"mark": position.mark})
+        return _changes(position, [_Row(*row) for row in read])
 
     def resource_states(self, session: Session, ids: Collection[int]) -> list[ResourceState]:
         """Implement BookingFeed.resource_states."""
@@ -156,6 +180,13 @@ class PostgresqlFeed:
         """Implement BookingFeed.prune."""
         result: Any = session.execute(_PRUNE)
         return int(result.rowcount)
+
+
+def _changes(before: Position, read: Sequence[Any]) -> Changes:
+    after = _position(read[0])
+    if _is_lost(before, after):
+        return Changes(after, is_lost=True)
+    return rows.to_changes(after, [row for row in read if row.id is not None])
 
 
 def _position(row: Any) -> Position:  # noqa: ANN401 - a plain row

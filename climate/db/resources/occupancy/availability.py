@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.matching.occupancy import Bucket
-from climate.core.matching.requirement import Layout, Requirement
+from climate.core.matching.requirement import EXCLUSIVE, Layout, Requirement
 from climate.core.window import Window
 from climate.db.engine.types import any_of
 from climate.db.resources import fitting
@@ -111,10 +111,12 @@ def _of_shares(part: Requirement, rows: sa.CTE) -> tuple[sa.Select[Any], sa.From
     than before, and negative if more units fit.
 
     The steps of shares and of bookings of whole resources are computed separately. This is correct
-    because a booking of the whole resource never overlaps a share of the resource.
+    because a booking of the whole resource never overlaps a share of the resource. An exclusive
+    share counts as a booking of the whole resource.
     """
     room = _room(part, rows).cte("room")
-    booked = whole(room, room.c.units).cte("booked")
+    alone = shared(room, room.c.units).where(ALLOCATIONS.c.resource_class == EXCLUSIVE)
+    booked = sa.union_all(whole(room, room.c.units), alone).cte("booked")
     levels = _levels(part.amounts, room).subquery("levels")
     left = [
         sa.type_coerce(room.c[f"capacity_{n}"] - levels.c[f"used_{n}"], sa.Double) / float(amount)
@@ -195,8 +197,16 @@ def _shares(amounts: Mapping[str, int], rows: sa.CTE) -> sa.Select[Any]:
     sums of amounts: ``used_0`` for the first resource class in ``amounts``, ``used_1`` for the
     second, and so on.
     """
-    of = ALLOCATIONS.c
-    wanted = shared(rows, of.resource_class, of.amount).where(of.resource_class.in_(list(amounts)))
+    of, mark = ALLOCATIONS.c, ALLOCATIONS.alias()
+    is_exclusive = sa.exists().where(
+        mark.c.resource_id == of.resource_id,
+        mark.c.resource_class == EXCLUSIVE,
+        mark.c.busy_until > of.start_at,
+        mark.c.start_at < of.busy_until,
+    )
+    wanted = shared(rows, of.resource_class, of.amount).where(
+        of.resource_class.in_(list(amounts)), ~is_exclusive
+    )
     share = wanted.subquery("share").c
     # Sums of integers are decimal numbers on PostgreSQL and MariaDB, which is slow.
     amount = sa.cast(share.amount, sa.Double)

@@ -8,6 +8,7 @@ the database compare text by code point.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
@@ -74,6 +75,37 @@ def clause(query: Query, resource_id: ResourceId) -> Condition:
             return combine(*(clause(part, resource_id) for part in query.parts))
         case Not():
             return sa.not_(clause(query.part, resource_id))
+
+
+def generalised(query: Query) -> tuple[Query, dict[str, str]]:
+    """Return the query with placeholders for texts that do not change its SQL, and their meaning.
+
+    All queries with the same result have the same SQL, as built by ``clause`` and ``equal``. Their
+    parameters differ only in the texts for which the placeholders stand. So a statement that is
+    compiled for one of these queries serves all of them.
+    """
+    meaning: dict[str, str] = {}
+
+    def placeholder(text: str) -> str:
+        name = f"\0{len(meaning)}"  # no text of a user contains this character
+        meaning[name] = text
+        return name
+
+    def general(part: Query) -> Query:
+        if isinstance(part, Compare) and _is_plain_text(part):
+            name, value = placeholder(part.name), placeholder(part.value.text)
+            return replace(part, name=name, value=Operand(value))
+        if isinstance(part, And | Or):
+            return replace(part, parts=tuple(map(general, part.parts)))
+        return Not(general(part.part)) if isinstance(part, Not) else part
+
+    return general(query), meaning
+
+
+def _is_plain_text(query: Compare) -> bool:
+    """Return whether the SQL has the value as it is, and would have any such value in its place."""
+    is_text = query.kind == "text" or (query.kind == "either" and query.value.number is None)
+    return is_text and not _is_absence(query) and len(query.value.text) < HEAD
 
 
 def split(query: Query) -> tuple[Compare | None, Query]:

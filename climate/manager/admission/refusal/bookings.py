@@ -169,8 +169,7 @@ class RememberedBookings:
         """Implement Bookings.earliest."""
         (requirement,) = query.requirements
         now = self.runtime.clock.now()
-        occupied = query.occupied(self.runtime.settings.cleaning_time)
-        found = self.view.earliest(requirement, occupied, query.lead_starts(now))
+        found = self.view.earliest(requirement, query.occupied, query.lead_starts(now))
         if found is None:
             return None
         start = found + query.lead

@@ -25,7 +25,7 @@ from climate.manager.admission.admission import InsufficientResources
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.refusal.bookings import Bookings
-from climate.manager.admission.requirements import can_wait, lead_of, may_fit, occupied_window
+from climate.manager.admission.requirements import can_wait, margins_of, may_fit, occupied_window
 from climate.manager.admission.window_search import WindowSearch
 from climate.manager.process.runtime import Catalog
 
@@ -198,16 +198,17 @@ class _Inquiry:
         self._now = now = runtime.clock.now()
         self._present = present
         self.can_move = present is None or not has_started(present, now)
-        # The lead for another start: less may be left until the requested one.
+        # The margins for another start: less than the lead may be left until the requested one.
         staying = [reservation for reservation in lease.reservations if reservation.stays]
-        self._lead = lead_of(runtime, bookings.session, staying, now)
+        needs = [demand.requirement for demand in shortage.demands]
+        self._margins = margins_of(runtime, bookings.session, staying, needs, now)
         self._occupied = self._occupied_in(lease.window)
 
     def _occupied_in(self, window: Window) -> Window:
         """Return when the lease would occupy resources, if it had this ``window``."""
         is_moved = window.start != self._window.start
-        lead = self._lead if is_moved else self._lease.start.lead
-        return occupied_window(window, self._now, self._runtime.settings, lead)
+        present = self._lease.margins(self._runtime.settings.cleaning_time)
+        return occupied_window(window, self._now, self._margins if is_moved else present)
 
     def blockers(self) -> tuple[list[Blocker], list[Window]]:
         """Return what blocks the requested lease, at most ``_BLOCKERS`` items in all.
@@ -241,7 +242,7 @@ class _Inquiry:
         requirements = [demand.requirement for demand in self._demands]
         within = Window(start, start + _AHEAD + length)
         deadline = self._runtime.clock.elapsed() + self._runtime.settings.search_timeout
-        query = WindowSearch(requirements, length, within, deadline, self._lead)
+        query = WindowSearch(requirements, length, within, deadline, self._margins)
         window = self._bookings.earliest(query)
         if window is None:
             return None
@@ -255,7 +256,7 @@ class _Inquiry:
         end = min((end for end in ends if end is not None), default=None)
         if end is None or None in ends:
             return None
-        end = minute_of(end - self._runtime.settings.cleaning_time)
+        end = minute_of(end - self._lease.margins(self._runtime.settings.cleaning_time).cleaning)
         if end <= max(self._window.start, self._now) or self._takes_time(end):
             return None
         window = Window(self._window.start, end)

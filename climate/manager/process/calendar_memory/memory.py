@@ -207,8 +207,7 @@ class CalendarMemory:
         copy = self._copy
         if copy is None:
             return
-        with self._database.read_at_once() as session:
-            changes = self._feed.changes_since(session, copy.position)
+        changes = self._feed.latest_changes(self._database, copy.position)
         states: Sequence[ResourceState] = ()
         if changes.resources:
             with self._database.read() as session:
@@ -240,10 +239,9 @@ class CalendarMemory:
             read_at = ticks(copy.position.read_at) if copy.position.read_at else 0
             wrong = [
                 change
-                for change in changes.changes
-                if change.resource_id in copy.types
-                and not copy.hours[copy.types[change.resource_id]].apply(change)
-                and change.end > read_at
+                for hours in copy.hours.values()
+                for change in hours.apply(changes.changes)
+                if change.end > read_at
             ]
             copy.position = changes.position
         if wrong:

@@ -67,6 +67,18 @@ class CalendarView:
             ids = self.hours.ids(self._free(requirement, window), requirement.maximum, rotation)
         return ids if len(ids) >= requirement.minimum else None
 
+    def suggest(
+        self, requirement: Requirement, window: Window, limit: int, rotation: float
+    ) -> list[int]:
+        """Return the ids of up to ``limit`` resources that are free in the window.
+
+        The result may be shorter than ``limit`` although more resources are free.
+        """
+        with self.lock:
+            mask = self.hours.matching(requirement.condition)
+            free = self.hours.free(mask, *_span(window), enough=limit)
+            return self.hours.ids(free, limit, rotation)
+
     def sample(self, requirement: Requirement, limit: int, rotation: float) -> list[int]:
         """Return the ids of up to ``limit`` matching resources, free or booked."""
         with self.lock:

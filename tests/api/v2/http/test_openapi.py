@@ -4,7 +4,6 @@ import re
 from typing import Any
 
 import pytest
-from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from climate.api.app import OPEN, ROUTES
 from tests.conftest import MakeStory
@@ -19,12 +18,10 @@ def document(story: Story) -> dict[str, Any]:
     return dict(story.ok("GET", DOCUMENT, token="not a token"))
 
 
-def test_the_document_is_valid_and_contains_all_resource_types(make_story: MakeStory) -> None:
-    story = make_story(manager__plugins=HOSTS_AND_INSTANCES)
-    document = story.ok("GET", DOCUMENT)
-    assert document["openapi"] == "3.1.0"
-    assert [str(error) for error in OpenAPIV31SpecValidator(document).iter_errors()] == []
-    schemas = document["components"]["schemas"]
+def test_the_document_contains_all_resource_types(make_story: MakeStory) -> None:
+    schemas = make_story(manager__plugins=HOSTS_AND_INSTANCES).ok("GET", DOCUMENT)["components"][
+        "schemas"
+    ]
     assert "amount" in schemas["params.virtual-instance"]["required"]
     assert len(schemas["ReservationRequest"]["properties"]["params"]["anyOf"]) == 2
 

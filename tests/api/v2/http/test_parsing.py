@@ -168,6 +168,20 @@ def test_names_every_bad_value_of_a_lease_with_its_place() -> None:
     assert "(999 more" in error.message
 
 
+def test_searches_similar_names_only_for_keys_that_the_answer_lists(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searched: list[str] = []
+
+    def search(key: str, known: list[str], n: int) -> list[str]:
+        searched.append(key)
+        return []
+
+    monkeypatch.setattr(validation.difflib, "get_close_matches", search)
+    rejected_body(schemas.LEASE_REQUEST, lease(**{f"key{number}": 1 for number in range(1_000)}))
+    assert len(searched) == 100
+
+
 def test_rejects_an_earliest_start_with_a_date_that_depends_on_it() -> None:
     asap = {
         "name": "x",

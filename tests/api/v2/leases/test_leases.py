@@ -57,6 +57,7 @@ def test_a_created_lease_is_answered_and_shown_alike(story: Story) -> None:
             "hypervisor_properties": "",
             "resource_properties": "",
             "before_end": "default",
+            "match": "targeted",
         },
         "details": {},
         "missing_resources": False,
@@ -139,7 +140,7 @@ def test_every_type_has_its_own_parameters_and_null_may_be_left_out(make_story: 
     expression = ["==", "$vcpus", 64]
     created = create(story, reservations=[requested, hosts(resource_properties=expression)])
     first, second = created.get_json()["reservations"]
-    defaults = {"on_start": "nothing", "on_end": "delete", "server": None}
+    defaults = {"on_start": "nothing", "on_end": "delete", "server": None, "match": "targeted"}
     assert first["params"] == {**size, **defaults, "affinity": None, "resource_properties": ""}
     assert second["params"]["resource_properties"] == '["==", "$vcpus", 64]'
     assert second["params"]["hypervisor_properties"] == ""

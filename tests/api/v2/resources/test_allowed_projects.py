@@ -65,6 +65,21 @@ def test_admission_books_only_permitted_resources(site: Story) -> None:
     refuses_others(site)
 
 
+def test_a_named_host_of_other_projects_looks_like_an_unknown_one(site: Story) -> None:
+    def add(lease: dict[str, Any], name: str, token: str, status: int) -> Any:
+        change = {"reservations": [{"id": lease["reservations"][0]["id"], "add_hosts": [name]}]}
+        response = site.call("PATCH", f"{LEASES}/{lease['id']}", change, token=token)
+        assert response.status_code == status
+        return response.get_json()
+
+    others, labs = book(site, 1, OTHER), book(site, 1, LAB)
+    details = [add(others, name, OTHER, 400)["detail"] for name in ("sim-1", "sim-9")]
+    assert details[0] == details[1].replace("sim-9", "sim-1")
+    (free,) = {"sim-1", "sim-2"} - names(site, labs["id"])
+    add(labs, free, LAB, 200)
+    assert names(site, labs["id"]) == {"sim-1", "sim-2"}
+
+
 def test_the_list_leaves_out_what_the_project_may_not_book(site: Story) -> None:
     def listed(token: str) -> list[str]:
         answer = site.call("GET", f"{RESOURCES}?sort=name", token=token).get_json()

@@ -54,7 +54,7 @@ def test_each_type_describes_itself_and_every_parameter(types: dict[str, dict[st
     assert (stack["countable"], stack["amounts"], stack["booked_type"]) == (False, [], None)
     assert types["virtual:instance"]["booked_type"] == "physical:host"
     assert types["virtual:volume"]["booked_type"] == "virtual:volume"
-    assert types["virtual:volume"]["fixed"] == ["volume_type", "volume_type_id"]
+    assert types["virtual:volume"]["fixed"] == ["match", "volume_type", "volume_type_id"]
 
 
 def test_schemas_flag_expressions_secrets_and_what_climate_sets(
@@ -74,7 +74,7 @@ def test_schemas_flag_expressions_secrets_and_what_climate_sets(
     assert server["properties"]["user_data"]["writeOnly"] is True
     order = list(types["virtual:instance"]["schema"]["properties"])
     assert order[:4] == ["amount", "vcpus", "memory_mb", "disk_gb"]
-    assert order[-4:] == ["on_start", "on_end", "server", "ready_text"]
+    assert order[-5:] == ["on_start", "on_end", "server", "ready_text", "ready_port"]
     name = types["virtual:stack"]["schema"]["properties"]["stack_name"]
     assert name["pattern"].startswith("^")
 

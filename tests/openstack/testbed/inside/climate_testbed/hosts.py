@@ -43,8 +43,11 @@ class SteadyDriver(fake.FakeDriver):
     def spawn(
         self, context: Any, instance: Any, image_meta: Any, *others: Any, **more: Any
     ) -> None:
-        """Take as long as the image's name says: ``build-5-boot-20`` takes 5 s, then 20 s."""
-        if named := _SLOW.fullmatch(image_meta.name or ""):
+        """Take as long as the image's name says: ``build-5-boot-20`` takes 5 s, then 20 s.
+
+        At the end of a live migration there is no image.
+        """
+        if named := _SLOW.fullmatch(image_meta.name or "" if image_meta else ""):
             build, boot = map(float, named.groups())
             time.sleep(build)
             self._boots[instance.uuid] = time.monotonic() + boot

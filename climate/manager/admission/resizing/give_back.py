@@ -1,7 +1,7 @@
 """Give-backs: a running reservation shrinks, and gives back resources that its users do not use.
 
 1. Before the transaction, ``find_unused`` asks the plug-in which resources are unused. If the user
-   names the resources to give back, ``find_named`` checks that they are unused.
+   names the resources to give back, ``by_name`` checks that they are unused.
 2. In the transaction, the bookings of these resources move to a new reservation, which leaves the
    lease like a removed one. An ``update_lease`` event reclaims its resources. Other
    leases cannot book them before that.
@@ -15,9 +15,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core.errors import Conflict, InvalidInput, ResourcesInUse
+from climate.core.errors import Conflict, ResourcesInUse
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.lease.model import HANDED_OVER, LEAVING, Granted, Lease, Reservation, Resource
+from climate.core.lease.model import HANDED_OVER, LEAVING, Granted, Lease, Reservation
 from climate.core.matching.requirement import Requirement
 from climate.db.engine import ids
 from climate.db.leases import leases
@@ -25,7 +25,9 @@ from climate.db.resources import allocations, resources
 from climate.manager.process.runtime import Runtime
 
 # The parameters that say how many units to reserve.
-_COUNTS = frozenset({"min", "max", "amount"})
+COUNTS = frozenset({"min", "max", "amount"})
+# Reservations of a lease that are over, after which it gives nothing back: each give-back adds one.
+MAX_OVER = 100
 
 
 def find_unused(
@@ -52,73 +54,37 @@ def find_unused(
     return frozenset(item.id for item in islice(plugin.unused(granted), count))
 
 
-def find_named(
-    runtime: Runtime, lease: Lease, reservation: Reservation, names: Sequence[str]
-) -> tuple[frozenset[int], dict[str, int]]:
-    """Return the ids of the resources with these names, and the parameters for the smaller number.
-
-    A name is the id or the name of a resource that the reservation has. No transaction may be open.
-    Raises Conflict if the reservation cannot give back resources, ResourcesInUse if one of them is
-    in use, and InvalidInput if the reservation does not have it, or would be empty.
-    """
-    plugin = runtime.catalog.plugins[reservation.resource_type]
-    if lease.status is not LeaseStatus.ACTIVE or not plugin.gives_back:
+def check_count(lease: Lease, count: int) -> None:
+    """Raise Conflict if the lease has too many reservations that are over for ``count`` more."""
+    if count and sum(not r.stays for r in lease.reservations) + count > MAX_OVER:
         raise Conflict(
-            f"Reservation {reservation.id} cannot give back resources by name: only a running"
-            " reservation of hosts can"
+            f"Lease {lease.id} has {MAX_OVER} reservations that are over, so it cannot give"
+            " anything back any more: keep its size, or end it and create another lease"
         )
-    with runtime.database.read() as session:
-        held = allocations.held(session, [reservation.id])[reservation.id]
-        found = resources.find_some(session, held)
-    named = _named(reservation, found, names)
-    left = len(found) - len(named)
-    if not left:
-        raise InvalidInput(
-            f"Reservation {reservation.id} would be empty: remove it, or end the lease"
-        )
-    granted = [Granted.of(found[id_], held[id_].amounts) for id_ in named]
-    unused = {resource.id for resource in plugin.unused(granted)}
-    if used := [found[id_].external_id for id_ in named if id_ not in unused]:
-        raise ResourcesInUse(f"{', '.join(used)} has servers: delete them, then give the host back")
-    counts = dict.fromkeys(_COUNTS & reservation.params.keys(), left)
-    if "min" in counts:
-        counts["min"] = min(left, reservation.params["min"])
-    return frozenset(named), counts
-
-
-def _named(
-    reservation: Reservation, held: Mapping[int, Resource], names: Sequence[str]
-) -> list[int]:
-    by_name = {name: id_ for id_, found in held.items() for name in (found.external_id, str(id_))}
-    if unknown := [name for name in names if name not in by_name]:
-        raise InvalidInput(
-            f"Reservation {reservation.id} does not have {', '.join(unknown)}. It has:"
-            f" {', '.join(sorted(found.external_id for found in held.values()))}"
-        )
-    return sorted({by_name[name] for name in names})
 
 
 def store(
     runtime: Runtime,
     session: Session,
     shrunk: Sequence[tuple[Reservation, Collection[int]]],
-    named: Collection[str],
+    named: Mapping[str, int],
     position: int,
     now: datetime,
 ) -> bool:
     """Move surplus resources to new reservations, which leave the lease; return whether any moved.
 
     ``shrunk`` contains reservations with their new parameters, and the resources that they can give
-    back. Those with an id in ``named`` give back exactly these. ``position`` is the position of the
-    first new reservation in the lease. Raises ResourcesInUse if users use too many of the
-    resources, and Conflict if the named ones are not what the reservation has too many.
+    back. Those with an id in ``named`` give back exactly these; the value is the number of those
+    that join in exchange. ``position`` is the position of the first new reservation in the lease.
+    Raises ResourcesInUse if users use too many of the resources, and Conflict if the named ones are
+    not what the reservation has too many.
     """
     leaving = []
     for reservation, unused in shrunk:
         plugin = runtime.catalog.plugins[reservation.resource_type]
-        exactly = unused if reservation.id in named else None
         requirement = plugin.requirement(reservation.params)
-        given = _surplus(session, reservation, requirement, unused, exactly)
+        joining = named.get(reservation.id)
+        given = _surplus(session, reservation, requirement, unused, joining)
         if given:
             new = _leaving(reservation, given, ids.repeatable(runtime.rng), now)
             leaving.append((reservation.id, new, given))
@@ -133,15 +99,15 @@ def _surplus(
     reservation: Reservation,
     requirement: Requirement,
     unused: Collection[int],
-    exactly: Collection[int] | None,
+    joining: int | None,
 ) -> list[int]:
     held = allocations.held(session, [reservation.id])[reservation.id]
-    count = max(0, len(held) - requirement.maximum)
+    count = max(0, len(held) + (joining or 0) - requirement.maximum)
     given = sorted(held.keys() & set(unused))[:count]
-    if exactly is not None and set(given) != set(exactly):
+    if joining is not None and (len(given) < count or set(given) != set(unused)):
         raise Conflict(
             f"Reservation {reservation.id} has {len(held)} {requirement.noun} and max"
-            f" {requirement.maximum}, so it cannot give back exactly the {len(exactly)} named:"
+            f" {requirement.maximum}, so it cannot give back exactly the {len(unused)} named:"
             " leave out max, or try again if it has just changed"
         )
     if len(given) < count:
@@ -156,7 +122,7 @@ def _surplus(
 def _leaving(
     reservation: Reservation, given: Sequence[int], new_id: str, now: datetime
 ) -> Reservation:
-    counts = dict.fromkeys(_COUNTS & reservation.params.keys(), len(given))
+    counts = dict.fromkeys(COUNTS & reservation.params.keys(), len(given))
     return replace(
         reservation,
         id=new_id,
