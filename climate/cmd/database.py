@@ -14,7 +14,7 @@ from oslo_config.cfg import ConfigOpts
 from climate.config.registry import Misconfigured
 from climate.core.errors import OperatorError
 from climate.db.engine import schema
-from climate.db.engine.database import Database
+from climate.db.engine.database import MIGRATION_WAIT, Database
 
 _BACKENDS = ("sqlite", "postgresql", "mysql", "mariadb")
 _ERRORS = (sa.exc.InterfaceError, sa.exc.OperationalError, sa.exc.ProgrammingError)
@@ -55,11 +55,15 @@ def database_url(conf: ConfigOpts) -> sa.URL:
     return url
 
 
-def make_database(conf: ConfigOpts) -> Database:
-    """Return the configured database. The first query connects to it. Raises Misconfigured."""
+def make_database(conf: ConfigOpts, **options: int) -> Database:
+    """Return the configured database. The first query connects to it. Raises Misconfigured.
+
+    ``options`` are further ones of ``Database``.
+    """
     url = database_url(conf)
     try:
-        return Database(url.render_as_string(hide_password=False), conf.database.pool_size)
+        text = url.render_as_string(hide_password=False)
+        return Database(text, conf.database.pool_size, **options)
     except (sa.exc.ArgumentError, ImportError) as error:
         raise Misconfigured(f"[database] connection names {url.drivername}: {error}") from error
 
@@ -79,13 +83,13 @@ def check_exists(conf: ConfigOpts) -> None:
 
 
 @contextmanager
-def open_database(conf: ConfigOpts, *, creates: bool = False) -> Iterator[Database]:
+def open_database(conf: ConfigOpts, *, creates: bool = False, **options: int) -> Iterator[Database]:
     """Yield the configured database; close its connections after the block.
 
-    Raises Misconfigured, also if the database is an SQLite file that does not exist, unless
-    ``creates`` is set.
+    ``options`` are further ones of ``Database``. Raises Misconfigured, also if the database is an
+    SQLite file that does not exist, unless ``creates`` is set.
     """
-    database = make_database(conf)
+    database = make_database(conf, **options)
     if not creates:
         check_exists(conf)
     try:
@@ -110,7 +114,8 @@ def manage(conf: ConfigOpts, arguments: argparse.Namespace) -> None:
     """Upgrade, downgrade, show or check the schema, as the command line requests."""
     if arguments.command == "downgrade" and arguments.revision is None:
         raise Misconfigured("downgrade needs a revision: 'base' removes everything")
-    with open_database(conf, creates=arguments.command == "upgrade") as database:
+    creates = arguments.command == "upgrade"
+    with open_database(conf, creates=creates, statement_wait=MIGRATION_WAIT) as database:
         if arguments.command == "upgrade":
             schema.upgrade(database, arguments.revision or "head")
         elif arguments.command == "downgrade":

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from climate.db.engine import triggers
+from climate.db.engine.database import Database
 from tests.clusters.load import Load, lease
 from tests.clusters.nodes import Node, lateness
 from tests.clusters.testbed import GaleraNode
@@ -16,6 +18,7 @@ pytestmark = pytest.mark.timeout(300)
 
 # Seconds of load before the fault.
 CALM = 3.0
+REPAIRS = 150
 Record = Callable[[str, object], None]
 
 
@@ -62,6 +65,21 @@ def test_a_node_that_is_cut_off_refuses_requests_and_loses_nothing(
         load.await_more(alone)
     assert set(load.failures) <= {503}
     record_property("report", load.report(_assert_kept(nodes, load), *others))
+
+
+def test_repairs_of_triggers_stop_no_node(
+    galera: list[GaleraNode], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Database(galera[1].url("climate"))
+    with Node(galera[0], tmp_path) as node:
+        node.register_hosts()
+        with Load(node.service) as load:
+            for _ in range(REPAIRS):
+                triggers.reopen(other.engine)
+                assert caplog.messages == []
+            load.await_more(node.service)
+    other.dispose()
+    assert set(load.failures) <= {503}
 
 
 def _assert_kept(nodes: list[Node], load: Load) -> list[float]:

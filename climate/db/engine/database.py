@@ -53,6 +53,8 @@ _WRITE_WAIT = 30.0
 
 _LOCK_WAIT = 10
 _STATEMENT_WAIT = 30
+#: Seconds that each statement of a migration may take, which can rewrite a large table.
+MIGRATION_WAIT = 6 * 3600
 # Bounds how long a frozen process (a paused machine) holds the locks of its transaction.
 _IDLE_WAIT = 30
 # PostgreSQL: serialization failure, deadlock, lock timeout, exclusion violation (the guard), unique
@@ -108,14 +110,19 @@ class Database:
     open while they are not in use.
     """
 
-    def __init__(self, url: str, pool_size: int = 10) -> None:
-        """Prepare a pool of up to twice ``pool_size`` connections to ``url``, and open none yet."""
+    def __init__(
+        self, url: str, pool_size: int = 10, *, statement_wait: int = _STATEMENT_WAIT
+    ) -> None:
+        """Prepare a pool of up to twice ``pool_size`` connections to ``url``, and open none yet.
+
+        A statement that takes more than ``statement_wait`` seconds fails, except on SQLite.
+        """
         self.engine = sa.create_engine(
             url,
             json_serializer=encode_json,
             json_deserializer=decode_json,
             hide_parameters=True,
-            **_engine_options(sa.make_url(url), pool_size),
+            **_engine_options(sa.make_url(url), pool_size, statement_wait),
         )
         self._writer = self.engine.execution_options(climate_write=True)
         self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -356,7 +363,7 @@ def is_unavailable(error: BaseException) -> bool:
     return isinstance(error, exc.OperationalError | exc.InterfaceError | exc.TimeoutError)
 
 
-def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
+def _engine_options(url: sa.URL, pool_size: int, statement_wait: int) -> dict[str, Any]:
     backend = url.get_backend_name()
     is_pg = backend == "postgresql"
     # A file of SQLite never disconnects, and _pg_checkout checks connections without a query.
@@ -372,7 +379,7 @@ def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
         # Planning the query for each window would take longer than everything else.
         settings = (
             "-c timezone=utc -c jit=off -c plan_cache_mode=force_generic_plan"
-            f" -c lock_timeout={_LOCK_WAIT}s -c statement_timeout={_STATEMENT_WAIT}s"
+            f" -c lock_timeout={_LOCK_WAIT}s -c statement_timeout={statement_wait}s"
             f" -c idle_in_transaction_session_timeout={_IDLE_WAIT}s"
         )
         return {**options, "connect_args": {"options": settings, **_PG_TIMEOUTS}}
@@ -382,7 +389,7 @@ def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
         f"SET time_zone = '+00:00', innodb_lock_wait_timeout = {_LOCK_WAIT},"
         f" idle_transaction_timeout = {_IDLE_WAIT}, wsrep_sync_wait = 7"
     )
-    timeouts = {"connect_timeout": 5, "read_timeout": _STATEMENT_WAIT, "charset": "utf8mb4"}
+    timeouts = {"connect_timeout": 5, "read_timeout": statement_wait, "charset": "utf8mb4"}
     return {**options, "connect_args": {"init_command": session, **timeouts}}
 
 

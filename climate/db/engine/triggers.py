@@ -23,7 +23,6 @@ _PARSE_ERROR = 1064
 _BEGINNINGS = ("Trigger ", "Unknown trigger ")
 # The tables that have triggers.
 _TABLES = ("allocations", "resources", "resource_properties")
-_DENIED = 1227
 # Limits the wait for statements that use the tables, in seconds.
 _WAIT = 10
 
@@ -36,25 +35,19 @@ def is_broken(code: Any, message: Any) -> bool:  # noqa: ANN401 - arguments of a
 def reopen(engine: sa.Engine) -> None:
     """Let MariaDB close all tables that have triggers, so that it reads the triggers again.
 
-    On Galera, all nodes do. A user without the privilege RELOAD changes the tables' comments
-    instead, which also closes them. Log a failure: the next write may fail then. Do nothing on
-    other databases.
+    On Galera, all nodes do. A change of the comments closes the tables. FLUSH TABLES would do it
+    too, but on Galera it locks the tables before its turn comes. A node that first has to apply the
+    write of another node to these tables then waits for ever, and so does the whole cluster.
+
+    Log a failure: the next write may fail then. Do nothing on other databases.
     """
     if engine.dialect.name != "mysql":
         return
     try:
         with engine.connect() as connection:
-            _reopen(connection)
+            for table in _TABLES:
+                connection.exec_driver_sql(
+                    f"SET STATEMENT lock_wait_timeout = {_WAIT} FOR ALTER TABLE {table} COMMENT ''"
+                )
     except exc.DBAPIError:
         LOG.exception("MariaDB could not close the tables that have triggers")
-
-
-def _reopen(connection: sa.Connection) -> None:
-    wait = f"SET STATEMENT lock_wait_timeout = {_WAIT} FOR"
-    try:
-        connection.exec_driver_sql(f"{wait} FLUSH TABLES {', '.join(_TABLES)}")
-    except exc.OperationalError as error:
-        if error.orig is None or error.orig.args[0] != _DENIED:
-            raise
-        for table in _TABLES:
-            connection.exec_driver_sql(f"{wait} ALTER TABLE {table} COMMENT ''")

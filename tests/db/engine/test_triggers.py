@@ -106,14 +106,6 @@ def limited(database: Database) -> Iterator[Callable[[str], Database]]:
     triggers.reopen(database.engine)
 
 
-def test_a_user_without_reload_repairs_a_broken_trigger(
-    database: Database, limited: Callable[[str], Database]
-) -> None:
-    database.write(_add)
-    _break_trigger(database)
-    limited("ALL").write(_update)
-
-
 def test_a_broken_trigger_that_stays_is_an_outage(
     database: Database, limited: Callable[[str], Database]
 ) -> None:

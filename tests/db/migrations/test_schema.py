@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
+from climate.cmd import main
 from climate.db.engine import schema
 from climate.db.engine.database import GUARD, Database
 from climate.db.engine.schema import SchemaMismatch
@@ -204,3 +205,19 @@ def test_rejects_an_unknown_revision_and_says_what_to_run(database: Database) ->
     assert "is at ffff, which this release does not know" in message
     assert "run the release that made it, or downgrade with that release's" in message
     assert "climate-db-manage" in message
+
+
+@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+def test_a_statement_of_a_migration_may_take_hours(
+    empty: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = []
+
+    def upgrade(database: Database, _revision: str) -> None:
+        with database.engine.connect() as connection:
+            shown.append(connection.scalar(sa.text("SHOW statement_timeout")))
+
+    monkeypatch.setattr(schema, "upgrade", upgrade)
+    url = empty.engine.url.render_as_string(hide_password=False)
+    assert main.db_manage(["upgrade", "--database", url]) == 0
+    assert shown == ["6h"]
