@@ -8,6 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event
 
+#: The settings of each connection. With "synchronous=FULL", commits survive a loss of power.
+SETTINGS: tuple[str, ...] = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
+
 _creation = threading.Lock()
 
 
@@ -35,7 +38,7 @@ def _create(
 
 
 def _connect(connection: Any, _record: object) -> None:  # noqa: ANN401 - DBAPI is untyped
-    """Configure a new connection: disable implicit transactions, and make commits durable."""
+    """Configure a new connection, and disable implicit transactions."""
     connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    for pragma in SETTINGS:
         connection.execute(f"PRAGMA {pragma}")

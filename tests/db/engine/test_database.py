@@ -14,6 +14,7 @@ from tenacity import stop_after_attempt
 
 from climate.core.errors import Contention
 from climate.db.engine import database as engine_database
+from climate.db.engine import sqlite
 from climate.db.engine.advisory_lock import AdvisoryLocks
 from climate.db.engine.database import (
     ATTEMPTS,
@@ -244,7 +245,10 @@ def test_sqlite_is_retried_while_another_process_writes(
     others.dispose()
 
 
-def test_sqlite_commits_are_durable_and_foreign_keys_are_enforced(sqlite_url: str) -> None:
+def test_sqlite_commits_are_durable_and_foreign_keys_are_enforced(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "SETTINGS", sqlite.SETTINGS[:-1])  # without that of conftest.py
     database = Database(sqlite_url)
     with database.read() as session:
         pragmas = {
