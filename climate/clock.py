@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -85,7 +86,8 @@ class SampledClock(SystemClock):
             if self._ahead is None:
                 self.sample()
             else:
-                threading.Thread(target=self.sample, name="clock", daemon=True).start()
+                with suppress(RuntimeError):  # too many threads: the last reading stays in use
+                    threading.Thread(target=self.sample, name="clock", daemon=True).start()
             present = self.elapsed()
         if self._ahead is None:
             return super().now()

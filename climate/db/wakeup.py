@@ -72,9 +72,7 @@ class PostgresWakeup(Wakeup):
         super().hint()
         self._hinted.set()
         with self._starting:
-            if self._sender is None:
-                self._sender = threading.Thread(target=self._send, name="hints", daemon=True)
-                self._sender.start()
+            self._sender = self._sender or _started(self._send, "hints")
 
     def subscribe(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` at each hint from now on, whether from this process or from another.
@@ -82,9 +80,8 @@ class PostgresWakeup(Wakeup):
         The first call starts the thread that listens to other processes.
         """
         super().subscribe(callback)
-        if self._listener is None:
-            self._listener = threading.Thread(target=self._listen, name="wakeup", daemon=True)
-            self._listener.start()
+        with self._starting:
+            self._listener = self._listener or _started(self._listen, "wakeup")
 
     def close(self) -> None:
         """Remove the subscribers, send pending hints, and stop the threads."""
@@ -132,6 +129,17 @@ class PostgresWakeup(Wakeup):
             while not self._stopping.is_set():
                 for _notify in raw.notifies(timeout=1.0, stop_after=1):
                     super().hint()
+
+
+def _started(target: Callable[[], None], name: str) -> threading.Thread | None:
+    """Return a thread that runs ``target``; None if the process has too many threads."""
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        LOG.warning("cannot exchange hints of new work, queries find it later: %s", error)
+        return None
+    return thread
 
 
 def for_database(database: Database, channel: str = WORK) -> Wakeup:

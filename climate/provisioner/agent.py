@@ -145,8 +145,8 @@ class Provisioner:
         thread = threading.Thread(
             target=self._run_task, args=(node, claim), name=node.name, daemon=True
         )
-        self._running[task.id] = thread
         thread.start()
+        self._running[task.id] = thread
 
     def _run_task(self, node: Node, claim: Claim) -> None:
         try:

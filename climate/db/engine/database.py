@@ -53,6 +53,8 @@ _WRITE_WAIT = 30.0
 
 _LOCK_WAIT = 10
 _STATEMENT_WAIT = 30
+# Seconds after the end of a statement until climate gives up a MariaDB server that says nothing.
+_ANSWER_WAIT = 5
 #: Seconds that each statement of a migration may take, which can rewrite a large table.
 MIGRATION_WAIT = 6 * 3600
 # Bounds how long a frozen process (a paused machine) holds the locks of its transaction.
@@ -387,9 +389,12 @@ def _engine_options(url: sa.URL, pool_size: int, statement_wait: int) -> dict[st
     # applied what other nodes have committed, so a client finds its lease through any node.
     session = (
         f"SET time_zone = '+00:00', innodb_lock_wait_timeout = {_LOCK_WAIT},"
-        f" idle_transaction_timeout = {_IDLE_WAIT}, wsrep_sync_wait = 7"
+        f" idle_transaction_timeout = {_IDLE_WAIT}, wsrep_sync_wait = 7,"
+        f" max_statement_time = {statement_wait}"
     )
-    timeouts = {"connect_timeout": 5, "read_timeout": statement_wait, "charset": "utf8mb4"}
+    # The server stops a statement first. Otherwise the statement would go on without a client.
+    patience = statement_wait + _ANSWER_WAIT
+    timeouts = {"connect_timeout": 5, "read_timeout": patience, "charset": "utf8mb4"}
     return {**options, "connect_args": {"init_command": session, **timeouts}}
 
 

@@ -238,11 +238,15 @@ class WorkerPool:
         """Run a batch in a new thread.
 
         The thread is a daemon thread, so that a hung call does not prevent the exit of this
-        process.
+        process. Raises RuntimeError if the process has too many threads: the claims then expire.
         """
         with self._changed:
             self._running.append(batch)
-        threading.Thread(target=self._work, args=(batch,), name="event", daemon=True).start()
+        try:
+            threading.Thread(target=self._work, args=(batch,), name="event", daemon=True).start()
+        except RuntimeError:
+            self._forget(batch)
+            raise
 
     def run(self, batch: Batch) -> None:
         """Run the events of a batch in this thread. Returns after their outcomes are stored."""
@@ -282,11 +286,14 @@ class WorkerPool:
             with logged(_UNFINISHED):
                 self.run(batch)
         finally:
-            with self._changed:
-                self._running = [other for other in self._running if other is not batch]
-                self._abandoned = [other for other in self._abandoned if other is not batch]
-                self._changed.notify_all()
+            self._forget(batch)
             self._runtime.wakeup.hint()
+
+    def _forget(self, batch: Batch) -> None:
+        with self._changed:
+            self._running = [other for other in self._running if other is not batch]
+            self._abandoned = [other for other in self._abandoned if other is not batch]
+            self._changed.notify_all()
 
     def _relieve(self, oldest: float) -> list[threading.Thread]:
         """Relieve workers whose plug-in call began before ``oldest``; return the new threads.

@@ -121,7 +121,11 @@ class SubscriptionDelivery:
             with self._done:
                 self._running[subscription_id] = is_slow
             work = partial(self._work, subscription_id)
-            threading.Thread(target=work, name="delivery", daemon=True).start()
+            try:
+                threading.Thread(target=work, name="delivery", daemon=True).start()
+            except RuntimeError:  # the process has too many threads; the claim expires
+                self._forget(subscription_id)
+                raise
         return len(claimed)
 
     def _claim(self, free: int, slow: int) -> list[tuple[str, bool]]:
@@ -149,10 +153,13 @@ class SubscriptionDelivery:
             text = "subscription %s: a manager delivers again when the claim expires: %s"
             LOG.warning(text, subscription_id, error, exc_info=detail)
         finally:
-            with self._done:
-                self._running.pop(subscription_id, None)
-                self._done.notify_all()
+            self._forget(subscription_id)
             self._task.wake()
+
+    def _forget(self, subscription_id: str) -> None:
+        with self._done:
+            self._running.pop(subscription_id, None)
+            self._done.notify_all()
 
     def _serve(self, subscription_id: str) -> int:
         """Deliver to one subscription for a limited time, then release the claim on it.

@@ -90,9 +90,10 @@ class LongPoll:
         """
         with self._changed:
             if self._thread is None and not self._is_closed:
+                thread = threading.Thread(target=self._query, name="latest", daemon=True)
+                thread.start()
+                self._thread = thread
                 self._news.subscribe(self._wake.set)
-                self._thread = threading.Thread(target=self._query, name="latest", daemon=True)
-                self._thread.start()
             self._changed.notify_all()  # the thread queries while requests wait
             self._changed.wait_for(lambda: self._is_closed or self._seq > seen, seconds)
             return self._seq > seen and not self._is_closed

@@ -211,6 +211,26 @@ def test_the_server_ends_an_idle_transaction_after_30_seconds(database: Database
         assert session.connection().exec_driver_sql(setting).scalar() in {"30s", 30}
 
 
+@pytest.mark.parametrize(
+    ("backend", "sleep", "list_"),
+    [
+        ("postgresql", "SELECT pg_sleep(60)", "SELECT query FROM pg_stat_activity"),
+        ("mariadb", "SELECT SLEEP(60)", "SELECT info FROM information_schema.processlist"),
+    ],
+    indirect=["backend"],
+)
+def test_the_server_stops_a_statement_that_takes_too_long(
+    database: Database, sleep: str, list_: str
+) -> None:
+    url = database.engine.url.render_as_string(hide_password=False)
+    hasty = Database(url, statement_wait=1)
+    with hasty.read() as session, pytest.raises(OperationalError):
+        session.execute(sa.text(sleep))
+    hasty.dispose()
+    with database.read() as session:
+        assert sleep not in session.scalars(sa.text(list_)).all()
+
+
 def test_sqlite_locks_the_database_when_a_write_begins(sqlite_url: str) -> None:
     database = Database(sqlite_url)
     impatient = sa.create_engine(sqlite_url, connect_args={"timeout": 0})

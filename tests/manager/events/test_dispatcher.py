@@ -9,6 +9,7 @@ from climate.core.lease.model import Lease
 from climate.db.events import waiting as event_waiting
 from climate.plugins.base import NotYet
 from tests.conftest import MakeStory
+from tests.support import threads
 from tests.support.service import Story
 
 ALICE, EVE = "alice:alice-project:member", "eve:eve-project:member"
@@ -36,6 +37,23 @@ def test_an_event_that_becomes_due_during_a_query_sets_the_timer_to_its_time(
     monkeypatch.setattr(dispatcher._timer, "at", set_alarm)
     dispatcher._tick()
     assert alarms == [start]
+
+
+def test_an_event_whose_worker_cannot_start_runs_after_its_claim_has_expired(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = story.reserve(60, 180)
+    story.clock.advance(3600)
+    threads.fail_once(monkeypatch, "event")
+    with pytest.raises(RuntimeError, match="thread"):
+        story.dispatcher._tick()
+    assert story.dispatcher.pool.running == []
+    for _ in range(2):  # a manager releases a claim that it has seen unchanged for the time-out
+        story.dispatcher.upkeep.renew()
+        story.clock.advance(story.runtime.settings.claim_timeout.total_seconds())
+    story.dispatcher.upkeep.renew()
+    story.run()
+    assert story.lease(lease["id"])["status"] == "ACTIVE"
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from climate.manager.notifications.subscription_delivery import SubscriptionDeli
 from climate.notifications import webhook_sender
 from climate.notifications.emit import LogEmitter
 from tests.conftest import MakeStory
-from tests.support import broker
+from tests.support import broker, threads
 from tests.support.emitters import log
 from tests.support.hanging_resolver import hanging_resolver
 from tests.support.outbox_rows import write, write_many
@@ -410,6 +410,21 @@ def test_hanging_receivers_do_not_delay_the_others(make_story: MakeStory) -> Non
         assert len(hanging.got) == 2  # half of the places
         release.set()
         manager.stop()
+
+
+def test_a_subscription_whose_thread_cannot_start_is_served_after_its_claim_has_expired(
+    story: Story, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscribe(story, receiver.url)
+    publish(story, "event")
+    manager = deliveries(story)
+    threads.fail_once(monkeypatch, "delivery")
+    with pytest.raises(RuntimeError, match="thread"):
+        manager._start_due()
+    story.clock.advance(100)
+    manager._start_due()
+    eventually(lambda: receiver.got, "the event is delivered")
+    manager.stop()
 
 
 # Changes while it goes on.

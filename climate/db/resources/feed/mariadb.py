@@ -26,13 +26,18 @@ a reader does not find its last number, and loads a new snapshot. The rows of ch
 all others; triggers do not fire again on other nodes.
 """
 
+from collections.abc import Collection
+
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.db.engine.types import UtcDateTime
 from climate.db.resources.feed.numbered import NumberedFeed
+from climate.db.resources.feed.port import Snapshot
 from climate.db.resources.feed.rows import CHANGES
 
+# The time limit of connections is for short statements; this one is in seconds.
+_PATIENCE = sa.text("SET max_statement_time = 600")
 _NOW = sa.func.utc_timestamp(sa.literal_column("6"), type_=UtcDateTime())
 _HIGHEST = sa.select(sa.func.coalesce(sa.func.max(CHANGES.c.seq), 0))
 # Changes per call of ``number``.
@@ -46,6 +51,12 @@ class MariadbFeed(NumberedFeed):
     def __init__(self) -> None:
         """Build the statements."""
         super().__init__(CHANGES.c.seq, _NOW)
+
+    def snapshot(self, session: Session, types: Collection[str]) -> Snapshot:
+        """Implement BookingFeed.snapshot."""
+        session.connection().detach()  # the pool must not reuse a connection with this limit
+        session.execute(_PATIENCE)
+        return super().snapshot(session, types)
 
     def number(self, session: Session) -> int:
         """Implement BookingFeed.number: assign numbers to up to ``_BATCH`` changes.

@@ -15,6 +15,7 @@ import logging
 import threading
 from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -273,7 +274,9 @@ class CalendarMemory:
         if self._is_started.is_set():
             return
         with self._starting:
-            if not (self._is_started.is_set() or self._stopping.is_set()):
+            if self._is_started.is_set() or self._stopping.is_set():
+                return
+            with suppress(RuntimeError):  # too many threads: SQL answers, and the next call tries
                 self._thread.start()
                 self._is_started.set()
 
