@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
 
-from climate.core.errors import Contention, Forbidden, LeaseBusy
+from climate.core.errors import Contention, Forbidden, InvalidInput, LeaseBusy
 from climate.core.lease import blazar_wire
 from climate.core.lease.change import (
     changed_notices,
@@ -359,8 +359,10 @@ def _rebook(
     window = changed_window(lease, change.dates, now)
     for gate in gates:
         gate.before(session, replace(lease, window=window), now, lease)
-    if window.end <= now:  # the lease ends now; a manager reclaims its resources
-        change = replace(change, reservations=(), added=())
+    if window.end <= now and (change.reservations or change.added):
+        raise InvalidInput(
+            "The lease ends now, so its reservations cannot change: send the end without them"
+        )
     notices = changed_notices(lease, change.dates, window)
     reservations, leaving = lease.reservations, False
     if change.changes_reservations:

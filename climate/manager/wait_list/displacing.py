@@ -80,7 +80,9 @@ def _make_room(
     promised = [wait for pool in pools for wait in waits.promised(session, pool, now)]
     for wait in sorted(promised, key=lambda wait: (wait.rank_at, wait.lease_id), reverse=True):
         victim = locked(session, wait.lease_id)
-        if victim is None or victim.has_begun or not _booked(victim).overlaps(busy):
+        if victim is None or victim.has_begun:
+            continue
+        if not _booked(runtime, victim).overlaps(busy):
             continue
         if not _holds_any(session, victim, wanted):
             continue
@@ -96,9 +98,10 @@ def _booked_types(runtime: Runtime, pool: str) -> set[str]:
     return {runtime.plugins[name].booked_type or name for name in names}
 
 
-def _booked(lease: Lease) -> Window:
-    """Return the time for which a pending lease has booked resources, without the cleaning."""
-    return Window(lease.booked_from, lease.window.end)
+def _booked(runtime: Runtime, lease: Lease) -> Window:
+    """Return the time for which a pending lease has booked resources."""
+    cleaning_time = runtime.settings.cleaning_time
+    return Window(lease.booked_from, lease.busy_until(lease.window.end, cleaning_time))
 
 
 def _holds_any(session: Session, lease: Lease, resource_ids: AbstractSet[int]) -> bool:

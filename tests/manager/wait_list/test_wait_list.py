@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import MakeStory
 from tests.support.service import Story, hosts
 from tests.support.waiting import rules, settle, wait_for, waiting
 
@@ -175,6 +176,18 @@ def test_a_request_with_a_fixed_start_takes_the_place_of_a_soft_promise(story: S
     assert "lease.promise_withdrawn" in story.event_types(promised)
     settle(story)
     assert start_of(story, promised) == story.moment(120)
+
+
+def test_the_cleaning_time_of_a_soft_promise_gives_way_too(make_story: MakeStory) -> None:
+    story = make_story(DEFAULT__cleaning_time=10)
+    story.register(1)
+    rules(story, promises=1, is_firm=False)
+    promised = wait_for(story, 1, 60)
+    assert start_of(story, promised) == story.moment(0)
+    waiting = wait_for(story, 1, 60)
+    assert start_of(story, waiting) == story.moment(70)
+    story.ok("POST", "/v2/leases", story.asking(135, 150))
+    assert shown(story, waiting)["status"] == "WAITING"
 
 
 def test_a_request_that_does_not_fit_leaves_soft_promises_alone(story: Story) -> None:
