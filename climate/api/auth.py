@@ -182,10 +182,7 @@ def guard(app: Flask, conf: ConfigOpts, open_paths: Collection[str]) -> Identify
     that identifies the caller of a request. Raises Misconfigured if the options in
     ``[keystone_authtoken]`` are unusable.
     """
-    try:
-        app.wsgi_app = _Gate(app.wsgi_app, conf, open_paths)  # type: ignore[method-assign]  # as in its docs
-    except ClientException as error:
-        raise Misconfigured(f"[{TOKEN_CHECKER}]: {error}") from error
+    app.wsgi_app = _gate(app.wsgi_app, conf, open_paths)  # type: ignore[method-assign]  # as in its docs
 
     def check() -> None:
         if not request.environ[_IS_OPEN]:
@@ -230,6 +227,19 @@ def _raise_error(request: Request) -> None:
     error: ClimateError | None = request.environ[_ERROR]
     if error is not None:
         raise error
+
+
+def check_options(conf: ConfigOpts) -> None:
+    """Raise Misconfigured if the API cannot check tokens with the options of Keystone."""
+    if conf.api.auth_strategy == "keystone":
+        _gate(None, conf, ())
+
+
+def _gate(app: Any, conf: ConfigOpts, open_paths: Collection[str]) -> "_Gate":  # noqa: ANN401 - WSGI
+    try:
+        return _Gate(app, conf, open_paths)
+    except ClientException as error:
+        raise Misconfigured(f"[{TOKEN_CHECKER}]: {error}") from error
 
 
 def _expiry(token_info: Mapping[str, Any]) -> datetime | None:

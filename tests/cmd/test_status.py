@@ -49,6 +49,12 @@ def test_the_schema_of_an_earlier_release_must_be_upgraded(check: Any, sqlite_ur
     assert check(database__connection=sqlite_url)[0] == 2
 
 
+def test_the_api_must_be_able_to_check_tokens(check: Any, sqlite_url: str) -> None:
+    code, found = check(database__connection=sqlite_url, api__auth_strategy="keystone")
+    assert (code, found["Configuration"][0]) == (2, 2)
+    assert "[keystone_authtoken] auth_type is not set" in found["Configuration"][1]
+
+
 def test_unreachable_servers_fail_and_no_password_is_shown(check: Any, sqlite_url: str) -> None:
     nowhere = f"127.0.0.1:{free_port()}"
     code, found = check(

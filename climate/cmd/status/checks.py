@@ -9,7 +9,7 @@ from oslo_config import cfg
 from oslo_config.cfg import ConfigOpts
 from oslo_upgradecheck.upgradecheck import Code, Result
 
-from climate.api.auth import is_loopback
+from climate.api import auth
 from climate.api.server import http_server
 from climate.clock import SystemClock
 from climate.cmd.database import database_url, open_database
@@ -136,8 +136,9 @@ def check_broker(conf: ConfigOpts) -> Result:
 def check_configuration(conf: ConfigOpts) -> Result:
     """Check the options: unknown options and dangerous settings cause warnings.
 
-    An address on which the API would refuse to listen is a failure. Raises
-    Misconfigured for an invalid value, which ``_run`` reports as a failure.
+    An address on which the API would refuse to listen is a failure, and so are options of Keystone
+    with which it cannot check tokens. Raises Misconfigured for an invalid value, which ``_run``
+    reports as a failure.
     """
     config_registry.check_values(conf)
     code, texts = Code.SUCCESS, [*config_registry.unknown_options(conf), *_dangerous(conf)]
@@ -145,6 +146,7 @@ def check_configuration(conf: ConfigOpts) -> Result:
         code = Code.WARNING
     try:
         http_server.check_address(conf)
+        auth.check_options(conf)
     except Misconfigured as error:
         code, texts = Code.FAILURE, [str(error), *texts]
     return Result(code, "; ".join(texts) or None)
@@ -156,7 +158,7 @@ def _dangerous(conf: ConfigOpts) -> list[str]:
     simulated = conf["physical:host"].cloud == "simulated"
     cases = [
         (
-            api.auth_strategy == "noauth" and not is_loopback(conf.host),
+            api.auth_strategy == "noauth" and not auth.is_loopback(conf.host),
             "[api] auth_strategy = noauth: anyone who reaches the API can do anything",
         ),
         (
@@ -176,7 +178,7 @@ def _dangerous(conf: ConfigOpts) -> list[str]:
             "[manager] self_audit_interval = 0: no manager checks the invariants",
         ),
         (
-            api.metrics and not is_loopback(conf.host),
+            api.metrics and not auth.is_loopback(conf.host),
             "[api] metrics = true: block /metrics in the proxy",
         ),
     ]
