@@ -56,7 +56,7 @@ from climate.manager.admission.requirements import (
     requirements_of,
 )
 from climate.manager.leases import trusts
-from climate.manager.leases.event_plan import planned_notices, reminder_gates
+from climate.manager.leases.event_plan import planned_notices, reminder_gates, with_reminders
 from climate.manager.leases.holds import HoldGate, needs_hold
 from climate.manager.leases.idempotency import IdempotencyGate, IdempotentRequest, replay
 from climate.manager.leases.ready_start import ReadyStartGate
@@ -199,6 +199,7 @@ def preview_lease(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Prev
 
     with _explained(runtime, lease, gates):
         accounts = runtime.database.rehearse(work)
+    lease = with_reminders(lease, gates)
     with runtime.database.read() as session:  # without the locks of the transaction
         capacity = free_capacity(runtime, session, lease, now, {})
     return Preview(lease=lease, reservations=capacity, accounts=accounts, not_checked=not_checked)

@@ -161,6 +161,17 @@ def reminder_gates(runtime: Runtime, lease: Lease) -> list[Gate]:
     return [ReminderGate(settings, runtime.lead_times)] if is_default else []
 
 
+def with_reminders(lease: Lease, gates: Iterable[Gate]) -> Lease:
+    """Return a new lease, as requested, with the reminders that a transaction has planned for it.
+
+    ``gates`` are those of the transaction, which may have been rolled back.
+    """
+    for gate in gates:
+        if isinstance(gate, ReminderGate):
+            lease = gate.settle(lease)
+    return lease
+
+
 def _types(reservations: Iterable[Requested]) -> set[str]:
     return {reservation.resource_type for reservation in reservations}
 

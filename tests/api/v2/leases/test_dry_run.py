@@ -1,5 +1,8 @@
 """Dry runs of requests that create or change a lease."""
 
+from typing import Any
+
+from tests.conftest import MakeStory
 from tests.support.rows import dump
 from tests.support.service import Story, hosts
 
@@ -28,6 +31,19 @@ def test_a_dry_run_admits_what_the_request_admits_and_stores_nothing(
         412, "PATCH", path + DRY, {"name": "b"}, token=ALICE, headers={"If-Match": '"old"'}
     )
     story.problem(400, "PATCH", path + "?dry=1", {"name": "b"}, token=ALICE)
+
+
+def test_a_dry_run_shows_the_reminders_of_the_hosts(make_story: MakeStory) -> None:
+    def events(lease: dict[str, Any]) -> list[tuple[str, str]]:
+        return [(event["type"], event["at"]) for event in lease["events"]]
+
+    rule = 'physical:host ["==", "$$vcpus", "16"]: 1200, 300'
+    story = make_story(manager__reminder_rules=[rule])
+    story.register(1)
+    body = story.asking(60, 120)
+    seen = story.ok("POST", f"/v2/leases{DRY}", body)["lease"]
+    assert events(seen) == events(story.ok("POST", "/v2/leases", body))
+    assert ("before_start_lease", story.moment(40)) in events(seen)
 
 
 def test_a_dry_run_is_refused_like_the_request(story: Story) -> None:
