@@ -73,7 +73,10 @@ def claim_undecided(session: Session, key: IdempotencyKey, held_id: str, now: da
 
 
 def decide(session: Session, key: IdempotencyKey, answer: Mapping[str, Any]) -> None:
-    """Store the answer for an idempotency key; the same transaction must confirm the held lease."""
+    """Store the answer for an idempotency key, or replace it.
+
+    If the lease is held, the same transaction must confirm it.
+    """
     decided = sa.update(IdempotencyKeyRow).where(*_has_key(key))
     session.execute(decided.values(answer=dict(answer), held_id=None))
 

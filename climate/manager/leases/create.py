@@ -307,7 +307,7 @@ def gates_of(
     if lease.start.when is StartWhen.READY:
         gates.append(ReadyStartGate(runtime.settings, runtime.catalog))
     if idempotent is not None:
-        gates.append(IdempotencyGate(idempotent, lease))
+        gates.append(IdempotencyGate(idempotent, lease, tuple(gates)))
     gates += more
     if runtime.settings.limits.is_active:
         gate = LimitGate if runtime.settings.limits.enabled else OpenLeasesGate

@@ -3,11 +3,12 @@
 The client sends the same key with each repetition. climate answers a repetition with the first
 answer, byte for byte, even if the lease has changed since. The transaction that stores (or
 confirms) the lease also stores the answer, so a crash after the commit cannot lose it. The answer
-is computed from the planned lease before that transaction begins. The SQL statements are in
-``db/leases``.
+is computed from the planned lease before that transaction begins. Where the booking changes the
+lease, climate replaces the answer (``IdempotencyGate.after``, ``replace_answer``). The SQL
+statements are in ``db/leases``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -36,11 +37,16 @@ class IdempotencyGate(Gate):
     Rejects a request whose key is stored already. If an external service must allow the lease first
     (status CREATING), this transaction stores only the key. The transaction that confirms the lease
     then stores the answer.
+
+    The hook ``settle`` of the gates ``earlier``, which are called before this one, may change the
+    lease that the answer shows. It must not call other services.
     """
 
-    def __init__(self, request: IdempotentRequest, lease: Lease) -> None:
+    def __init__(self, request: IdempotentRequest, lease: Lease, earlier: Sequence[Gate]) -> None:
         self._key = request.key
+        self._render = request.render
         self._answer = request.render(lease)
+        self._earlier = earlier
 
     def before(
         self, session: Session, lease: Lease, now: datetime, _present: Lease | None = None
@@ -56,6 +62,27 @@ class IdempotencyGate(Gate):
             idempotency.claim_undecided(session, self._key, lease.id, now)
         else:
             idempotency.claim(session, self._key, self._answer, now)
+
+    def after(self, session: Session, lease: Lease, _now: datetime) -> None:
+        """Replace the answer if the gates ``earlier`` change the lease because of its booking."""
+        if lease.status is not LeaseStatus.PENDING or not self._earlier:
+            return
+        for gate in self._earlier:
+            lease = gate.settle(lease)
+        answer = self._render(lease)
+        if answer != self._answer:
+            idempotency.decide(session, self._key, answer)
+
+
+def replace_answer(
+    database: Database, request: IdempotentRequest | None, answer: Mapping[str, Any]
+) -> None:
+    """Replace the stored answer by the first one that is sent, which shows a later state.
+
+    If the process dies before, repetitions get the answer that was stored with the lease.
+    """
+    if request is not None:
+        database.write(lambda session: idempotency.decide(session, request.key, answer))
 
 
 def replay(database: Database, request: IdempotentRequest | None) -> None:

@@ -12,7 +12,7 @@ from climate.api.server import compression
 from climate.api.v2.http import paging, spans, validation
 from climate.api.v2.http.fields import ASAP
 from climate.api.v2.leases import dry_run, reservations, schemas
-from climate.api.v2.leases.rendering import lease_body, waiting_body
+from climate.api.v2.leases.rendering import lease_body
 from climate.api.v2.leases.requests import (
     check_length,
     fingerprint,
@@ -32,7 +32,7 @@ from climate.manager.leases.create import (
     preview_lease,
 )
 from climate.manager.leases.delete import delete_lease
-from climate.manager.leases.idempotency import IdempotentRequest, replay
+from climate.manager.leases.idempotency import IdempotentRequest, replace_answer, replay
 from climate.manager.leases.read import LeaseChanged, find_leases, get_lease
 from climate.manager.leases.reservation_changes import (
     EarliestStart,
@@ -43,7 +43,6 @@ from climate.manager.leases.reservation_changes import (
 from climate.manager.leases.update import preview_change, update_lease
 from climate.manager.wait_list.displacing import create_before_promises
 from climate.manager.wait_list.waiting import (
-    Place,
     WaitRequest,
     change_wait,
     places,
@@ -149,11 +148,10 @@ def _shown(call: Call, lease: Lease) -> Answer:
     return lease_body(lease, place) if place else body, 200, {"ETag": _etag(body)}
 
 
-def created(body: Mapping[str, Any], place: Place | None = None) -> Answer:
-    """Return the answer that contains a new lease. Its ETag does not cover ``place``."""
+def created(body: Mapping[str, Any]) -> Answer:
+    """Return the answer with a new lease. Its ETag does not cover the place in the wait list."""
     location = f"{request.root_path}/v2/leases/{body['id']}"
-    shown = {**body, "waiting": waiting_body(place)} if place else body
-    return shown, 201, {"ETag": _etag(body), "Location": location}
+    return body, 201, {"ETag": _etag({**body, "waiting": None}), "Location": location}
 
 
 def _etag(body: Mapping[str, Any]) -> str:
@@ -200,8 +198,11 @@ def _create_once(call: Call, body: Mapping[str, Any]) -> Answer:
             # Before validation: a request that was valid the first time may be invalid now.
             replay(call.runtime.database, idempotent)
         lease = _create(call, body, idempotent)
-        place = places(call.runtime, [lease]).get(lease.id) if "wait" in body else None
-        return created(lease_body(lease), place)
+        if "wait" not in body:
+            return created(lease_body(lease))
+        answer = lease_body(lease, places(call.runtime, [lease]).get(lease.id))
+        replace_answer(call.runtime.database, idempotent, answer)
+        return created(answer)
     except AlreadyProcessed as processed:
         return created(processed.answer)
 

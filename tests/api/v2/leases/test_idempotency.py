@@ -6,12 +6,15 @@ import pytest
 import sqlalchemy as sa
 from werkzeug.test import TestResponse
 
+from climate.api.v2.leases import views
 from climate.db.tables.leases import IdempotencyKeyRow
 from climate.manager.leases import create
 from tests.conftest import MakeStory
 from tests.support.service import Story, hosts, problem
+from tests.support.waiting import waiting
 
 LEASES = "/v2/leases"
+RULES = ['physical:host ["==", "$$vcpus", "16"]: 1200, 300']
 ALICE, CAROL, EVE = "alice:lab", "carol:lab", "alice:other"
 
 
@@ -124,6 +127,45 @@ def test_another_process_repeats_an_answer_that_was_lost(story_everywhere: Story
     assert answer.status_code == 201
     assert other.ok("GET", answer.headers["Location"])["id"] == answer.get_json()["id"]
     assert count_leases(story) == 1
+
+
+def repeat(story: Story, body: Any) -> dict[str, Any]:
+    """Send a request twice, and return its lease: the answers are equal, and the ETag is valid."""
+    first, again = send(story, body), send(story, body)
+    assert again.get_data() == first.get_data()
+    assert again.headers["ETag"] == first.headers["ETag"]
+    lease: dict[str, Any] = first.get_json()
+    headers = {"If-Match": again.headers["ETag"]}
+    path = f"{LEASES}/{lease['id']}"
+    assert story.call("GET", path, token=ALICE, headers=headers).status_code == 200
+    return lease
+
+
+def test_a_repeated_request_to_wait_gets_the_place_of_the_first_answer(story: Story) -> None:
+    story.ok("POST", LEASES, story.asking(0, 60, reservations=[hosts(4, 4)]))
+    lease = repeat(story, waiting(1, 60))
+    assert (lease["status"], lease["waiting"]["position"]) == ("PENDING", 1)
+
+
+def test_a_repetition_finds_a_waiting_lease_whose_first_request_was_killed(story: Story) -> None:
+    def die(*_: object) -> None:
+        raise RuntimeError("killed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(views, "replace_answer", die)
+        assert send(story, waiting(1, 60)).status_code == 500
+    answer = send(story, waiting(1, 60))
+    assert (answer.status_code, answer.get_json()["status"]) == (201, "WAITING")
+    assert story.ok("GET", answer.headers["Location"])["status"] == "PENDING"
+    assert count_leases(story) == 1
+
+
+def test_a_repeated_request_gets_the_reminders_of_its_hosts(make_story: MakeStory) -> None:
+    story = make_story(manager__reminder_rules=RULES)
+    story.register(1)
+    lease = repeat(story, story.asking(60, 120))
+    times = [event["at"] for event in lease["events"] if event["type"] == "before_start_lease"]
+    assert times == [story.moment(40), story.moment(55)]
 
 
 def test_managers_remove_keys_after_their_retention(make_story: MakeStory) -> None:
