@@ -20,6 +20,7 @@ from climate.core.matching.packing import Units
 from climate.core.matching.query import Everything
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window, in_words, merged, minute_of
+from climate.db.resources import allocations
 from climate.db.resources.calendar import Blocker
 from climate.manager.admission.admission import InsufficientResources
 from climate.manager.admission.candidates import Demand
@@ -27,7 +28,6 @@ from climate.manager.admission.gates import Gate
 from climate.manager.admission.refusal.bookings import Bookings
 from climate.manager.admission.requirements import can_wait, margins_of, may_fit, occupied_window
 from climate.manager.admission.window_search import WindowSearch
-from climate.manager.process.runtime import Catalog
 
 # The span of the search for a later window.
 _AHEAD = timedelta(days=28)
@@ -141,18 +141,26 @@ def explain(
         **shortage.details,
         "reservation": number,
         "blocked_by": [*map(_blocker, own), *map(_times, others)],
-        "can_wait": present is None and _can_wait(bookings.runtime.catalog, lease, shortage),
+        "can_wait": present is None and _can_wait(bookings, lease, shortage),
     }
     return Refusal(sentences, alternatives, details)
 
 
-def _can_wait(catalog: Catalog, lease: Lease, shortage: InsufficientResources) -> bool:
+def _can_wait(bookings: Bookings, lease: Lease, shortage: InsufficientResources) -> bool:
     """Return whether a new lease could wait in the wait list for what it lacks."""
-    if shortage.index is not None:
-        requirement = shortage.demands[shortage.index].requirement
-        if not may_fit(requirement, shortage.details["matching"]):
-            return False
-    return can_wait(catalog, lease.reservations)
+    if not can_wait(bookings.runtime.catalog, lease.reservations):
+        return False
+    if shortage.index is None:
+        return True  # each reservation would fit alone
+    return all(
+        may_fit(
+            demand.requirement,
+            shortage.details["matching"]
+            if index == shortage.index
+            else allocations.count(bookings.session, demand.requirement),
+        )
+        for index, demand in enumerate(shortage.demands)
+    )
 
 
 def _located(lease: Lease, shortage: InsufficientResources) -> tuple[int | None, str]:

@@ -108,3 +108,7 @@ def test_a_refusal_says_whether_the_lease_can_wait(story: Story) -> None:
         409, "POST", "/v2/leases", story.asking(0, 30, reservations=[hosts(5, 5)])
     )
     assert (full["can_wait"], never["can_wait"]) == (True, False)
+    many = hosts(3, 3, resource_properties='["==", "$hypervisor_hostname", "sim-1"]')
+    for reservations in ([hosts(), many], [many, hosts()]):
+        body = story.asking(0, 30, reservations=reservations)
+        assert story.problem(409, "POST", "/v2/leases", body)["can_wait"] is False
