@@ -20,7 +20,7 @@ transaction again.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
@@ -265,26 +265,16 @@ def only_whole(runtime: Runtime, requirements: Sequence[Requirement]) -> Require
     return requirement if requirement.is_whole and requirement.maximum else None
 
 
-@dataclass(frozen=True, slots=True)
-class InUse:
-    """The resources that a started reservation must keep, because users work on them.
-
-    ``ids`` are the ids of these resources. ``demands_over(window)`` returns what each reservation
-    of the lease would require if the lease had this window. It raises InsufficientResources if the
-    lease cannot keep its resources in this window.
-    """
-
-    ids: Collection[int]
-    demands_over: Callable[[Window], Sequence[Demand]]
-
-
 class InsufficientResources(NotEnoughResources):
     """Raised if too few resources are free for a lease.
 
     ``demands`` states what each reservation requires. ``index`` is the position of the demand that
-    cannot be met. It is None if each demand could be met alone, but not all together. ``in_use`` is
-    set if a started reservation cannot keep its resources. The module ``refusal`` makes the answer
-    to the user from this error.
+    cannot be met. It is None if each demand could be met alone, but not all together. The module
+    ``refusal`` makes the answer to the user from this error.
+
+    ``in_use`` contains the ids of the resources that a started reservation must keep, if it cannot
+    keep all of them. ``demands_over`` is set if a changed lease keeps the resources that it has:
+    called with an occupied window, it returns the demands in that window, or raises this error.
 
     The mapping ``details`` contains four numbers about the demand at ``index``: ``asked`` (units
     required), ``matching`` (resources that match), ``free`` and ``missing`` (units). If ``index``
@@ -298,7 +288,7 @@ class InsufficientResources(NotEnoughResources):
         demands: Sequence[Demand],
         index: int | None,
         details: Mapping[str, int],
-        in_use: InUse | None = None,
+        in_use: Collection[int] = (),
     ) -> None:
         missing = details["asked"] - details["free"] if details else None
         ids = list(dict.fromkeys(demand.reservation_id for demand in demands))
@@ -307,6 +297,7 @@ class InsufficientResources(NotEnoughResources):
         self.demands = demands
         self.index = index
         self.in_use = in_use
+        self.demands_over: Callable[[Window], Sequence[Demand]] | None = None
 
 
 def _lock_chosen(

@@ -6,7 +6,7 @@ that the lease keeps or gains. If the change fails, the transaction rolls back, 
 its old allocations.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -25,7 +25,6 @@ from climate.db.resources import allocations, capacity
 from climate.db.resources.allocations import Held
 from climate.manager.admission.admission import (
     InsufficientResources,
-    InUse,
     admit,
     allocation_rows,
     rows,
@@ -68,8 +67,8 @@ def reallocate(
     units = _units(before, held)
     started, growing = has_started(lease, now), _growing(lease, live, after.window, now)
     selection = None if started else preference.selection
-    demands = _demands(session, requirements, units, growing, occupied, selection)
-    demands, gained = _admit(session, demands, occupied, preference, locked, started=started)
+    demands_over = partial(_demands, session, requirements, units, growing, selection=selection)
+    demands, gained = _admit(session, demands_over, occupied, preference, locked, started=started)
     allocations.take(session, rows(demands, gained, occupied))
     booked_from = None if started else after.window.start - lease.start.lead
     allocations.take(session, _kept_rows(demands, held, occupied, booked_from))
@@ -96,7 +95,7 @@ def _occupied(runtime: Runtime, lease: Lease, window: Window, now: datetime) -> 
 
 def _admit(
     session: Session,
-    demands: list[Demand],
+    demands_over: Callable[[Window], list[Demand]],
     occupied: Window,
     preference: Preference,
     locked: set[int],
@@ -105,18 +104,23 @@ def _admit(
 ) -> tuple[list[Demand], tuple[Units, ...]]:
     """Choose and lock new units for a changed lease; return the demands, and the new units of each.
 
-    A demand is what one reservation requires, with the units that it keeps. ``locked`` are ids of
-    resources that the transaction has locked already. If too few units are free, and the lease has
-    not ``started``, the function tries again with demands that keep nothing. The lease may then get
-    entirely different resources. Not if the user names resources: these join what the lease has.
+    A demand is what one reservation requires, with the units that it keeps; ``demands_over``
+    returns those in a window. ``locked`` are ids of resources that the transaction has locked
+    already. If too few units are free, and the lease has not ``started``, the function tries again
+    with demands that keep nothing. The lease may then get entirely different resources. Not if the
+    user names resources: these join what the lease has.
     """
-    if not any(demand.maximum for demand in demands):
-        return demands, tuple({} for _ in demands)  # the lease gains nothing
+    demands: list[Demand] = []
     try:
+        demands = demands_over(occupied)
+        if not any(demand.maximum for demand in demands):
+            return demands, tuple({} for _ in demands)  # the lease gains nothing
         return demands, admit(session, demands, occupied, preference, locked)
-    except InsufficientResources:
-        is_named = any(demand.requirement.named for demand in demands)
-        if started or is_named or not any(demand.kept for demand in demands):
+    except InsufficientResources as shortage:
+        if started or any(demand.requirement.named for demand in demands):
+            shortage.demands_over = demands_over
+            raise
+        if not any(demand.kept for demand in demands):
             raise
     others = [replace(demand, kept={}) for demand in demands]
     return others, admit(session, others, occupied, preference, locked)
@@ -206,9 +210,7 @@ def _demands(
         if started:
             _check_maximum(id_, requirements[id_], sum(held.values()))
         if started and kept_all < sum(held.values()):
-            demands_over = partial(_demands, session, requirements, units, growing, selection=None)
-            in_use = InUse(held, demands_over)
-            raise _still_in_use(requirements, id_, units, kept_all, in_use)
+            raise _still_in_use(requirements, id_, units, kept_all)
         demands += [demand if id_ in growing else _no_more(demand) for demand in parts]
     return demands
 
@@ -275,7 +277,6 @@ def _still_in_use(
     id_: str,
     units: Mapping[str, Units],
     kept: int,
-    in_use: InUse,
 ) -> InsufficientResources:
     held = sum(units[id_].values())
     requirement = requirements[id_][-1]
@@ -293,7 +294,7 @@ def _still_in_use(
         demands,
         [demand.reservation_id for demand in demands].index(id_),
         {"asked": held, "matching": held, "free": kept},
-        in_use,
+        list(units[id_]),
     )
 
 

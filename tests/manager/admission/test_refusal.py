@@ -163,6 +163,38 @@ def test_a_rejected_extension_offers_no_end_before_the_present_one(story: Story)
     assert [kind for kind, *_ in windows(refused)] == ["later"]
 
 
+def test_named_hosts_get_only_alternatives_that_help(story: Story) -> None:
+    def book(first: float, last: float, name: str) -> None:
+        query = f'["==", "$hypervisor_hostname", "{name}"]'
+        reservations = [hosts(1, 1, hypervisor_properties=query)]
+        story.ok("POST", "/v2/leases", story.asking(first, last, reservations=reservations))
+
+    lease = story.ok("POST", "/v2/leases", story.asking(reservations=[hosts(), hosts()]))
+    path = f"/v2/leases/{lease['id']}"
+    held = story.ok("GET", f"{path}/resources")["resources"]
+    by_reservation = {each["reservation_id"]: each["name"] for each in held}
+    first, second = (each["id"] for each in lease["reservations"])
+    sibling = by_reservation[second]
+    booked, free = sorted({f"sim-{i}" for i in range(1, 5)} - {*by_reservation.values()})
+    book(60, 180, booked)
+    book(120, 180, sibling)
+
+    def add(names: list[str], start: float, end: float) -> dict[str, Any]:
+        change = {"id": first, "add_hosts": names}
+        dates = {"start": story.moment(start), "end": story.moment(end)}
+        return {"reservations": [change], **dates}
+
+    def offered(names: list[str], start: float, end: float) -> list[tuple[str, str, str]]:
+        return windows(story.problem(409, "PATCH", path, add(names, start, end)))
+
+    assert offered([sibling], 60, 120) == []  # the lease has it, in each window
+    assert offered([sibling], 120, 180) == []  # also if it is booked then
+    assert offered([sibling], 90, 150) == []
+    # Not "fewer": a number would not say which of the two hosts to leave out.
+    assert offered([booked, free], 60, 120) == [("later", "15:00", "16:00")]
+    assert story.ok("PATCH", f"{path}?dry_run=true", add([booked, free], 180, 240))
+
+
 def test_names_the_reservation_that_is_in_use(story: Story) -> None:
     pair = [host_reservation(1, 1), host_reservation(2, 2)]
     mine = story.reserve(0, 60, reservations=pair)

@@ -89,7 +89,7 @@ class StoredBookings:
         cls, runtime: Runtime, session: Session, shortage: InsufficientResources
     ) -> "StoredBookings":
         """Return the bookings to examine for this error."""
-        ids = list(shortage.in_use.ids) if shortage.in_use else None
+        ids = list(shortage.in_use) if shortage.in_use else None
         return cls(runtime, session, runtime.preference(), ids)
 
     def blockers(

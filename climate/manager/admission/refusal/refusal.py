@@ -200,6 +200,7 @@ class _Inquiry:
         self._requirement = shortage.demands[self._index].requirement
         self._available: int = shortage.details.get("free", 0)
         self._in_use = shortage.in_use
+        self._demands_over = shortage.demands_over
         self._lease = lease
         self._window = lease.window
         self._gates = gates
@@ -254,8 +255,7 @@ class _Inquiry:
         window = self._bookings.earliest(query)
         if window is None:
             return None
-        demands = [replace(demand, kept={}) for demand in self._demands]
-        return self._if_admitted("later", window, demands)
+        return self._if_admitted("later", window, self._demands_in(window))
 
     def _shorter(self) -> Alternative | None:
         all_requirements = [demand.requirement for demand in self._demands]
@@ -268,12 +268,15 @@ class _Inquiry:
         if end <= max(self._window.start, self._now) or self._takes_time(end):
             return None
         window = Window(self._window.start, end)
-        if not self._in_use:
-            return self._if_admitted("shorter", window, self._demands)
-        occupied = self._occupied_in(window)
         with suppress(InsufficientResources):
-            return self._if_admitted("shorter", window, self._in_use.demands_over(occupied))
+            return self._if_admitted("shorter", window, self._demands_in(window))
         return None
+
+    def _demands_in(self, window: Window) -> Sequence[Demand]:
+        """Return what the lease would require in another ``window``, and what it would keep."""
+        if self._demands_over is None:
+            return self._demands  # they keep nothing
+        return self._demands_over(self._occupied_in(window))
 
     def _takes_time(self, end: datetime) -> bool:
         """Return whether a request to extend the lease would get a lease that ends earlier."""
@@ -282,10 +285,18 @@ class _Inquiry:
         return end < self._present.window.end <= self._window.end
 
     def _fewer(self) -> Alternative | None:
-        if not 0 < self._available < self._requirement.minimum:
+        if not 0 < self._available < self._requirement.minimum or self._gains_named():
             return None
         fewer = replace(self._requirement, minimum=self._available, maximum=self._available)
         return self._if_admitted("fewer", self._window, self._with(fewer))
+
+    def _gains_named(self) -> bool:
+        """Return whether the reservation that lacks resources gains resources by name.
+
+        A number would not say which name to leave out.
+        """
+        id_ = self._demands[self._index].reservation_id
+        return any(d.requirement.named for d in self._demands if d.reservation_id == id_)
 
     def _other(self) -> Alternative | None:
         if isinstance(self._requirement.query, Everything):
