@@ -24,6 +24,7 @@ from climate.core.lease.schedule import (
     BEFORE_END_REMINDER,
     BEFORE_START,
     END,
+    OWN_KINDS,
     START,
     UPDATE,
     Anchor,
@@ -210,9 +211,21 @@ def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> 
     ]
     event_queue.remove(session, stale)
     new = [e for e in planned if e.kind in kinds and (e.kind == BEFORE_START or e.due_at > now)]
-    _insert(session, after, new, now)
+    _insert(session, after, [*new, *_overtaken(before, after, now)], now)
     if after.reservations != before.reservations:
         create_again(session, after, now)
+
+
+def _overtaken(before: Lease, after: Lease, now: datetime) -> set[Planned]:
+    """Return the user's own events that an earlier start makes overdue; they become due now."""
+    advance = before.window.start - after.window.start
+    return {
+        Planned(event.kind, now)
+        for event in before.events
+        if event.kind not in OWN_KINDS
+        and event.status is EventStatus.UNDONE
+        and timedelta(0) < event.due_at - now <= advance
+    }
 
 
 def create_again(session: Session, lease: Lease, now: datetime) -> None:

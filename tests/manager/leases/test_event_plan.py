@@ -72,6 +72,18 @@ def test_events_of_the_user_move_with_the_start_and_are_then_notified_again(stor
         assert (count(story, lease, "early"), count(story, lease, "mine")) == (early, mine)
 
 
+def test_an_event_of_the_user_that_an_earlier_start_makes_overdue_is_notified_once(
+    story: Story,
+) -> None:
+    lease = story.reserve(60, 240, **own(("first", story.date(5)), ("second", story.date(20))))
+    story.at(5)
+    moved = put(story, lease, start_date=story.date(20))  # "second" would be due ten minutes ago
+    assert times_of_day(moved, "second") == ["12:05"]
+    for minutes in (0, 20):
+        story.at(minutes)
+        assert (count(story, lease, "first"), count(story, lease, "second")) == (1, 1)
+
+
 def test_an_earlier_end_moves_events_and_an_end_now_cancels_them(story: Story) -> None:
     lease = story.reserve(0, 240, **own(("mine", story.date(200))))
     story.run()
