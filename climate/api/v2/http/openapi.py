@@ -152,14 +152,17 @@ def _named(examples: Examples) -> dict[str, Any]:
 
 
 def _responses(route: Route) -> dict[str, Any]:
+    """Return the successful answers. If one of them is 201 (created), only it has the headers."""
     headers = {
         name: {"description": _RESPONSE_HEADERS[name], "schema": _TEXT}
         for name in route.response_headers
     }
+    created = route.answers.keys() & {HTTPStatus.CREATED}
+    described = created or route.answers.keys()
     return {
         str(status): {
             "description": HTTPStatus(status).phrase,
-            **({"headers": headers} if headers else {}),
+            **({"headers": headers} if headers and status in described else {}),
             **({} if body is None else {"content": _content(body)}),
         }
         for status, body in route.answers.items()
@@ -171,7 +174,8 @@ def _content(body: Body) -> dict[str, Any]:
         return {body: {}}
     if isinstance(body, list):
         return {"application/json": {"schema": {"type": "array", "items": body[0]}}}
-    schema = {"oneOf": list(body)} if isinstance(body, tuple) else body
+    # No oneOf: an answer can match several of the schemas, as their keys are optional.
+    schema = {"anyOf": list(body)} if isinstance(body, tuple) else body
     return {"application/json": {"schema": schema}}
 
 

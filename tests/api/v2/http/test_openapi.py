@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from climate.api.app import OPEN, ROUTES
 from tests.conftest import MakeStory
@@ -84,6 +85,28 @@ def test_answers_and_problems_have_the_described_keys(
         story.problem(400, "POST", "/v2/leases", {"nmae": "x"}),
     ):
         assert problem.keys() <= schemas["Problem"]["properties"].keys()
+
+
+def test_answers_match_their_schemas(make_story: MakeStory) -> None:
+    story = make_story(limits__enabled=True)
+    story.register(1)
+    document = story.ok("GET", DOCUMENT)
+    for path, query in [
+        ("/v2/resources", ""),
+        ("/v2/resources", "?bookings=true"),
+        ("/v2/limits", ""),
+    ]:
+        answer = document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]
+        schema = {**answer["schema"], "components": document["components"]}
+        Draft202012Validator(schema).validate(story.ok("GET", path + query))
+
+
+def test_a_dry_run_has_no_headers_of_a_stored_lease(document: dict[str, Any]) -> None:
+    answers = document["paths"]["/v2/leases"]["post"]["responses"]
+    assert list(answers["201"]["headers"]) == ["ETag", "Location"]
+    assert "headers" not in answers["200"]
+    shown = document["paths"]["/v2/leases/{lease_id}"]["get"]["responses"]
+    assert list(shown["200"]["headers"]) == list(shown["304"]["headers"]) == ["ETag"]
 
 
 def test_each_operation_belongs_to_a_described_group(document: dict[str, Any]) -> None:
