@@ -77,8 +77,11 @@ def before_end_notice(window: Window, before_end: datetime, kind: str = BEFORE_E
     Raises InvalidDate if this time is not inside ``window``, the window of the lease.
     """
     if not window.start < before_end < window.end:
-        name = "before_end_date" if kind == BEFORE_END else kind
-        raise InvalidDate(f"{name} must be after the start and before the end of the lease")
+        error = InvalidDate(
+            f"A {kind} event must be after the start and before the end of the lease"
+        )
+        error.place = ("before_end",)
+        raise error
     return Notice(kind, Anchor.END, (before_end - window.end).total_seconds())
 
 

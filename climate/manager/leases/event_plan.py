@@ -5,7 +5,7 @@ access to its new resources, and reclaims the resources of removed reservations.
 """
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -69,7 +69,7 @@ def planned_notices(request: Asked, window: Window, settings: Settings) -> tuple
     For each kind of reminder that is not in the request, the configured reminders are added. Raises
     InvalidDate if an event may not be at its time.
     """
-    notices = [_user_notice(kind, moment, window) for kind, moment in request.user_events]
+    notices = list(_user_notices(request.user_events, window))
     if request.before_end is not None:
         notices.append(before_end_notice(window, request.before_end))
     if len({notice.offset for notice in notices if notice.kind == BEFORE_END}) > 1:
@@ -177,13 +177,23 @@ def _types(reservations: Iterable[Requested]) -> set[str]:
     return {reservation.resource_type for reservation in reservations}
 
 
+def _user_notices(events: Iterable[tuple[str, datetime]], window: Window) -> Iterator[Notice]:
+    """Yield the notice for each event of a request; an InvalidDate has the place of the date."""
+    for number, (kind, moment) in enumerate(events):
+        try:
+            yield _user_notice(kind, moment, window)
+        except InvalidDate as error:
+            error.place = ("events", str(number), "at")
+            raise
+
+
 def _user_notice(kind: str, moment: datetime, window: Window) -> Notice:
     if kind in {BEFORE_END, BEFORE_END_REMINDER}:
         return before_end_notice(window, moment, kind)
     if kind == BEFORE_START and moment >= window.start:
-        raise InvalidDate("a before_start_lease event must be before the start of the lease")
+        raise InvalidDate("A before_start_lease event must be before the start of the lease")
     if moment > window.end:
-        raise InvalidDate(f"event {kind} must not be after the end of the lease")
+        raise InvalidDate(f"Event {kind} must not be after the end of the lease")
     return Notice(kind, Anchor.START, (moment - window.start).total_seconds())
 
 

@@ -134,7 +134,7 @@ def test_rejects_dates_in_the_wrong_order(story: Story) -> None:
     ]:
         assert rejected(story, start_date=start, end_date=end).startswith(f"{message} ")
     for time in ("12:59", "13:00", "14:00", "14:01"):
-        assert "before_end_date" in rejected(story, before_end_date=f"2030-01-15 {time}")
+        assert "before_end_lease" in rejected(story, before_end_date=f"2030-01-15 {time}")
     assert story.ok("GET", "/v1/leases") == {"leases": []}
 
 
@@ -226,7 +226,7 @@ def test_rejects_malformed_changes_and_changes_nothing(story: Story) -> None:
         ({"end_date": 5}, "5 is an invalid date."),
         ({"before_end_date": "now"}, "now is an invalid date."),
         *(
-            ({"before_end_date": story.date(minutes)}, "before_end_date must be")
+            ({"before_end_date": story.date(minutes)}, "A before_end_lease event must be")
             for minutes in (0, 59, 60, 240, 241)
         ),
     ]:

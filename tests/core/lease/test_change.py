@@ -220,7 +220,7 @@ class TestNotices:
 
     @each_case("minutes", [60, 59, 150, 151])
     def test_rejects_a_before_end_outside_the_new_window(self, minutes: float) -> None:
-        with pytest.raises(InvalidDate, match="before_end_date") as caught:
+        with pytest.raises(InvalidDate, match="A before_end_lease event must") as caught:
             changed_notices(lease(0, 600), Change(before_end=at(minutes)), span(60, 150))
         assert caught.value.status == 400
 

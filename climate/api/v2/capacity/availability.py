@@ -58,7 +58,7 @@ def search(call: Call) -> Answer:
     duration = timedelta(seconds=data["duration"])
     start = reservations.moment(call, data.get("start_after", NOW))
     span = spans.in_body(start, data["end_by"], "end_by")
-    with reservations.unknown_properties_placed(call, data):
+    with reservations.causes_placed(call, data):
         found = search_allowed(call.runtime, requests, duration, span, data["limit"], seeker)
     return capacity_schemas.FREE_WINDOWS.dump(found), 200
 

@@ -12,7 +12,7 @@ from climate.api.v2.http import validation
 from climate.api.v2.http.fields import NOW, nullable_params
 from climate.api.v2.http.validation import Place
 from climate.api.v2.leases.schemas import params as params_schema
-from climate.core.errors import UnknownProperty, UnsupportedResourceType
+from climate.core.errors import InvalidDate, UnknownProperty, UnsupportedResourceType
 from climate.core.lease.model import Lease
 from climate.core.matching.extra_specs import property_names
 from climate.manager.admission.requirements import ReservationRequest, look_up
@@ -54,16 +54,21 @@ def params(call: Call, resource_type: str, params: Mapping[str, Any], at: Place)
 
 
 @contextmanager
-def unknown_properties_placed(
+def causes_placed(
     call: Call, body: Mapping[str, Any], lease: Lease | None = None
 ) -> Iterator[None]:
-    """Add to an UnknownProperty that the block raises the place of the expression in ``body``.
+    """Add to an error that the block raises the place of its cause in ``body``.
 
-    ``lease`` is the lease that the request changes; None if the request creates one or searches.
-    The error stays as it is if no expression in the body names the property.
+    This applies to an UnknownProperty, if an expression in the body names the property, and to an
+    InvalidDate with a place. ``lease`` is the lease that the request changes; None if the request
+    creates one or searches.
     """
     try:
         yield
+    except InvalidDate as error:
+        if not error.place:
+            raise
+        raise validation.placed(error, error.place) from None
     except UnknownProperty as error:
         for resource_type, params, at in _params_in(body, lease):
             names = _expressions_with(call, error.name, resource_type, params)

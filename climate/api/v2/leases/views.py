@@ -79,7 +79,7 @@ def create(call: Call) -> Answer:
     """Create a lease (at most one per Idempotency-Key), or only check the request (dry run)."""
     is_dry_run = validation.query(dry_run.DRY_RUN_QUERY)["dry_run"]
     body = validation.json_body(call)
-    with reservations.unknown_properties_placed(call, body):
+    with reservations.causes_placed(call, body):
         return _preview(call, body) if is_dry_run else _create_once(call, body)
 
 
@@ -114,7 +114,7 @@ def update(call: Call, lease_id: str) -> Answer:
     )
     request = call.runtime, lease_id, change, call.owner
     try:
-        with reservations.unknown_properties_placed(call, data, lease):
+        with reservations.causes_placed(call, data, lease):
             if is_dry_run:
                 preview = _if_match(lease, lambda seen: preview_change(*request, seen))
                 return dry_run.answer(call, preview)

@@ -39,7 +39,7 @@ def create(call: Call) -> Answer:
     body = validation.body(call)
     # The key of a request for a lease with the same body is another one.
     idempotent = idempotent_request(call, {"offer": body}, _body)
-    with reservations.unknown_properties_placed(call, body):
+    with reservations.causes_placed(call, body):
         try:
             replay(call.runtime.database, idempotent)
             return _created(_body(_create(call, body, idempotent)))

@@ -185,6 +185,28 @@ def test_a_change_names_the_changed_values_and_keeps_the_others(story: Story) ->
     assert response.headers["ETag"] != create(story, 300, 360).headers["ETag"]
 
 
+def test_an_event_outside_the_window_is_rejected_with_its_place(story: Story) -> None:
+    inside = "A before_end_lease event must be after the start and before the end of the lease"
+    late, fine = story.moment(121), {"type": "check", "at": story.moment(90)}
+    for fields, place, detail in [
+        ({"before_end": late}, "#/before_end", inside),
+        ({"events": [fine, {"type": "before_end_lease", "at": late}]}, "#/events/1/at", inside),
+        (
+            {"events": [fine, {"type": "check", "at": late}]},
+            "#/events/1/at",
+            "Event check must not be after the end of the lease",
+        ),
+    ]:
+        for query in ("", "?dry_run=true"):
+            problem = story.problem(400, "POST", LEASES + query, story.asking(60, 120, **fields))
+            assert problem["code"] == "invalid_date"
+            assert problem["errors"] == [{"pointer": place, "detail": detail}]
+            assert problem["detail"] == detail
+    path = create(story).headers["Location"]
+    problem = story.problem(400, "PATCH", path, {"before_end": late})
+    assert problem["errors"] == [{"pointer": "#/before_end", "detail": inside}]
+
+
 def test_a_rejected_change_names_the_place_and_changes_nothing(story: Story) -> None:
     created = create(story)
     path, id_ = created.headers["Location"], created.get_json()["reservations"][0]["id"]
