@@ -127,12 +127,18 @@ def earliest_span(
     """Return the span in which climate searches for a new start, and the duration of the lease.
 
     ``end_by`` is the latest end. If it is None, the lease starts no later than before the change.
-    Raises InvalidDate if the lease has started, or does not fit into the span.
+    Raises InvalidDate if the lease has started, is longer than MAX_SPAN (API v1 creates such
+    leases), or does not fit into the span.
     """
     if has_started(lease, now):
         raise InvalidDate(f"Lease {lease.id} has started: its start cannot change any more")
     start = (change.asked_at or now).replace(microsecond=0)
     length = change.duration or lease.window.end - lease.window.start
+    if length > MAX_SPAN:
+        raise InvalidDate(
+            f"Lease {lease.id} lasts longer than {MAX_SPAN.days} days: with the start asap, send a"
+            f" duration of at most {int(MAX_SPAN.total_seconds())} seconds ({MAX_SPAN.days} days)"
+        )
     latest = end_by or later(lease.window.start, length)
     if end_by is None:
         latest = min(latest, later(start, MAX_SPAN))

@@ -124,6 +124,16 @@ def test_a_lease_moves_no_later_than_it_is_unless_the_request_says_so(story: Sto
     assert window(story.ok("PATCH", path, later)) == ("14:00:00", "14:30:00")
 
 
+def test_a_long_lease_of_v1_moves_only_with_a_duration(story: Story) -> None:
+    path = f"/v2/leases/{story.reserve(60, 400 * 24 * 60)['id']}"
+    for fields in ({}, {"end_by": story.moment(360 * 24 * 60)}):
+        detail = story.problem(400, "PATCH", path, {"start": "asap", **fields})["detail"]
+        assert "send a duration of at most 31622400 seconds (366 days)" in detail
+        assert "end_by" not in detail
+    moved = story.ok("PATCH", path, {"start": "asap", "duration": 31622400})
+    assert window(moved) == ("12:00:00", "12:00:00")
+
+
 def test_the_start_of_a_lease_that_has_started_does_not_move(story: Story) -> None:
     lease = story.ok("POST", "/v2/leases", story.asking(0, 60))
     path = f"/v2/leases/{lease['id']}"
