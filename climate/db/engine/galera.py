@@ -85,15 +85,18 @@ def _add_index(element: sa.schema.CreateIndex, compiler: Any, **kw: Any) -> str:
     table. Here both also lock the tables that foreign keys lead to, and then they can wait for
     each other forever. ALTER TABLE names these tables to the other nodes; CREATE INDEX and DROP
     INDEX do not (see the tests ``galera_ddl_fk_conflict`` of MariaDB).
+
+    Do nothing if the index exists (see ``climate.db.migrations.repeatable``).
     """
     created = compiler.visit_create_index(element, **kw).split()
     name = created.index("ON")
     index, table, columns = created[1:name], created[name + 1], created[name + 2 :]
-    return " ".join(["ALTER TABLE", table, "ADD", *index, *columns])
+    kind, index_name = index[:-1], index[-1]
+    return " ".join(["ALTER TABLE", table, "ADD", *kind, "IF NOT EXISTS", index_name, *columns])
 
 
 @compiles(sa.schema.DropIndex, "mysql", "mariadb")
 def _drop_index(element: sa.schema.DropIndex, compiler: Any, **kw: Any) -> str:  # noqa: ANN401
-    """Drop an index with ALTER TABLE, for the reason that ``_add_index`` gives."""
+    """Drop an index, if it exists, with ALTER TABLE, for the reasons that ``_add_index`` gives."""
     index, table = compiler.visit_drop_index(element, **kw).split("DROP INDEX")[1].split(" ON ")
-    return f"ALTER TABLE {table.strip()} DROP INDEX {index.strip()}"
+    return f"ALTER TABLE {table.strip()} DROP INDEX IF EXISTS {index.strip()}"

@@ -85,7 +85,8 @@ def _check_guard(database: Database) -> None:
 def upgrade(database: Database, revision: str = "head") -> None:
     """Migrate the schema up to ``revision`` ("head": the newest one that this release knows).
 
-    Raises SchemaMismatch if there is no such revision.
+    Raises SchemaMismatch if there is no such revision, and TableInUse if a migration did not get
+    its table.
     """
     _migrate(database, command.upgrade, revision)
 
@@ -93,7 +94,8 @@ def upgrade(database: Database, revision: str = "head") -> None:
 def downgrade(database: Database, revision: str) -> None:
     """Migrate the schema down to ``revision`` ("base" removes all tables).
 
-    Raises SchemaMismatch if there is no such revision.
+    Raises SchemaMismatch if there is no such revision, and TableInUse if a migration did not get
+    its table.
     """
     _migrate(database, command.downgrade, revision)
 
@@ -102,7 +104,8 @@ def _migrate(database: Database, step: Callable[[Config, str], None], revision: 
     """Run the migrations to ``revision`` in one transaction.
 
     ``step`` is Alembic's function for upgrades or downgrades. On SQLite, the write lock lets one
-    process migrate at a time.
+    process migrate at a time. MariaDB commits each statement; after an interruption, another run
+    completes the migration (see ``climate.db.migrations.repeatable``).
     """
     engine = database.engine.execution_options(climate_write=True)
     with engine.begin() as connection:
@@ -110,8 +113,6 @@ def _migrate(database: Database, step: Callable[[Config, str], None], revision: 
             step(_config(connection), revision)
         except CommandError as error:
             raise SchemaMismatch(str(error)) from error
-        if MigrationContext.configure(connection).get_current_revision() == head():
-            galera.fit(connection)
     # On Galera, the migration aborted transactions, also those of the previous release.
     if current(database) == head():
         triggers.reopen(database.engine)

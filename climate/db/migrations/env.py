@@ -2,13 +2,18 @@
 
 from alembic import context
 
+from climate.db.engine import galera, schema
+from climate.db.migrations import repeatable, table_locks  # noqa: F401 - hooks of repeatable
 from climate.db.tables.leases import Base
 
+connection = context.config.attributes["connection"]
 context.configure(
-    connection=context.config.attributes["connection"],
+    connection=connection,
     target_metadata=Base.metadata,
     # SQLite supports few ALTER statements: rebuild the table instead.
-    render_as_batch=context.config.attributes["connection"].dialect.name == "sqlite",
+    render_as_batch=connection.dialect.name == "sqlite",
 )
-with context.begin_transaction():
+with table_locks.limited(connection), context.begin_transaction():
     context.run_migrations()
+    if context.get_context().get_current_revision() == schema.head():
+        galera.fit(connection)

@@ -1,6 +1,5 @@
 """Migrations create the schema of the models, and every database keeps its guards."""
 
-import re
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -19,8 +18,7 @@ from climate.db.tables.leases import Base
 from climate.db.tables.notifications import OutboxRow
 from tests.support import allocation_guard, servers
 from tests.support.backends import on_sqlite
-
-TABLES = sorted(Base.metadata.tables)
+from tests.support.schema_description import described, tables
 
 
 @pytest.fixture
@@ -44,51 +42,16 @@ def _create(backend: str, path: Path) -> Database:
     return Database(f"sqlite:///{path}" if backend == "sqlite" else servers.create(backend))
 
 
-def _tables(database: Database) -> list[str]:
-    return sorted(sa.inspect(database.engine).get_table_names())
-
-
-def _described(database: Database) -> list[str]:
-    """Return the database's own description of columns, keys, checks, indexes and triggers."""
-    with database.engine.connect() as connection:
-        if database.dialect == "mysql":
-            shown = [connection.exec_driver_sql(f"SHOW CREATE TABLE {name}") for name in TABLES]
-            rows = [result.one()[1] for result in shown]
-        else:
-            rows = list(connection.exec_driver_sql(_CATALOG[database.dialect]).scalars())
-    if database.dialect == "postgresql":
-        return sorted(rows)
-    lines = [f"{row.split('(')[0]}: {line}" for row in rows for line in re.split(_NEXT_LINE, row)]
-    return sorted(re.sub(r"\s+", " ", line).rstrip(", ") for line in lines)
-
-
-# SQLite appends a column that was added later to the line of the one before it.
-_NEXT_LINE = r"\n|, (?=\w+ [A-Z])"
-_CATALOG = {
-    "sqlite": "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'alembic%%'",
-    "postgresql": """
-        SELECT * FROM (
-            SELECT concat_ws(' ', table_name, column_name, data_type, is_nullable,
-                character_maximum_length, collation_name, column_default) AS line
-            FROM information_schema.columns WHERE table_schema = 'public'
-            UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'
-            UNION ALL SELECT concat_ws(' ', conrelid::regclass, conname, pg_get_constraintdef(oid))
-            FROM pg_constraint WHERE connamespace = 'public'::regnamespace
-        ) AS everything WHERE line NOT LIKE '%%alembic%%'
-    """,
-}
-
-
 def test_migrations_go_up_down_and_up_again(empty: Database) -> None:
     schema.upgrade(empty)
-    first = _described(empty)
+    first = described(empty)
     schema.upgrade(empty)
-    assert _described(empty) == first, "a second upgrade changes nothing"
+    assert described(empty) == first, "a second upgrade changes nothing"
     schema.downgrade(empty, "base")
-    assert _tables(empty) == ["alembic_version"]
+    assert tables(empty) == ["alembic_version"]
     assert schema.current(empty) is None
     schema.upgrade(empty)
-    assert _described(empty) == first
+    assert described(empty) == first
     schema.check(empty)
 
 
@@ -114,8 +77,8 @@ def test_migrations_create_the_schema_of_the_models_and_the_guard(
     schema.upgrade(empty)
     allocation_guard.drop(empty)
     # Models describe no triggers; the tests of the booking feed need all of them.
-    described = [line for line in _described(empty) if not line.startswith("CREATE TRIGGER")]
-    assert described == _described(modelled)
+    lines = [line for line in described(empty) if not line.startswith("CREATE TRIGGER")]
+    assert lines == described(modelled)
 
 
 GUARDS = {
@@ -138,7 +101,7 @@ GUARDS = {
 
 
 def test_the_schema_has_every_guard_of_allocations(database: Database) -> None:
-    lines = _described(database)
+    lines = described(database)
     guards = GUARDS[database.dialect]
     missing = [guard for guard in guards if not any(guard in line for line in lines)]
     assert missing == [], "\n".join(lines)

@@ -31,8 +31,8 @@ _GUARD = {
     "mariadb": [
         """
         ALTER TABLE allocations
-        ADD PERIOD FOR busy(start_at, busy_until),
-        ADD UNIQUE allocations_no_overlap (resource_id, busy WITHOUT OVERLAPS)
+        ADD PERIOD IF NOT EXISTS FOR busy(start_at, busy_until),
+        ADD UNIQUE IF NOT EXISTS allocations_no_overlap (resource_id, busy WITHOUT OVERLAPS)
         """,
     ],
     "sqlite": [
@@ -220,7 +220,9 @@ def upgrade() -> None:
     op.create_index("allocations_probe", "allocations", ["resource_id", "start_at", "busy_until"])
     op.create_index("allocations_reservation_id", "allocations", ["reservation_id"])
 
-    op.execute("INSERT INTO relay (id, last_seq) VALUES (1, 0)")
+    op.execute(
+        "INSERT INTO relay (id, last_seq) SELECT 1, 0 WHERE NOT EXISTS (SELECT 1 FROM relay)"
+    )
     for statement in _GUARD[_dialect()]:
         op.execute(statement)
 

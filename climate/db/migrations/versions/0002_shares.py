@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from climate.db.engine.types import UtcDateTime
+from climate.db.migrations.repeatable import has_column
 
 revision = "0002"
 down_revision = "0001"
@@ -47,7 +48,8 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Migrate down, unless that would lose data."""
     shares = "SELECT count(*) FROM allocations WHERE resource_class IS NOT NULL"
-    if op.get_bind().exec_driver_sql(shares).scalar_one():
+    has_shares = has_column("allocations", "resource_class")
+    if has_shares and op.get_bind().exec_driver_sql(shares).scalar_one():
         raise RuntimeError("there are leases with shares of a resource, which 0001 cannot keep")
     {"postgresql": _postgresql, "mariadb": _mariadb, "sqlite": _sqlite}[_dialect()](shares=False)
     op.drop_table("inventories")
@@ -113,35 +115,37 @@ def _mariadb(*, shares: bool) -> None:
 
     If ``shares`` is false, restore the previous index.
     """
-    unique = "ALTER TABLE allocations ADD UNIQUE allocations_no_overlap"
+    unique = "ALTER TABLE allocations ADD UNIQUE IF NOT EXISTS allocations_no_overlap"
     # The foreign key always needs an index; this one serves it during the change.
     _run(
-        "CREATE INDEX allocations_meanwhile ON allocations (resource_id, reservation_id)",
-        "ALTER TABLE allocations DROP INDEX allocations_no_overlap",
-        "DROP INDEX allocations_probe ON allocations",
+        "CREATE INDEX IF NOT EXISTS allocations_meanwhile"
+        " ON allocations (resource_id, reservation_id)",
+        "ALTER TABLE allocations DROP INDEX IF EXISTS allocations_no_overlap",
+        "DROP INDEX IF EXISTS allocations_probe ON allocations",
     )
     if shares:
         _run(
             f"""
             ALTER TABLE allocations
-            ADD COLUMN resource_class VARCHAR(255) NULL,
-            ADD COLUMN amount BIGINT NULL,
-            ADD COLUMN whole_id BIGINT GENERATED ALWAYS AS ({_WHOLE}) STORED,
-            ADD CONSTRAINT allocations_share CHECK ({_SHARE})
+            ADD COLUMN IF NOT EXISTS resource_class VARCHAR(255) NULL,
+            ADD COLUMN IF NOT EXISTS amount BIGINT NULL,
+            ADD COLUMN IF NOT EXISTS whole_id BIGINT GENERATED ALWAYS AS ({_WHOLE}) STORED,
+            ADD CONSTRAINT IF NOT EXISTS allocations_share CHECK ({_SHARE})
             """,
             f"{unique} (whole_id, busy WITHOUT OVERLAPS)",
         )
     else:
         _run(
-            "DROP INDEX allocations_shares ON allocations",
+            "DROP INDEX IF EXISTS allocations_shares ON allocations",
             """
-            ALTER TABLE allocations DROP CONSTRAINT allocations_share,
-            DROP COLUMN whole_id, DROP COLUMN amount, DROP COLUMN resource_class
+            ALTER TABLE allocations DROP CONSTRAINT IF EXISTS allocations_share,
+            DROP COLUMN IF EXISTS whole_id, DROP COLUMN IF EXISTS amount,
+            DROP COLUMN IF EXISTS resource_class
             """,
             f"{unique} (resource_id, busy WITHOUT OVERLAPS)",
         )
     _indexes(shares=shares)
-    _run("DROP INDEX allocations_meanwhile ON allocations")
+    _run("DROP INDEX IF EXISTS allocations_meanwhile ON allocations")
 
 
 def _sqlite(*, shares: bool) -> None:

@@ -8,6 +8,8 @@ may run beside this one. A relay of this release skips what such a process has p
 import sqlalchemy as sa
 from alembic import op
 
+from climate.db.migrations.repeatable import has_column
+
 revision = "0018"
 down_revision = "0017"
 branch_labels = None
@@ -30,10 +32,11 @@ def downgrade() -> None:
     if op.get_bind().dialect.name == "postgresql":  # numbering locks this table first, too
         op.execute("LOCK TABLE relay IN ACCESS EXCLUSIVE MODE")
         op.execute("SET LOCAL statement_timeout = 0")
-    op.execute(
-        "UPDATE outbox SET published_at = created_at WHERE published_at IS NULL"
-        " AND seq <= (SELECT published_seq FROM relay)"
-    )
+    if has_column("relay", "published_seq"):
+        op.execute(
+            "UPDATE outbox SET published_at = created_at WHERE published_at IS NULL"
+            " AND seq <= (SELECT published_seq FROM relay)"
+        )
     op.drop_column("relay", "published_seq")
     _leave_room(100)
 

@@ -64,7 +64,8 @@ def downgrade() -> None:
     for table in _TABLES:
         for event in ("insert", "update", "delete"):
             on = f" ON {table}" if dialect == "postgresql" else ""
-            op.execute(f"DROP TRIGGER {table}_change_{event}{on}")
+            if_exists = "IF EXISTS " if dialect == "mysql" else ""
+            op.execute(f"DROP TRIGGER {if_exists}{table}_change_{event}{on}")
         if dialect == "postgresql":
             op.execute(f"DROP FUNCTION {table}_change()")
     op.drop_table("booking_changes")
@@ -240,21 +241,20 @@ def _row_triggers(now: str, same: str, trigger: str) -> None:
 def _mariadb() -> None:
     """Create row triggers; MariaDB has no triggers for statements.
 
-    DDL is not transactional on MariaDB. So if the server allows no triggers, drop the table, so
-    that the migration can run again.
+    If the server allows no triggers, the table ``booking_changes`` stays: a trigger that an
+    interrupted upgrade created may already write to it.
     """
     try:
         _row_triggers(
             "UTC_TIMESTAMP(6)",
             "<=>",
-            "CREATE TRIGGER {name} AFTER {event} ON {table} FOR EACH ROW"
+            "CREATE OR REPLACE TRIGGER {name} AFTER {event} ON {table} FOR EACH ROW"
             " BEGIN IF {condition} THEN {statements} END IF; END",
         )
     except sa.exc.OperationalError as error:
         code = error.orig.args[0] if error.orig is not None else None
         if code not in _NO_TRIGGERS:
             raise
-        op.drop_table("booking_changes")
         raise OperatorError(_NO_TRIGGERS[code]) from error
 
 
