@@ -10,6 +10,9 @@ migration repeats the statement. That is safe: a schema change that fails change
 On PostgreSQL, the migration is one transaction, which keeps the locks of its earlier statements. So
 a second attempt would not let the requests go on. ``lock_timeout`` ends the migration instead.
 
+On a Galera cluster, a schema change aborts the transactions in its way, and all nodes make it at
+the same moment. So there is no limit: the change must not fail on a single node.
+
 Only migrations set this limit on MariaDB. Other programs wait for a table only while a schema
 change has it or waits for it, and the read timeout of their connections limits that.
 """
@@ -25,6 +28,7 @@ from sqlalchemy import event, exc
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
 
 from climate.core.errors import OperatorError
+from climate.db.engine import galera
 
 LOG = logging.getLogger(__name__)
 #: Seconds that a statement of a migration waits for a table on MariaDB, in each attempt.
@@ -68,7 +72,7 @@ def limited(connection: sa.Connection) -> Iterator[None]:
     Raises TableInUse if a statement does not get its table.
     """
     try:
-        if connection.dialect.name == "mysql":
+        if connection.dialect.name == "mysql" and not galera.is_galera(connection):
             with _repeated(connection):
                 yield
         else:

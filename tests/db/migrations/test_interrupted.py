@@ -45,8 +45,9 @@ def _after_each_change(database: Database, act: Callable[[str], None]) -> Iterat
     """Call ``act`` with each statement that changes the database, after the statement."""
 
     def listen(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        is_change = not statement.lstrip().startswith(("SELECT", "SHOW", "DESCRIBE", "SET"))
-        if is_change and "CREATE TABLE IF NOT EXISTS alembic_version" not in statement:
+        text = statement.lstrip()
+        is_change = not text.startswith(("SELECT", "SHOW", "DESCRIBE", "SET"))
+        if is_change and not (text.startswith("CREATE TABLE") and "alembic_version" in text):
             act(statement)
 
     event.listen(database.engine, "after_cursor_execute", listen)

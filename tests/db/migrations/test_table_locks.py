@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from climate.db.engine import schema
+from climate.db.engine import galera, schema
 from climate.db.engine.database import Database
 from climate.db.migrations import table_locks
 from climate.db.migrations.table_locks import TableInUse
@@ -83,6 +83,16 @@ def test_a_migration_that_does_not_get_its_table_names_it_and_can_be_run_again(
             shown = connection.scalar(sa.text("SELECT @@lock_wait_timeout"))
         assert shown > 0, "connections for other purposes keep their setting"
     migrating.dispose()
+
+
+@on_mariadb
+def test_a_migration_of_a_galera_cluster_has_no_limit(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(galera, "is_galera", lambda _: True)
+    shown = sa.text("SELECT @@lock_wait_timeout = @@global.lock_wait_timeout")
+    with database.engine.connect() as connection, table_locks.limited(connection):
+        assert connection.scalar(shown)
 
 
 def _wait_briefly(connection: Any, _record: object) -> None:
