@@ -39,6 +39,10 @@ class ServiceUnreachable(ClientError):
         self.url = url
 
 
+class TlsFailed(ServiceUnreachable):
+    """There is no TLS connection: a wrong certificate, or a service that speaks plain HTTP."""
+
+
 class UnexpectedAnswer(ClientError):
     """The answer did not come from climate's API v2, or has a form that this client cannot read."""
 

@@ -16,6 +16,7 @@ from climate.client.errors import (
     ServiceUnreachable,
     SignInFailed,
     TemporarilyUnavailable,
+    TlsFailed,
     UnexpectedAnswer,
     refusal,
 )
@@ -31,10 +32,13 @@ Query = Mapping[str, Any]
 #: Seconds to wait for an answer. A request that waits for something needs as many more.
 TIMEOUT = 60.0
 _SHORTEST_TIMEOUT = 0.1
+# Seconds to connect, with the TLS handshake. An HTTP server may leave a handshake unanswered.
+_CONNECT_TIMEOUT = 10.0
 # A request that may be sent twice is sent up to three times, within about a second.
 _ATTEMPTS = 3
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.3, 30.0
 _LONGEST_EXCERPT = 160
+_PLAIN_HTTP = ". If this service speaks plain HTTP, write http:// in its URL"
 # Errors after which the same request may succeed.
 _PASSING = (ServiceUnreachable, KeystoneUnreachable, TemporarilyUnavailable)
 _NOT_JSON = object()
@@ -182,18 +186,28 @@ class Transport:
             return usual
         return min(usual, max(_SHORTEST_TIMEOUT, self._deadline - time.monotonic()))
 
-    def _exchange(self, method: str, url: str, **options: Any) -> "Response":
+    def _exchange(self, method: str, url: str, timeout: float, **options: Any) -> "Response":
         from keystoneauth1 import exceptions  # noqa: PLC0415 - see TYPE_CHECKING
 
+        limits = (min(_CONNECT_TIMEOUT, timeout), timeout)
         try:
-            return self._session.request(url, method, raise_exc=False, **options)
-        except exceptions.ConnectTimeout:
-            reason = f"no answer within {options['timeout']:.3g} s"
+            return self._session.request(url, method, raise_exc=False, timeout=limits, **options)
+        except exceptions.SSLError as error:
+            raise self._tls_failed(_reason(error)) from error
+        except exceptions.ConnectTimeout as error:
+            if any("handshake" in str(cause) for cause in _causes(error)):
+                text = f"no answer to the TLS handshake within {limits[0]:.3g} s"
+                raise self._tls_failed(text) from error
+            reason = f"no answer within {limits[not _is_connecting(error)]:.3g} s"
         except exceptions.ConnectionError as error:
             reason = _reason(error)
         except exceptions.ClientException as error:  # the token has expired, and Keystone fails
             raise KeystoneUnreachable(f"Keystone fails: {_one_line(error)}") from error
         raise ServiceUnreachable(f"climate does not answer at {self.url}: {reason}", self.url)
+
+    def _tls_failed(self, reason: str) -> TlsFailed:
+        hint = "" if "CERTIFICATE" in reason else _PLAIN_HTTP
+        return TlsFailed(f"climate does not answer at {self.url}: {reason}{hint}", self.url)
 
     def _signed_in(self, act: Callable[[], T]) -> T:
         """Return the result of ``act``, which may send requests to Keystone."""
@@ -246,7 +260,8 @@ def patiently(
     """Return the result of ``act``; call it again while the service or Keystone is unavailable.
 
     The pauses grow up to ``longest_pause`` seconds. After ``attempts`` calls (None: no limit),
-    raise the error of the last one. ``on_retry`` is called with each error before the pause.
+    raise the error of the last one; with a limit, raise an error of TLS at once, which seldom
+    passes. ``on_retry`` is called with each error before the pause.
     """
     import tenacity  # noqa: PLC0415 - takes long, and most commands need no second attempt
 
@@ -255,8 +270,13 @@ def patiently(
         if on_retry is not None and isinstance(error, ClientError):
             on_retry(error)
 
+    def is_passing(error: BaseException) -> bool:
+        return isinstance(error, _PASSING) and (
+            attempts is None or not isinstance(error, TlsFailed)
+        )
+
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(_PASSING),
+        retry=tenacity.retry_if_exception(is_passing),
         stop=tenacity.stop_never if attempts is None else tenacity.stop_after_attempt(attempts),
         wait=tenacity.wait_exponential(multiplier=_FIRST_PAUSE, max=longest_pause),
         before_sleep=report,
@@ -280,15 +300,27 @@ def _encoded(query: Query) -> list[tuple[str, str]]:
 def _reason(error: BaseException | None) -> str:
     """Return the innermost reason of a failed connection, such as "Connection refused"."""
     text = _one_line(error)
+    for cause in _causes(error):
+        if isinstance(cause, OSError) and cause.strerror:
+            text = cause.strerror
+        elif isinstance(cause, ConnectionError):  # for example RemoteDisconnected
+            text = _one_line(cause)
+    return text
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield the error, its cause, the cause of that, and so on."""
     while error is not None:
-        if isinstance(error, OSError) and error.strerror:
-            text = error.strerror
-        elif isinstance(error, ConnectionError):  # for example RemoteDisconnected
-            text = _one_line(error)
+        yield error
         nested = getattr(error, "reason", None) or next(iter(error.args), None)
         cause = error.__cause__ or error.__context__
         error = cause or (nested if isinstance(nested, BaseException) else None)
-    return text
+
+
+def _is_connecting(error: BaseException) -> bool:
+    from requests import ConnectTimeout  # noqa: PLC0415 - see TYPE_CHECKING
+
+    return any(isinstance(cause, ConnectTimeout) for cause in _causes(error))
 
 
 def _one_line(value: object) -> str:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import io
+import socket
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from keystoneauth1.session import Session
 from requests.adapters import HTTPAdapter
 
 from climate import client as climate
-from climate.client import Changed, Client, resources
+from climate.client import Changed, Client, resources, transport
 from climate.client.leases import Ambiguous, Leases
 from climate.client.reservations import NoSuchAlternative
 from climate.client.resources import StatsUpdate
@@ -56,6 +57,18 @@ class BadGateway(HTTPAdapter):
         return response
 
 
+class FailingTls(HTTPAdapter):
+    """Fails in the handshake of TLS, and counts the requests."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self.reason, self.count = reason, 0
+
+    def send(self, request: requests.PreparedRequest, **_options: Any) -> requests.Response:  # type: ignore[override]
+        self.count += 1
+        raise requests.exceptions.SSLError(self.reason)
+
+
 def unreliable(url: str, method: str, count: int) -> Client:
     """Return a client whose connection loses answers."""
     return through(LosingAnswers(method, count), url)
@@ -64,7 +77,7 @@ def unreliable(url: str, method: str, count: int) -> Client:
 def through(adapter: HTTPAdapter, url: str) -> Client:
     """Return a client that sends its requests through ``adapter``."""
     http = requests.Session()
-    http.mount("http://", adapter)
+    http.mount(f"{url.partition(':')[0]}://", adapter)
     return climate.connect(session=Session(NoAuth(url), session=http), endpoint=url)
 
 
@@ -250,3 +263,25 @@ def test_capacity_resources_feeds_and_subscriptions_have_types(client: Client) -
     assert [(each.id, each.url) for each in client.feeds.list()] == [(feed.id, None)]
     client.feeds.delete(feed.id)
     assert list(client.feeds.list()) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "hint"), [("WRONG_VERSION_NUMBER", True), ("CERTIFICATE_VERIFY_FAILED", False)]
+)
+def test_an_error_of_tls_is_not_repeated_and_may_mean_plain_http(reason: str, hint: bool) -> None:
+    adapter = FailingTls(reason)
+    with pytest.raises(climate.TlsFailed, match=reason) as caught:
+        through(adapter, "https://127.0.0.1:1").me()
+    assert adapter.count == 1
+    assert str(caught.value).endswith("write http:// in its URL") == hint
+
+
+def test_a_service_that_leaves_the_tls_handshake_unanswered_may_speak_plain_http(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transport, "_CONNECT_TIMEOUT", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        client = climate.connect(auth_type="none", endpoint=url, environ={})
+        with pytest.raises(climate.TlsFailed, match=r"handshake within 0\.1 s\. .* write http://"):
+            client.me()

@@ -223,6 +223,19 @@ def test_an_unknown_command_suggests_others_and_no_command_shows_the_help() -> N
     assert "  lease create" in answer.errors
 
 
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_a_command_shows_its_own_help(option: str) -> None:
+    for arguments in ((), ("mine", "--duration", "2h", "--host", "1")):
+        answer = run("lease", "create", *arguments, option)
+        assert (answer.code, answer.errors) == (0, "")
+        assert answer.output.startswith("usage: climate lease create [OPTIONS] NAME")
+        assert "--dry-run" in answer.output
+    assert "  lease create\n" in run("lease", option).output
+    answer = run(option)
+    assert (answer.code, answer.errors) == (0, "")
+    assert answer.output.startswith("usage: climate [OPTIONS] COMMAND")
+
+
 def test_prints_completion_for_the_shell() -> None:
     answer = run("complete")
     assert answer.code == 0

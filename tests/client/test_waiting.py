@@ -137,6 +137,18 @@ def test_the_time_limit_of_the_command_covers_finding_the_lease(
     assert "The time limit is over, and lease mine could not be read." in hanging.errors
 
 
+@pytest.mark.parametrize(("goal", "minutes"), [("active", 60), ("ended", 120)])
+def test_a_wait_shows_its_progress_unless_the_user_wants_silence(
+    climate: Climate, client: Client, story: Story, goal: str, minutes: int
+) -> None:
+    client.leases.create("mine", reservations=[hosts()], **LATER)
+    story.at(minutes)
+    wait = ("lease", "wait", "mine", "--for", goal, "-f", "value", "-c", "name")
+    shown, quiet = climate(*wait), climate("-q", *wait)
+    assert (shown.output, shown.errors != "") == ("mine\n", True)
+    assert (quiet.output, quiet.errors) == ("mine\n", "")
+
+
 def test_a_wait_survives_a_service_that_is_away(url: str, client: Client, story: Story) -> None:
     lease = client.leases.create("mine", reservations=[climate.hosts()], start="now", duration=HOUR)
     story.run()

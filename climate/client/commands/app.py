@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from inspect import getdoc
+from itertools import takewhile
 from typing import Any
 
 from cliff.app import App
@@ -17,6 +18,7 @@ from climate.client.commands.options.connection import ClientManager, add_connec
 GROUP = "openstack.climate.v2"
 _PREFIX = "climate "
 _NAME = "climate"
+_HELP = "help"
 _USAGE_ERROR = 2
 # Loggers of libraries, whose warnings tell users nothing that the error does not say.
 _LIBRARIES = ("keystoneauth", "openstack", "stevedore", "urllib3")
@@ -44,6 +46,7 @@ class Climate(App):
             description="Reserve hosts and other resources of a cloud or a lab for a time.",
             version=version(_NAME),
             command_manager=Commands(GROUP),
+            deferred_help=True,
         )
 
     def build_option_parser(
@@ -61,7 +64,9 @@ class Climate(App):
             **(argparse_kwargs or {}),
         )
         parser.add_argument("--version", action="version", version=f"{_NAME} {version}")
-        parser.add_argument("-h", "--help", action=_Help, nargs=0, default=self, help="show this")
+        parser.add_argument(
+            *("-h", "--help"), action="store_true", dest="deferred_help", help="show this"
+        )
         parser.add_argument(
             *("-v", "--verbose"),
             action="count",
@@ -102,10 +107,23 @@ class Climate(App):
 
     def initialize_app(self, argv: list[str]) -> None:
         """Prepare the client. Without a command, show the help."""
+        self.print_help_if_requested()
         if not argv:
             self.write_help(self.stderr)
             raise SystemExit(_USAGE_ERROR)
         self.client_manager = ClientManager(self.options)
+
+    def print_help_if_requested(self) -> None:
+        """Show the help of the program. cliff turns ``COMMAND --help`` into ``help COMMAND``."""
+        if self.options.deferred_help:
+            self.write_help(self.stdout)
+            raise SystemExit(0)
+
+    def run_subcommand(self, argv: list[str]) -> int:
+        """Run a command; its help ignores all arguments from the first option on."""
+        if argv[0] == _HELP:
+            argv = list(takewhile(lambda word: not word.startswith("-"), argv))
+        return super().run_subcommand(argv)
 
     def write_help(self, stream: Any) -> None:  # noqa: ANN401 - a stream or a pager
         """Write the options, and one line for each command."""
@@ -115,15 +133,6 @@ class Climate(App):
             text = (getdoc(entry_point.load()) or "").partition("\n")[0].rstrip(".")
             stream.write(f"  {name:<30}{text[:1].upper()}{text[1:]}\n")
         stream.write("\n`climate help COMMAND` shows the options of a command.\n")
-
-
-class _Help(argparse.Action):
-    """Shows the help; the default value is the program."""
-
-    def __call__(self, *_arguments: object, **_keywords: object) -> None:
-        program: Climate = self.default
-        program.write_help(program.stdout)
-        raise SystemExit(0)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TextIO, TypeVar
 
 from cliff import command, lister, show
 
@@ -69,11 +69,17 @@ class ClimateCommand(command.Command):
             text = refusals.text_of(error, parsed_args.time_zone, self.after_refusal)
             raise Failed(text) from error
 
+    @property
+    def messages(self) -> TextIO | None:
+        """The stream for messages: standard error; None if the user wants silence."""
+        is_quiet = getattr(self.app.options, "verbose_level", 1) == 0
+        return None if is_quiet else self.app.stderr
+
     def say(self, text: str) -> None:
         """Write a line to standard error, unless the user wants silence."""
-        if getattr(self.app.options, "verbose_level", 1) > 0:
-            self.app.stderr.write(f"{text}\n")
-            self.app.stderr.flush()
+        if self.messages is not None:
+            self.messages.write(f"{text}\n")
+            self.messages.flush()
 
     def time(self, parsed_args: argparse.Namespace, name: str) -> datetime | None:
         """Return the time in an argument; None if it is absent.

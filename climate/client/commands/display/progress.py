@@ -12,24 +12,24 @@ _REWRITE = "\r\x1b[K"
 
 
 class ProgressLine:
-    """A callback for waits that writes to ``stream`` in the time zone ``zone``."""
+    """A callback for waits that writes to ``stream`` in the time zone ``zone``; None: nowhere."""
 
     def __init__(
         self,
-        stream: TextIO,
+        stream: TextIO | None,
         zone: Zone,
         now: Callable[[], datetime] = times.now,
     ) -> None:
         self._stream = stream
         self._zone = zone
         self._now = now
-        self._is_terminal = stream.isatty()
+        self._is_terminal = stream is not None and stream.isatty()
         self._last = ""
 
     def __call__(self, progress: Progress) -> None:
         """Show what the wait waits for."""
         text = self._text(progress)
-        if text == self._last:
+        if self._stream is None or text == self._last:
             return
         self._last = text
         self._stream.write(f"{_REWRITE}{text}" if self._is_terminal else f"{text}\n")
@@ -37,7 +37,7 @@ class ProgressLine:
 
     def close(self) -> None:
         """End the line."""
-        if self._is_terminal and self._last:
+        if self._stream is not None and self._is_terminal and self._last:
             self._stream.write("\n")
             self._stream.flush()
 

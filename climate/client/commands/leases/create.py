@@ -176,7 +176,7 @@ def wait_until_active(
     command: ShowOne, lease: Lease, parsed_args: argparse.Namespace, limit: float | None
 ) -> Lease:
     """Wait up to ``limit`` seconds until a lease is active; show the progress on standard error."""
-    line = ProgressLine(command.app.stderr, parsed_args.time_zone)
+    line = ProgressLine(command.messages, parsed_args.time_zone)
     try:
         return command.client.leases.wait_until_active(lease.id, timeout=limit, progress=line)
     except KeyboardInterrupt:

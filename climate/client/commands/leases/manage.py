@@ -329,7 +329,7 @@ def _past(lease: PastLease, parsed_args: argparse.Namespace) -> Sequence[Any]:
 def _wait_until_over(
     command: ClimateCommand, lease: Lease, parsed_args: argparse.Namespace, limit: float | None
 ) -> Lease | None:
-    line = ProgressLine(command.app.stderr, parsed_args.time_zone)
+    line = ProgressLine(command.messages, parsed_args.time_zone)
     try:
         return command.client.leases.wait_until_over(lease.id, timeout=limit, progress=line)
     finally:
