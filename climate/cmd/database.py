@@ -1,12 +1,13 @@
 """Opens the configured database, and runs the program climate-db-manage."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from oslo_config.cfg import ConfigOpts
@@ -23,17 +24,43 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def explains_errors(program: Callable[P, T]) -> Callable[P, T]:
+def explains_errors(
+    program: Callable[Concatenate[ConfigOpts, P], T],
+) -> Callable[Concatenate[ConfigOpts, P], T]:
     """Decorate a program: errors of the database become OperatorError, without a stack trace."""
 
     @wraps(program)
-    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+    def run(conf: ConfigOpts, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return program(*args, **kwargs)
+            return program(conf, *args, **kwargs)
         except _ERRORS as error:
-            raise OperatorError(f"cannot use the database: {error.orig}") from error
+            message = f"cannot use the database: {error.orig}{_file_problem(conf)}"
+            raise OperatorError(message) from error
 
     return run
+
+
+def _file_problem(conf: ConfigOpts) -> str:
+    """Return why this user cannot open the SQLite file, else its path; "" for a server.
+
+    SQLite's own message contains neither.
+    """
+    url = database_url(conf)
+    if url.get_backend_name() != "sqlite":
+        return ""
+    path = _file(url)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return f": the folder {path.parent} does not exist, or this user may not write in it"
+    if path.is_dir():
+        return f": {path} is a folder"
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        return f": this user may not read and write {path}"
+    return f" ({path})"
+
+
+def _file(url: sa.URL) -> Path:
+    """Return the path of the file of an SQLite database."""
+    return Path(url.database or "").absolute()
 
 
 def database_url(conf: ConfigOpts) -> sa.URL:
@@ -74,9 +101,9 @@ def check_exists(conf: ConfigOpts) -> None:
     SQLite would create an empty file for any program that only reads.
     """
     url = database_url(conf)
-    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+    if url.get_backend_name() == "sqlite" and not _file(url).exists():
         raise Misconfigured(
-            f"there is no database {Path(url.database or '').absolute()}: run 'climate-db-manage"
+            f"there is no database {_file(url)}: run 'climate-db-manage"
             " upgrade' to create it, or name another one by [database] connection in the file of"
             " --config-file"
         )
@@ -111,7 +138,10 @@ def open_checked_database(conf: ConfigOpts) -> Iterator[Database]:
 
 @explains_errors
 def manage(conf: ConfigOpts, arguments: argparse.Namespace) -> None:
-    """Upgrade, downgrade, show or check the schema, as the command line requests."""
+    """Upgrade, downgrade, show or check the schema, as the command line requests.
+
+    Print its revision, and on standard error the database: it may not be the expected one.
+    """
     if arguments.command == "downgrade" and arguments.revision is None:
         raise Misconfigured("downgrade needs a revision: 'base' removes everything")
     creates = arguments.command == "upgrade"
@@ -122,4 +152,15 @@ def manage(conf: ConfigOpts, arguments: argparse.Namespace) -> None:
             schema.downgrade(database, arguments.revision)
         elif arguments.command == "check":
             schema.check(database)
-        sys.stdout.write(f"{schema.current(database) or 'empty'}\n")
+        revision = schema.current(database)
+    state = f"at {revision}" if revision else "empty"
+    sys.stderr.write(f"climate-db-manage: the schema of {_shown(conf)} is {state}\n")
+    sys.stdout.write(f"{revision or 'empty'}\n")
+
+
+def _shown(conf: ConfigOpts) -> str:
+    """Return the URL of the database without secrets, and with the full path of an SQLite file."""
+    url = database_url(conf).set(query={})  # drivers accept a password in the query, too
+    if url.get_backend_name() == "sqlite":
+        url = url.set(database=str(_file(url)))
+    return url.render_as_string()

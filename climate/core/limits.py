@@ -131,6 +131,10 @@ class Rules:
             return limits
         return Limits(leases=limits.leases if scope is Scope.PROJECT else None)
 
+    def enforces(self, scope: Scope, name: str) -> bool:
+        """Return whether climate enforces the limit ``name`` of projects or users."""
+        return self.enabled or (self.is_active and (scope, name) == (Scope.PROJECT, "leases"))
+
     def apply_to(self, project_id: str, user_id: str, roles: Iterable[str]) -> bool:
         """Return whether limits apply to a request of this user in this project."""
         return (

@@ -114,11 +114,29 @@ def test_invalid_arguments_are_explained_in_one_sentence(
     assert wrong == []
 
 
-def test_a_warning_says_that_limits_are_not_enforced(
-    story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("project_leases", "enforced"), [("7", "only project_leases is"), ("-1", "none is")]
+)
+def test_limits_that_are_not_enforced_are_shown_as_stored(
+    project_leases: str,
+    enforced: str,
+    story: Story,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     url = story.runtime.database.engine.url.render_as_string()
-    path = write_config(tmp_path / "climate.conf", database__connection=url)
-    given = ["limits", "set", "--project", "lab", "--limit", "hosts=1"]
+    path = write_config(
+        tmp_path / "climate.conf", database__connection=url, limits__project_leases=project_leases
+    )
+    given = ["limits", "set", "--project", "lab", "--limit", "hosts=40", "--limit", "leases=5"]
     assert main.manage([*given, "--config-file", str(path)]) == 0
-    assert "only leases of projects is enforced" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    lines = rows(shown.out)
+    assert "project lab hosts 40 (not enforced) 0 own" in lines
+    assert "project lab vcpus -1 0 default" in lines
+    mark = "" if project_leases == "7" else " (not enforced)"
+    assert f"project lab leases 5{mark} 0 own" in lines
+    assert f"these limits are stored, but {enforced} enforced" in shown.err
+    assert main.manage(["limits", "--json", "--config-file", str(path)]) == 0
+    (account,) = json.loads(capsys.readouterr().out)
+    assert account["stored"] == {"hosts": 40, "leases": 5}

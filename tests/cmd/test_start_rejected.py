@@ -70,6 +70,30 @@ def test_the_schema_must_be_upgraded_before_a_program_starts(
     assert manage("upgrade", "--debug") == revision  # log lines do not go to standard output
 
 
+def test_db_manage_names_the_database_on_standard_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main.db_manage(["upgrade", "--database", "sqlite:///c.sqlite?timeout=9"]) == 0
+    written = capsys.readouterr()
+    revision = written.out.strip()
+    assert revision.isdecimal()
+    named = f"the schema of sqlite:///{tmp_path}/c.sqlite is at {revision}"
+    assert written.err.splitlines()[-1] == f"climate-db-manage: {named}"
+
+
+def test_an_sqlite_file_that_cannot_be_opened_is_named_with_the_reason(
+    tmp_path: Path, configured: Callable[..., Path], rejection: Rejection
+) -> None:
+    (tmp_path / "folder").mkdir()
+    for name, reason in [
+        ("absent/c.sqlite", f"the folder {tmp_path}/absent does not exist"),
+        ("folder", f"{tmp_path}/folder is a folder"),
+    ]:
+        conf = configured(database__connection=f"sqlite:///{tmp_path}/{name}")
+        assert reason in rejection(main.db_manage, "upgrade", "--config-file", conf)
+
+
 def test_no_program_but_an_upgrade_creates_a_database(tmp_path: Path, rejection: Rejection) -> None:
     path = tmp_path / "absent.sqlite"
     conf = write_config(tmp_path / "climate.conf", database__connection=f"sqlite:///{path}")

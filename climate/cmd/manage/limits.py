@@ -39,12 +39,12 @@ def run(conf: ConfigOpts, arguments: argparse.Namespace) -> None:
         except InvalidInput as error:
             raise Misconfigured(error.message) from error
     if not rules.enabled:
-        enforced = "only leases of projects is" if rules.is_active else "none is"
-        _warn(f"limits are stored, {enforced} enforced: [limits] enabled is false")
+        enforced = "only project_leases" if rules.is_active else "none"
+        _warn(f"[limits] enabled is false: these limits are stored, but {enforced} is enforced")
     if arguments.json:
         print(json.dumps([_record(account) for account in accounts], indent=2))
     elif accounts:
-        _print_table([row for account in accounts for row in _rows(account)])
+        _print_table([row for account in accounts for row in _rows(account, rules)])
 
 
 def _change_and_show(
@@ -87,7 +87,8 @@ def _warn(text: str) -> None:
 def _record(account: Account) -> dict[str, Any]:
     """Return the limits of a project or user as ``GET /v2/limits`` shows them, plus ``own``.
 
-    ``own`` has the names of the limits that an operator set for this project or user.
+    ``own`` has the names of the limits that an operator set for this project or user, ``stored``
+    their values, even if climate does not enforce them (-1: unlimited).
     """
     return {
         "scope": account.scope.value,
@@ -95,16 +96,25 @@ def _record(account: Account) -> dict[str, Any]:
         "limits": asdict(account.limits),
         "used": asdict(account.usage),
         "own": sorted(account.overrides),
+        "stored": dict(account.overrides),
     }
 
 
-def _rows(account: Account) -> Iterator[tuple[str, ...]]:
-    used, limit = asdict(account.usage), asdict(account.limits)
+def _rows(account: Account, rules: Rules) -> Iterator[tuple[str, ...]]:
+    used = asdict(account.usage)
     for name in NAMES:
-        maximum = UNLIMITED if limit[name] is None else limit[name]
         usage = f"{used[name]:g}" if name in used else "-"
         source = "own" if name in account.overrides else "default"
-        yield account.scope.value, account.owner_id, name, str(maximum), usage, source
+        maximum = _maximum(account, rules, name)
+        yield account.scope.value, account.owner_id, name, maximum, usage, source
+
+
+def _maximum(account: Account, rules: Rules, name: str) -> str:
+    """Return the limit that applies; a stored one even if climate does not enforce it."""
+    if name in account.overrides and not rules.enforces(account.scope, name):
+        return f"{account.overrides[name]} (not enforced)"
+    limit: int | None = getattr(account.limits, name)
+    return str(UNLIMITED if limit is None else limit)
 
 
 def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
