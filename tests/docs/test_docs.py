@@ -21,6 +21,7 @@ from climate.core.notifications.catalog import EVERYWHERE, MEMBERS, SHARED, TYPE
 from climate.plugins.base import ResourcePlugin
 from climate.plugins.hosts.plugin import HostCloud
 from docs.extension.pages import expand
+from tests.docs.blocks import blocks
 
 ROOT = Path(__file__).parents[2]
 README = "README.md"
@@ -231,6 +232,32 @@ def test_every_link_of_the_documentation_leads_somewhere() -> None:
             if ":" not in str(path) and not (path.exists() and (not to or to in anchors(path)))
         ]
     assert {name: links for name, links in broken.items() if links} == {}
+
+
+def test_no_example_hides_that_the_service_does_not_answer() -> None:
+    """With -s alone, curl prints nothing about a refused connection."""
+    silent = re.compile(r"\bcurl (?:.* )?-(?=\w*s)(?!\w*S)\w+ ")
+    assert silent.search("curl -sN x")
+    assert not silent.search("curl -sSN x -s")
+    hiding = [
+        f"{document.relative_to(ROOT)}: {found[0]}"
+        for document in all_documents()
+        for found in silent.finditer(document.read_text(encoding="utf-8"))
+    ]
+    assert hiding == []
+
+
+def test_examples_for_the_trial_service_send_nothing_to_a_public_host() -> None:
+    reserved = re.compile(r"(?:127\.0\.0\.1|localhost|(?:.+\.)?example(?:\.org)?|.+\.invalid)")
+    public = {
+        f"{block.place}: {host}"
+        for page in (ROOT / "docs/tutorial/index.md", *ROOT.glob("docs/user/*.md"))
+        for block in blocks(page)
+        if block.is_run
+        for host in re.findall(r"https?://([\w.-]+)", block.text)
+        if not reserved.fullmatch(host)
+    }
+    assert public == set()
 
 
 def all_documents() -> list[Path]:
