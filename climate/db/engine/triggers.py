@@ -24,7 +24,7 @@ _BEGINNINGS = ("Trigger ", "Unknown trigger ")
 # The tables that have triggers.
 _TABLES = ("allocations", "resources", "resource_properties")
 # Limits the wait for statements that use the tables, in seconds.
-_WAIT = 10
+_WAIT = 3
 
 
 def is_broken(code: Any, message: Any) -> bool:  # noqa: ANN401 - arguments of a driver's error

@@ -360,9 +360,7 @@ def _rebook(
     for gate in gates:
         gate.before(session, replace(lease, window=window), now, lease)
     if window.end <= now and (change.reservations or change.added):
-        raise InvalidInput(
-            "The lease ends now, so its reservations cannot change: send the end without them"
-        )
+        raise InvalidInput("The lease ends now: send the end without changed or new reservations")
     notices = changed_notices(lease, change.dates, window)
     reservations, leaving = lease.reservations, False
     if change.changes_reservations:
