@@ -108,6 +108,8 @@ def _from_options(options: Mapping[str, Any]) -> Place:
     kind = options.get("auth_type") or "password"
     if kind in {"none", "admin_token"} and not options.get("endpoint"):
         raise NotConfigured(f"OS_AUTH_TYPE={kind} needs OS_ENDPOINT, the URL of climate.")
+    if kind == "admin_token" and not options.get("token"):
+        raise NotConfigured("OS_AUTH_TYPE=admin_token needs OS_TOKEN, such as alice:lab.")
     try:
         loader: loading.BaseLoader[Any] = loading.get_plugin_loader(kind)
         auth = loader.load_from_options_getter(

@@ -212,6 +212,8 @@ def test_says_who_the_caller_is(climate: Climate, url: str) -> None:
     found = climate(*token, "whoami", "-f", "json").json
     assert (found["user"]["id"], found["project"]["id"]) == ("alice", "lab")
     assert found["url"] == f"{url}/v2"
+    incomplete = climate(*token[:3], "alice", "whoami")
+    assert incomplete.errors.startswith("OS_TOKEN must be user:project")
 
 
 def test_an_unknown_command_suggests_others_and_no_command_shows_the_help() -> None:
@@ -221,6 +223,24 @@ def test_an_unknown_command_suggests_others_and_no_command_shows_the_help() -> N
     assert answer.code == 2
     assert "commands:" in answer.errors
     assert "  lease create" in answer.errors
+
+
+@pytest.mark.parametrize(
+    ("command", "objects"),
+    [
+        ("wait-list list", "waiting leases"),
+        ("overdue event list", "overdue events"),
+        ("feed list", "calendar feeds"),
+        ("offer list", "open offers"),
+        ("lease list", "leases"),
+    ],
+)
+def test_an_empty_table_is_a_sentence(climate: Climate, command: str, objects: str) -> None:
+    answer = climate(*command.split())
+    assert (answer.code, answer.output, answer.errors) == (0, "", f"No {objects} found.\n")
+    quiet, machine = climate("-q", *command.split()), climate(*command.split(), "-f", "json")
+    assert (quiet.output, quiet.errors) == ("", "")
+    assert (machine.json, machine.errors) == ([], "")
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])

@@ -73,6 +73,11 @@ def test_without_any_setting_the_error_says_what_to_set() -> None:
         climate.connect(environ={})
     with pytest.raises(climate.NotConfigured, match="OS_AUTH_TYPE=none needs OS_ENDPOINT"):
         climate.connect(environ={"OS_AUTH_TYPE": "none"})
+    named = {"OS_AUTH_TYPE": "admin_token", "OS_ENDPOINT": "http://127.0.0.1:1"}
+    with pytest.raises(
+        climate.NotConfigured, match="admin_token needs OS_TOKEN, such as alice:lab"
+    ):
+        climate.connect(environ=named)
     with pytest.raises(climate.NotConfigured, match="Unknown OS_AUTH_TYPE 'magic'; known: "):
         climate.connect(environ={"OS_AUTH_TYPE": "magic"})
 

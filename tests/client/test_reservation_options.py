@@ -104,6 +104,22 @@ def test_a_condition_is_a_property_expression(text: str, expression: Any) -> Non
     assert condition(text) == expression
 
 
+@pytest.mark.parametrize(
+    ("text", "operator"),
+    [("vcpus=>3", ">="), ("rack=r1 and vcpus =< 3", "<="), ("vcpus<>3", "!=")],
+)
+def test_a_swapped_operator_is_corrected(text: str, operator: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=f"did you mean {operator}"):
+        condition(text)
+    assert condition('rack=">3"') == ["==", "$rack", ">3"]
+
+
+@pytest.mark.parametrize("text", ["0", "0-2", "min=0,max=2", "max=0"])
+def test_hosts_are_at_least_one(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="reserves no host; write at least 1"):
+        of_text("physical:host", text)
+
+
 @pytest.mark.parametrize("text", ["foo", "min=1,min=2", "where=vcpus", 'where=["==",', "2-4-6", ""])
 def test_rejects_what_it_cannot_read(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):

@@ -1,6 +1,9 @@
 """``climate-status upgrade check`` reports problems before any program is started."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -102,3 +105,14 @@ def test_an_invalid_value_is_explained_in_one_sentence(
     path = write_config(tmp_path / "climate.conf", manager__workers="many")
     assert status.main([f"--config-file={path}", "upgrade", "check"]) == 2
     assert "many" in capsys.readouterr().out
+
+
+def test_a_closed_pipe_ends_the_check_without_a_traceback(sqlite_url: str, tmp_path: Path) -> None:
+    path = write_config(tmp_path / "climate.conf", database__connection=sqlite_url)
+    code = "import sys; from climate.cmd.status.program import main; sys.exit(main())"
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-c", code, f"--config-file={path}", "upgrade", "check"]
+    ended = subprocess.run(command, check=False, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (141, "")

@@ -106,15 +106,22 @@ class ClimateCommand(command.Command):
 class Lister(ClimateCommand, lister.Lister):
     """The base class of commands that list objects."""
 
+    #: What a table without rows has none of; empty if the command says that itself.
+    objects: ClassVar[str] = "rows"
+
     def produce_output(
         self,
         parsed_args: argparse.Namespace,
         column_names: Sequence[str],
         data: Iterable[Sequence[Any]],
     ) -> int:
-        """Write the rows with the formatter that the user has chosen."""
+        """Write the rows with the formatter that the user has chosen; say if a table has none."""
         formatter = parsed_args.formatter
         rows = [[columns.for_formatter(value, formatter) for value in row] for row in data]
+        if not rows and formatter == "table" and not parsed_args.print_empty:
+            if self.objects:
+                self.say(f"No {self.objects} found.")
+            return 0
         return super().produce_output(parsed_args, column_names, rows)
 
 

@@ -73,6 +73,8 @@ class FollowNotifications(ClimateCommand):
 class ListNotifications(Lister):
     """List the stored notifications, the oldest first."""
 
+    objects = "notifications"
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument(

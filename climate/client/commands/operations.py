@@ -19,6 +19,8 @@ _PERIODS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timede
 class ShowUtilisation(Lister):
     """Show which part of the capacity leases occupy in each period (operators)."""
 
+    objects = "resources"
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         add_time(parser, "--start", "default: 7 days before the end")
@@ -54,6 +56,8 @@ def _shares(found: Utilisation, zone: Zone) -> Iterator[Sequence[Any]]:
 class ListManagers(Lister):
     """List the managers of the last day, and say which work waits for them (operators)."""
 
+    objects = "managers"
+
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         """Return the rows of the table."""
         found = self.client.operations.managers()
@@ -84,6 +88,8 @@ def _waiting(lateness: Lateness, zone: Zone) -> Iterator[str]:
 
 class ListOverdueEvents(Lister):
     """List the events of leases that should have run by now, and why they wait (operators)."""
+
+    objects = "overdue events"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""

@@ -48,6 +48,8 @@ def add_where(parser: argparse.ArgumentParser) -> None:
 class ListResources(Lister):
     """List the resources that can be reserved."""
 
+    objects = "resources"
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument("--type", metavar="TYPE", help="resources of this type")
@@ -194,6 +196,8 @@ class RemoveResource(ClimateCommand):
 class ListBookings(Lister):
     """List the bookings of a resource, from now on (operators)."""
 
+    objects = "bookings"
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         add_resource(parser)
@@ -222,6 +226,8 @@ class ListBookings(Lister):
 class ListResourceTypes(Lister):
     """List the resource types that can be reserved, and the parameters of their reservations."""
 
+    objects = "resource types"
+
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:  # noqa: ARG002 - cliff's
         """Return the rows of the table."""
         rows = []
@@ -237,6 +243,8 @@ class ListResourceTypes(Lister):
 
 class ListProperties(Lister):
     """List the properties that select resources of a type, with some values."""
+
+    objects = "properties"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""

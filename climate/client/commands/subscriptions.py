@@ -90,6 +90,8 @@ class ShowSubscription(ShowOne):
 class ListSubscriptions(Lister):
     """List the subscriptions of the project."""
 
+    objects = "subscriptions"
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         add_all_projects(parser)
@@ -120,6 +122,8 @@ class DeleteSubscription(ClimateCommand):
 
 class ListDeadLetters(Lister):
     """List the notifications that the receiver of a subscription did not accept."""
+
+    objects = "undelivered notifications"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
@@ -184,6 +188,8 @@ class CreateFeed(ShowOne):
 
 class ListFeeds(Lister):
     """List the calendar feeds of the project, without their secret URLs."""
+
+    objects = "calendar feeds"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""

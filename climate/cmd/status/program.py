@@ -4,6 +4,7 @@
 checks pass, 1 if there are warnings, 2 if a program would not start or not work.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -13,6 +14,8 @@ from oslo_config.cfg import ConfigOpts
 from oslo_log import log
 from oslo_upgradecheck import upgradecheck
 from oslo_upgradecheck.upgradecheck import Code
+
+_BROKEN_PIPE = 141  # 128 and SIGPIPE, as a shell reports it
 
 
 class Upgrade(upgradecheck.UpgradeCommands):
@@ -40,7 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(f"climate-status {version('climate')}\n")
         return 0
     try:
-        return int(upgradecheck.main(conf, "climate", Upgrade(conf), argv))
+        code = int(upgradecheck.main(conf, "climate", Upgrade(conf), argv))
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has closed the pipe, as in `climate-status ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        return _BROKEN_PIPE
     except cfg.Error as error:
         sys.stderr.write(f"climate-status: {error}\n")
         return int(Code.FAILURE)
+    return code

@@ -12,6 +12,7 @@ from climate.client.errors import (
     InvalidRequest,
     NotEnoughResources,
     Refused,
+    Unauthenticated,
 )
 
 _PARAMETER = re.compile(r"((?:add_)?reservation)s/(\d+)/(?:params/)?(.+)")
@@ -25,6 +26,8 @@ def text_of(error: ClientError, zone: Zone, options: Collection[str] = ()) -> st
         return "\n".join(_refusal(error, zone, options))
     if isinstance(error, InvalidRequest) and error.errors:
         return "\n".join(_invalid(error))
+    if isinstance(error, Unauthenticated):
+        return str(error).replace("X-Auth-Token", "OS_TOKEN")  # users do not know the header
     request_id = error.request_id if isinstance(error, Refused) and error.status >= 500 else None  # noqa: PLR2004
     return f"{error} (request id: {request_id})" if request_id else str(error)
 

@@ -53,6 +53,8 @@ def add_lease(parser: argparse.ArgumentParser) -> None:
 class ListLeases(Lister):
     """List the leases of the project."""
 
+    objects = "leases"
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument("--name", help="leases of this name")
@@ -298,6 +300,8 @@ class WaitForLease(ShowOne):
 
 class ListLeaseHistory(Lister):
     """List the leases that had started, and were removed after their end."""
+
+    objects = "past leases"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""

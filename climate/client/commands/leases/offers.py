@@ -61,6 +61,8 @@ class CreateOffer(RequestCommand):
 class ListOffers(Lister):
     """List the open offers of the project."""
 
+    objects = "open offers"
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         add_all_projects(parser)

@@ -21,6 +21,8 @@ _COLUMNS = (
 class ListWaiting(Lister):
     """List the leases that wait for capacity, in their order; only yours have a name."""
 
+    objects = "waiting leases"
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument(

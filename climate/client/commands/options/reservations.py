@@ -38,6 +38,8 @@ _FIRST = {NETWORK: "network_name", STACK: "template"}
 _PAIR = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*=(.*)", re.DOTALL)
 _RANGE = re.compile(r"(\d+)(?:\s*-\s*(\d+))?")
 _CONDITION = re.compile(r"\s*([\w.:-]+?)\s*(==|!=|<=|>=|=|<|>)\s*(.+?)\s*", re.DOTALL)
+# Operators of other languages, and what is meant.
+_SWAPPED = {"=>": ">=", "=<": "<=", "<>": "!="}
 _BRACKETS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 _OPTIONS: Mapping[str, tuple[str, str, str]] = {
@@ -101,6 +103,8 @@ def of_text(resource_type: str, text: str) -> dict[str, Any]:
     params = parameters(text, _FIRST.get(resource_type), is_range=is_host)
     if is_host:
         params = {"min": 1, "max": params.get("min", 1), **params}
+        if 0 in (params["min"], params["max"]):
+            raise argparse.ArgumentTypeError(f"{text!r} reserves no host; write at least 1")
     elif resource_type == STACK:
         params = _with_files(params)
     return reservation(resource_type, **params)
@@ -116,7 +120,7 @@ def parameters(text: str, first: str | None = None, *, is_range: bool = False) -
     for part in _parts(text):
         pair = _PAIR.fullmatch(part)
         if pair is None:
-            named = {first: part.strip()} if first else _count(part, is_range=is_range)
+            named = {first: part.strip()} if first else _count(part, params, is_range=is_range)
         elif pair[1] == "where":
             named = {"resource_properties": condition(pair[2])}
         else:
@@ -141,14 +145,19 @@ def condition(text: str) -> Any:  # noqa: ANN401 - JSON
     parsed = []
     for part in re.split(r"\s+and\s+|\s*&&\s*", text.strip()):
         found = _CONDITION.fullmatch(part)
-        if found is None:
-            raise argparse.ArgumentTypeError(
-                f"{part!r} is no condition; write for example vcpus>=64 or rack=r1, and join"
-                " conditions with 'and'"
-            )
+        if found is None or found[3].startswith(("=", "<", ">")):
+            raise argparse.ArgumentTypeError(f"{part!r} is no condition; {_advice(part)}")
         operator = "==" if found[2] == "=" else found[2]
         parsed.append([operator, f"${found[1]}", _scalar(found[3])])
     return parsed[0] if len(parsed) == 1 else ["and", *parsed]
+
+
+def _advice(part: str) -> str:
+    """Return how to correct what is no condition."""
+    for wrong, right in _SWAPPED.items():
+        if wrong in part:
+            return f"did you mean {right}?"
+    return "write for example vcpus>=64 or rack=r1, and join conditions with 'and'"
 
 
 def of_json(text: str) -> dict[str, Any]:
@@ -191,8 +200,13 @@ def _parts(text: str) -> Iterator[str]:
     yield part
 
 
-def _count(part: str, *, is_range: bool) -> dict[str, Any]:
+def _count(part: str, before: Mapping[str, Any], *, is_range: bool) -> dict[str, Any]:
+    """Return the number of units; ``before`` are the parameters to the left of it."""
     count = _RANGE.fullmatch(part.strip())
+    if count is None and is_range and not before:
+        raise argparse.ArgumentTypeError(
+            f"{part!r} is no number of hosts; write 2, 1-4 or min=1,max=4"
+        )
     if count is None or (count[2] and not is_range):
         raise argparse.ArgumentTypeError(f"{part!r} has no key; write KEY=VALUE")
     low = int(count[1])
