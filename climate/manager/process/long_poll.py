@@ -86,17 +86,26 @@ class LongPoll:
 
         Returns False after ``seconds``, or as soon as ``close`` is called. The caller must have
         called ``place`` before, because the thread queries the database only while a request
-        occupies a place.
+        occupies a place. Raises TooManyFollowers if the process has too many threads.
         """
         with self._changed:
             if self._thread is None and not self._is_closed:
-                thread = threading.Thread(target=self._query, name="latest", daemon=True)
-                thread.start()
-                self._thread = thread
+                self._thread = self._started()
                 self._news.subscribe(self._wake.set)
             self._changed.notify_all()  # the thread queries while requests wait
             self._changed.wait_for(lambda: self._is_closed or self._seq > seen, seconds)
             return self._seq > seen and not self._is_closed
+
+    def _started(self) -> threading.Thread:
+        thread = threading.Thread(target=self._query, name="latest", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise TooManyFollowers(
+                "this process has too many threads: try again later, or send the request without"
+                " waiting"
+            ) from error
+        return thread
 
     def close(self) -> None:
         """End the wait of all requests, and let all later calls of ``wait`` return at once."""

@@ -12,6 +12,7 @@ from werkzeug.test import TestResponse
 
 from climate.api.v2.notifications import event_stream
 from tests.conftest import MakeStory
+from tests.support import threads
 from tests.support.outbox_rows import publish, publish_old_and_new, write_many
 from tests.support.process import eventually
 from tests.support.service import Story
@@ -133,6 +134,17 @@ def test_followers_are_limited_and_leave_their_place(make_story: MakeStory) -> N
             assert answer.status_code == 200
         story.problem(400, "GET", f"{STREAM}?wait=1")
     story.ok("GET", f"{LOG}?wait=1&after=1")
+
+
+def test_a_poll_whose_thread_cannot_start_is_refused_and_the_next_one_is_answered(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads.fail_once(monkeypatch, "latest")
+    problem = story.problem(503, "GET", f"{LOG}?wait=60")
+    assert problem["code"] == "too_many_followers"
+    poll = Poll(story, "wait=60")
+    publish(story, "first")
+    assert poll.seqs() == [1]
 
 
 def test_projects_share_the_places_and_some_are_kept_for_provisioners(
