@@ -241,10 +241,12 @@ def test_a_removed_reservation_that_only_the_end_reclaims_is_free_then(story: St
 def test_a_lease_that_ends_now_cannot_change_its_reservations(story: Story, change: str) -> None:
     lease = create(story, hosts(1))
     story.at(60)
+    story.at(5)
     id_ = lease["reservations"][0]["id"]
     wanted = {"reservations": {"id": id_, "params": {"max": 2}}, "add_reservations": hosts(1)}
     body = {"end": "now", "name": "renamed", change: [wanted[change]]}
-    story.problem(400, "PATCH", f"/v2/leases/{lease['id']}", body)
+    problem = story.problem(400, "PATCH", f"/v2/leases/{lease['id']}", body)
+    assert problem["code"] == "invalid_input"
     shown = story.ok("GET", f"/v2/leases/{lease['id']}")
     assert (shown["name"], shown["end"]) == (lease["name"], lease["end"])
 
