@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 from sqlalchemy.orm import Session
 
-from climate.core.errors import ClimateError, NotEnoughResources, ResourcesInUse
+from climate.core.errors import ClimateError, InvalidInput, NotEnoughResources, ResourcesInUse
 from climate.core.lease.change import Change, changed_window, check_changeable, has_started
 from climate.core.lease.model import Lease
 from climate.core.matching.requirement import Layout
@@ -260,11 +260,13 @@ class Engine(RuleBasedStateMachine):
             check_changeable(
                 lease, only_name=change.keeps_bookings, wants_more=bool(change.reservations)
             )
-            if not change.keeps_bookings:
-                changed_window(lease, change.dates, self.now)
+            if change.keeps_bookings:
+                return None
+            window = changed_window(lease, change.dates, self.now)
         except ClimateError as reason:
             return reason
-        return None
+        ends_now = window.end <= self.now and change.reservations
+        return InvalidInput("the lease ends now") if ends_now else None
 
     def judge_update(
         self,
