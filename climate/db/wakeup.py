@@ -12,13 +12,18 @@ from collections.abc import Callable
 from typing import Any
 
 from climate.db.engine.database import Database
+from climate.db.engine.driver_statement import convert
 
 LOG = logging.getLogger(__name__)
 #: Channels. WORK: events may be due. NEWS: notifications got a public sequence number.
 WORK, NEWS = "climate_work", "climate_news"
 _RECONNECT = 5.0
 # Hints within so many seconds are sent as one NOTIFY: each costs the server a commit.
-_PAUSE = 0.02
+_PAUSE = 0.05
+# A crash of the server may lose a hint, so its commit need not wait for the disk.
+_NOTIFY = convert(
+    "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%(channel)s, '')"
+)
 
 
 class Wakeup:
@@ -55,7 +60,7 @@ class PostgresWakeup(Wakeup):
         call of ``hint`` starts a thread that sends to them. Each thread opens its own connection.
         """
         super().__init__()
-        self._channel = channel
+        self._database, self._channel = database, channel
         self._engine = database.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._stopping = threading.Event()
         self._hinted = threading.Event()
@@ -97,8 +102,7 @@ class PostgresWakeup(Wakeup):
             self._hinted.wait()
             self._hinted.clear()
             try:
-                with self._engine.connect() as connection:
-                    connection.exec_driver_sql(f"NOTIFY {self._channel}")
+                self._database.query_at_once(_NOTIFY, {"channel": self._channel})
             except Exception as error:  # noqa: BLE001 - a lost hint only costs time
                 LOG.warning(
                     "cannot notify managers of new work, they find it with their next query: %s",
