@@ -16,6 +16,7 @@ from climate.core.matching.booked_hours.booking_change import (
     UNKNOWN_OWNER,
     BookingChange,
     ResourceBookings,
+    ResourceSpans,
     ResourceState,
 )
 from climate.core.matching.calendar import Booking, Timeline
@@ -65,6 +66,11 @@ def bookings_of(resource_id: int, rows: Iterable[Row], *, is_shared: bool) -> Re
         array("q", [end for _, end, _ in kept]),
         array("i", [owner for _, _, owner in kept]),
     )
+
+
+def spans_of(resource_id: int, rows: Iterable[Row], *, is_shared: bool) -> ResourceSpans:
+    all_of = bookings_of(resource_id, rows, is_shared=is_shared)
+    return ResourceSpans(resource_id, is_shared, all_of.starts, all_of.ends)
 
 
 def state(resource_id: int, *, is_reservable: bool = True, **properties: str) -> ResourceState:
@@ -322,10 +328,10 @@ def test_notices_whether_memory_differs_from_the_rows(seed: int) -> None:
     for resource_id, rows in world.rows.items():
         for is_shared in (False, True):
             kept = [row for row in rows if row[3] == is_shared]
-            same = bookings_of(resource_id, kept, is_shared=is_shared)
+            same = spans_of(resource_id, kept, is_shared=is_shared)
             assert not world.memory.differs(same, BASE - DAY)
             for other in (kept[1:], [*kept, kept[0]]) if kept else []:
-                changed = bookings_of(resource_id, other, is_shared=is_shared)
+                changed = spans_of(resource_id, other, is_shared=is_shared)
                 assert world.memory.differs(changed, BASE - DAY)
                 assert not world.memory.differs(changed, kept[0][1])
 

@@ -326,7 +326,7 @@ def test_shares_are_counted_and_sorted_apart_from_whole_bookings(
     database.write(lambda session: book(session, host, start=NOON + 9 * HOUR))
     with database.snapshot() as session:
         whole, shares = sorted(
-            for_dialect(database.dialect).bookings_of(session, [host]), key=lambda b: b.is_shared
+            for_dialect(database.dialect).spans_of(session, [host]), key=lambda b: b.is_shared
         )
     starts = [rows.to_microseconds(NOON + hour * HOUR) for hour in (1, 1, 3, 3, 5, 5)]
     assert (whole.is_shared, shares.is_shared) == (False, True)

@@ -271,10 +271,10 @@ def test_what_is_committed_during_a_comparison_is_no_difference(
     arrived = threading.Semaphore(0)
     reader = threading.Thread(target=memory.view, args=(HOST,))
     feed = type(memory._feed)
-    bookings_of = feed.bookings_of
+    spans_of = feed.spans_of
 
     def late(*arguments: Any) -> Any:
-        found = bookings_of(*arguments)
+        found = spans_of(*arguments)
         with monkeypatch.context() as patch:
             patch.setattr(memory, "_use", Use.OFF)  # the comparison uses memory
             reserve(story, 4)
@@ -285,7 +285,7 @@ def test_what_is_committed_during_a_comparison_is_no_difference(
         return found
 
     catching = memory._catching
-    monkeypatch.setattr(feed, "bookings_of", late)
+    monkeypatch.setattr(feed, "spans_of", late)
     memory.compare()
     reader.join(20)
     assert broken(story) == []

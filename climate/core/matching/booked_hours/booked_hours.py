@@ -19,9 +19,10 @@ from climate.core.matching.booked_hours import openings as search
 from climate.core.matching.booked_hours.booking_change import (
     BookingChange,
     ResourceBookings,
+    ResourceSpans,
     ResourceState,
 )
-from climate.core.matching.booked_hours.bookings import ResourceCalendar, differs
+from climate.core.matching.booked_hours.bookings import ResourceCalendar
 from climate.core.matching.booked_hours.properties import PropertyIndex
 from climate.core.matching.booked_hours.touched_hours import (
     HOUR,
@@ -39,6 +40,8 @@ from climate.core.matching.query import Query
 _NEVER = -(2**63)
 # Hours for which ``lasting`` checks whether enough resources are free.
 _SPANS = (64, 8, 1, 0)
+# The lowest places.
+_NEAR: Mask = (1 << 512) - 1
 
 
 class BookedHours:
@@ -192,8 +195,11 @@ class BookedHours:
         """
         lowest = (mask & -mask).bit_length() - 1 if mask else 0
         first = lowest + int((mask.bit_length() - lowest) * rotation)
-        low = mask & ((1 << first) - 1)
-        chosen = chain((first + place for place in places(mask >> first)), places(low))
+        low, high = mask & ((1 << first) - 1), mask >> first
+        near = high & _NEAR
+        if limit is not None and near.bit_count() >= limit:
+            high = near  # the search reads fewer bits
+        chosen = chain((first + place for place in places(high)), places(low))
         return [self._ids[place] for place in islice(chosen, limit)]
 
     def earliest(self, mask: Mask, needed: int, length: int, first: int, last: int) -> int | None:
@@ -264,16 +270,17 @@ class BookedHours:
         count = -(-(end - start) // resolution)
         return free_counts.least(self.free_steps(mask, start, end), start, count, resolution)
 
-    def differs(self, bookings: ResourceBookings, moment: int) -> bool:
+    def differs(self, spans: ResourceSpans, moment: int) -> bool:
         """Return whether memory has other bookings of this kind and resource than the database.
 
-        ``bookings`` has all rows of the database that end after ``moment``.
+        ``spans`` has the times of all rows of the database that end after ``moment``. Owners are
+        not compared.
         """
-        place = self._places.get(bookings.resource_id)
+        place = self._places.get(spans.resource_id)
         if place is None:
             return True
-        booked = self._calendars[place].of_kind(is_shared=bookings.is_shared)
-        return differs(booked, bookings, max(moment, self._forgotten))
+        booked = self._calendars[place].of_kind(is_shared=spans.is_shared)
+        return booked.differs(spans, max(moment, self._forgotten))
 
     @property
     def _hours(self) -> TouchedHours:

@@ -47,6 +47,16 @@ class ResourceBookings:
 
 
 @record(frozen=True, slots=True)
+class ResourceSpans:
+    """The times of ResourceBookings, without the owners."""
+
+    resource_id: int
+    is_shared: bool
+    starts: "array[int]"
+    ends: "array[int]"
+
+
+@record(frozen=True, slots=True)
 class ResourceState:
     """A resource: its type, its properties, and whether new leases can book it."""
 

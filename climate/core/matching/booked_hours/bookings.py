@@ -7,7 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from operator import le, lt
 
-from climate.core.matching.booked_hours.booking_change import UNKNOWN_OWNER, ResourceBookings
+from climate.core.matching.booked_hours.booking_change import (
+    UNKNOWN_OWNER,
+    ResourceBookings,
+    ResourceSpans,
+)
 from climate.core.matching.booked_hours.touched_hours import Span
 
 # A booking: start, end, owner.
@@ -124,15 +128,24 @@ class BookingList:
         """Yield start and end of each booking, without repeating equal ones."""
         return zip(self.starts, self.ends, strict=True)
 
-    def rows_after(self, moment: int) -> Counter[Row]:
-        """Return how many equal bookings end after ``moment``, for each booking."""
-        return Counter(
-            {
-                self._row(at): self.counts[at] if self.counts else 1
-                for at, end in enumerate(self.ends)
-                if end > moment
-            }
+    def differs(self, spans: ResourceSpans, moment: int) -> bool:
+        """Return whether bookings and spans that end after ``moment`` have different times."""
+        if self._latest_ends() is self.ends and not self.counts:
+            kept, same = bisect_right(self.ends, moment), bisect_right(spans.ends, moment)
+            is_same = self.starts[kept:] == spans.starts[same:]
+            if is_same and self.ends[kept:] == spans.ends[same:]:
+                return max(spans.ends[:same], default=moment) > moment
+        return self._spans_after(moment) != Counter(
+            span for span in zip(spans.starts, spans.ends, strict=True) if span[1] > moment
         )
+
+    def _spans_after(self, moment: int) -> Counter[Span]:
+        """Return how many bookings have the same times, of those that end after ``moment``."""
+        counted: Counter[Span] = Counter()
+        for at, span in enumerate(self.all_spans()):
+            if span[1] > moment:
+                counted[span] += self.counts[at] if self.counts else 1
+        return counted
 
     def _columns(self) -> list["array[int]"]:
         columns = [self.starts, self.ends, self.owners]
@@ -232,12 +245,6 @@ def united(spans: Iterable[Span]) -> list[Span]:
 def separate(spans: list[Span]) -> tuple[list[int], list[int]]:
     """Return the starts and the ends of the spans."""
     return [start for start, _ in spans], [end for _, end in spans]
-
-
-def differs(bookings: BookingList, rows: ResourceBookings, moment: int) -> bool:
-    """Return whether the list and the rows have different bookings that end after ``moment``."""
-    later = Counter({row: n for row, n in _counted(rows).items() if row[1] > moment})
-    return bookings.rows_after(moment) != later
 
 
 def _counted(bookings: ResourceBookings) -> Counter[Row]:

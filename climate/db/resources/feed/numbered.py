@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.matching.booked_hours.booking_change import ResourceBookings, ResourceState
+from climate.core.matching.booked_hours.booking_change import ResourceSpans, ResourceState
 from climate.db.engine.database import Database
 from climate.db.resources.feed import rows
 from climate.db.resources.feed.port import KEPT, PRUNED, Changes, Position, Snapshot
@@ -108,10 +108,9 @@ class NumberedFeed:
         """Implement BookingFeed.resource_states."""
         return rows.resource_states(session, ids)
 
-    def bookings_of(self, session: Session, ids: Collection[int]) -> list[ResourceBookings]:
-        """Implement BookingFeed.bookings_of."""
-        now = session.execute(self._now).scalar_one()
-        return list(rows.bookings(session, rows.of_resources(ids), now))
+    def spans_of(self, session: Session, ids: Collection[int]) -> list[ResourceSpans]:
+        """Implement BookingFeed.spans_of."""
+        return list(rows.spans(session, ids, session.execute(self._now).scalar_one()))
 
     def number(self, session: Session) -> int:  # noqa: ARG002 - MariaDB overrides it
         """Implement BookingFeed.number: do nothing, because each change has its number."""

@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 from climate.core.matching.booked_hours.booking_change import (
     BookingChange,
     ResourceBookings,
+    ResourceSpans,
     ResourceState,
 )
 from climate.db.engine.database import Database
@@ -92,7 +93,7 @@ class BookingFeed(Protocol):
 
         The result contains all transactions that were committed before the call began, so the
         session must be new: any of ``Database.read``, or of ``Database.snapshot``. With the latter,
-        ``resource_states`` and ``bookings_of`` see the same state in the same session.
+        ``resource_states`` and ``spans_of`` see the same state in the same session.
         """
 
     def latest_changes(self, database: Database, position: Position) -> Changes:
@@ -101,10 +102,11 @@ class BookingFeed(Protocol):
     def resource_states(self, session: Session, ids: Collection[int]) -> list[ResourceState]:
         """Return the present states of these resources; ids without a resource are left out."""
 
-    def bookings_of(self, session: Session, ids: Collection[int]) -> list[ResourceBookings]:
-        """Return the present bookings of these resources that are not over.
+    def spans_of(self, session: Session, ids: Collection[int]) -> list[ResourceSpans]:
+        """Return the times of the present bookings of these resources that are not over.
 
-        They contain changes that later calls of ``changes_since`` return once more, unless
+        The owners of bookings are in other tables, so reading them would take ten times as long.
+        The result contains changes that later calls of ``changes_since`` return once more, unless
         ``changes_since`` runs first in the same session of ``Database.snapshot``.
         """
 

@@ -21,14 +21,18 @@ This needs an unbroken history. Each of these makes a position useless:
 
 import sys
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.matching.booked_hours.booking_change import ResourceBookings, ResourceState
+from climate.core.matching.booked_hours.booking_change import (
+    ResourceBookings,
+    ResourceSpans,
+    ResourceState,
+)
 from climate.db.engine.database import Database
 from climate.db.engine.driver_statement import POSTGRESQL, convert
 from climate.db.engine.servers import PG_TIMELINE
@@ -96,47 +100,51 @@ _PATIENCE = sa.text(
     " set_config('cursor_tuple_fraction', '1', true)"
 )
 _HASH = "coalesce(nullif(('x' || substr(md5({0}), 1, 8))\\:\\:bit(32)\\:\\:int, 0), 1)"
-# A row for each resource: PostgreSQL sorts and packs faster than a client receives rows. Times are
-# sent as microseconds since 2000, so 30 years more make them microseconds since 1970.
-_PACKED = """
-    SELECT resource_id, is_shared,
-        string_agg(timestamptz_send(start_at + interval '946684800 seconds'), ''),
-        string_agg(timestamptz_send(busy_until + interval '946684800 seconds'), ''),
-        string_agg(int4send(owner), '')
-    FROM (
-        SELECT allocations.resource_id, resource_class IS NOT NULL AS is_shared,
-            allocations.start_at, busy_until, coalesce({hash}, 0) AS owner
-        FROM allocations
-        LEFT JOIN reservations ON reservations.id = allocations.reservation_id
-        LEFT JOIN leases ON leases.id = reservations.lease_id
-        {owners}
-        WHERE busy_until > now() AND ({condition})
-        ORDER BY 1, 2, 3
-    ) AS sorted
-    GROUP BY resource_id, is_shared
+# Times are sent as microseconds since 2000, so 30 years more make them microseconds since 1970.
+_COLUMNS = """
+    resource_id, is_shared,
+    string_agg(timestamptz_send(start_at + interval '946684800 seconds'), ''),
+    string_agg(timestamptz_send(busy_until + interval '946684800 seconds'), '')
 """
-# Of all resources: compute each hash once for each project (see ``owner_hash``).
+# A row for each resource: PostgreSQL sorts and packs faster than a client receives rows. The hash
+# is ``owner_hash``, computed once for each project.
 _OF_TYPES = sa.text(
     f"""
     WITH owners AS MATERIALIZED (
-        SELECT project_id, {_HASH.format("project_id")} AS hash
+        SELECT project_id, coalesce(
+            nullif(('x' || substr(md5(project_id), 1, 8))\\:\\:bit(32)\\:\\:int, 0), 1
+        ) AS hash
         FROM (SELECT DISTINCT project_id FROM leases) AS projects
     )
+    SELECT {_COLUMNS}, string_agg(int4send(owner), '')
+    FROM (
+        SELECT allocations.resource_id, resource_class IS NOT NULL AS is_shared,
+            allocations.start_at, busy_until, coalesce(owners.hash, 0) AS owner
+        FROM allocations
+        LEFT JOIN reservations ON reservations.id = allocations.reservation_id
+        LEFT JOIN leases ON leases.id = reservations.lease_id
+        LEFT JOIN owners ON owners.project_id = leases.project_id
+        WHERE busy_until > now()
+        AND resource_id IN (SELECT id FROM resources WHERE type = ANY(:types))
+        ORDER BY 1, 2, 3
+    ) AS sorted
+    GROUP BY resource_id, is_shared
     """  # noqa: S608 - only constants
-    + _PACKED.format(
-        hash="owners.hash",
-        owners="LEFT JOIN owners ON owners.project_id = leases.project_id",
-        condition="resource_id IN (SELECT id FROM resources WHERE type = ANY(:types))",
-    )
 )
-# Of a few resources: use an index for whole bookings, and another one for shares.
+# Whole bookings and shares have different indexes, which contain all that the query needs.
 _OF_RESOURCES = sa.text(
-    _PACKED.format(
-        hash=f"CASE WHEN leases.id IS NOT NULL THEN {_HASH.format('leases.project_id')} END",
-        owners="",
-        condition="whole_id = ANY(:ids)"
-        " OR (resource_class IS NOT NULL AND resource_id = ANY(:ids))",
-    )
+    f"""
+    SELECT {_COLUMNS}
+    FROM (
+        SELECT whole_id AS resource_id, false AS is_shared, start_at, busy_until FROM allocations
+        WHERE whole_id = ANY(:ids) AND busy_until > now()
+        UNION ALL
+        SELECT resource_id, true, start_at, busy_until FROM allocations
+        WHERE resource_class IS NOT NULL AND resource_id = ANY(:ids) AND busy_until > now()
+        ORDER BY 1, 2, 3
+    ) AS sorted
+    GROUP BY resource_id, is_shared
+    """  # noqa: S608 - only constants
 )
 _STREAMED = {"yield_per": 100}
 
@@ -168,9 +176,13 @@ class PostgresqlFeed:
         """Implement BookingFeed.resource_states."""
         return rows.resource_states(session, ids)
 
-    def bookings_of(self, session: Session, ids: Collection[int]) -> list[ResourceBookings]:
-        """Implement BookingFeed.bookings_of."""
-        return list(_unpacked(session.execute(_OF_RESOURCES, {"ids": list(ids)})))
+    def spans_of(self, session: Session, ids: Collection[int]) -> list[ResourceSpans]:
+        """Implement BookingFeed.spans_of."""
+        packed = session.execute(_OF_RESOURCES, {"ids": list(ids)})
+        return [
+            ResourceSpans(resource_id, is_shared, _integers("q", starts), _integers("q", ends))
+            for resource_id, is_shared, starts, ends in packed
+        ]
 
     def number(self, session: Session) -> int:  # noqa: ARG002 - only MariaDB needs it
         """Implement BookingFeed.number: do nothing, because each change has its transaction."""
@@ -208,13 +220,8 @@ def _next_transaction(position: Position) -> int:
 
 
 def _stream(session: Session, types: Collection[str]) -> Iterator[ResourceBookings]:
-    yield from _unpacked(
-        session.execute(_OF_TYPES, {"types": list(types)}, execution_options=_STREAMED)
-    )
-
-
-def _unpacked(packed: Iterable[Any]) -> Iterator[ResourceBookings]:
     """Yield the bookings of rows that contain big-endian integers."""
+    packed = session.execute(_OF_TYPES, {"types": list(types)}, execution_options=_STREAMED)
     for resource_id, is_shared, *texts in packed:
         starts, ends, owners = map(_integers, "qqi", texts)
         yield ResourceBookings(resource_id, is_shared, starts, ends, owners)

@@ -15,6 +15,7 @@ from climate.core.matching.booked_hours.booking_change import (
     UNKNOWN_OWNER,
     BookingChange,
     ResourceBookings,
+    ResourceSpans,
     ResourceState,
     owner_hash,
 )
@@ -31,17 +32,16 @@ CHANGE_COLUMNS = columns(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _IS_SHARED = ALLOCATIONS.c.resource_class.is_not(None)
+_SPANS = sa.select(
+    ALLOCATIONS.c.resource_id,
+    _IS_SHARED.label("is_shared"),
+    ALLOCATIONS.c.start_at,
+    ALLOCATIONS.c.busy_until,
+).order_by(ALLOCATIONS.c.resource_id, "is_shared", ALLOCATIONS.c.start_at)
 _BOOKINGS = (
-    sa.select(
-        ALLOCATIONS.c.resource_id,
-        _IS_SHARED.label("is_shared"),
-        ALLOCATIONS.c.start_at,
-        ALLOCATIONS.c.busy_until,
-        LEASES.c.project_id,
-    )
+    _SPANS.add_columns(LEASES.c.project_id)
     .outerjoin(RESERVATIONS, RESERVATIONS.c.id == ALLOCATIONS.c.reservation_id)
     .outerjoin(LEASES, LEASES.c.id == RESERVATIONS.c.lease_id)
-    .order_by(ALLOCATIONS.c.resource_id, "is_shared", ALLOCATIONS.c.start_at)
 )
 _STREAMED = {"yield_per": 1000}
 _cached_hash = lru_cache(maxsize=10_000)(owner_hash)
@@ -122,12 +122,19 @@ def bookings(
         yield ResourceBookings(resource_id, bool(is_shared), starts, ends, owners)
 
 
+def spans(session: Session, ids: Collection[int], now: datetime) -> Iterator[ResourceSpans]:
+    """Yield the times of the bookings of these resources that are not over at ``now``."""
+    is_given = any_of(ALLOCATIONS.c.resource_id, ids)
+    read = session.execute(_SPANS.where(is_given, ALLOCATIONS.c.busy_until > now))
+    for (resource_id, is_shared), group in groupby(read, itemgetter(0, 1)):
+        starts, ends = array("q"), array("q")
+        for _, _, start, end in group:
+            starts.append(to_microseconds(start))
+            ends.append(to_microseconds(end))
+        yield ResourceSpans(resource_id, bool(is_shared), starts, ends)
+
+
 def of_types(types: Collection[str]) -> sa.ColumnElement[Any]:
     """Return the condition that an allocation is of a resource of one of these types."""
     matching = sa.select(RESOURCES.c.id).where(RESOURCES.c.type.in_(types))
     return ALLOCATIONS.c.resource_id.in_(matching)
-
-
-def of_resources(ids: Collection[int]) -> sa.ColumnElement[Any]:
-    """Return the condition that an allocation is of one of these resources."""
-    return any_of(ALLOCATIONS.c.resource_id, ids)

@@ -5,8 +5,9 @@
 - **Catch up**: each question first reads what was committed since the last catch-up. So the answer
   contains everything that was committed before the question. Questions of several threads share a
   catch-up that began after all of them. Requests that the database decides anyway skip this step.
-- **Compare**: the thread compares a few resources at a time with the rows of the database. If they
-  differ, it reports a broken invariant, drops the copy and loads it again.
+- **Compare**: the thread compares the bookings of a few resources at a time with the rows of the
+  database (their times, not their owners). If they differ, it reports a broken invariant, drops the
+  copy and loads it again.
 
 A wrong copy can cause a wrong refusal, but never a wrong booking, because the database decides.
 """
@@ -25,7 +26,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.lease.model import HOST
 from climate.core.matching.booked_hours.booked_hours import BookedHours
-from climate.core.matching.booked_hours.booking_change import ResourceBookings, ResourceState
+from climate.core.matching.booked_hours.booking_change import ResourceSpans, ResourceState
 from climate.db.engine.database import Database
 from climate.db.resources import resources
 from climate.db.resources.feed.dialects import for_dialect
@@ -170,7 +171,7 @@ class CalendarMemory:
             changes = self._feed.changes_since(session, copy.position)
             self._apply(changes, self._states(session, changes.resources))
             ids = sorted(id_ for id_ in copy.types if id_ > copy.compared)[:_COMPARED]
-            rows = {(b.resource_id, b.is_shared): b for b in self._feed.bookings_of(session, ids)}
+            rows = {(s.resource_id, s.is_shared): s for s in self._feed.spans_of(session, ids)}
         if copy is not self._copy:
             return []
         copy.compared = ids[-1] if ids else 0
@@ -322,9 +323,9 @@ class CalendarMemory:
 
 
 def _differs(
-    copy: _Copy, id_: int, rows: Mapping[tuple[int, bool], ResourceBookings], read_at: int
+    copy: _Copy, id_: int, rows: Mapping[tuple[int, bool], ResourceSpans], read_at: int
 ) -> bool:
     """Return whether the copy of a resource has other bookings than ``rows`` at ``read_at``."""
-    none = (array("q"), array("q"), array("i"))
-    kinds = [rows.get((id_, kind)) or ResourceBookings(id_, kind, *none) for kind in (False, True)]
+    none = (array("q"), array("q"))
+    kinds = [rows.get((id_, kind)) or ResourceSpans(id_, kind, *none) for kind in (False, True)]
     return any(copy.hours[copy.types[id_]].differs(kind, read_at) for kind in kinds)
