@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from climate.core.errors import InvalidQuery
 from climate.core.matching import expression
@@ -60,6 +61,8 @@ _SYNONYMS = {
     "total_usable_disk_gb": "local_gb",
 }
 _MOST = 2**31 - 1
+# The longest text that is cached, in characters, and the number of cached texts.
+_SHORT, _CACHED = 500, 256
 
 _NUMERIC: Mapping[str, Op] = {"=": ">=", "==": "==", "!=": "!=", ">=": ">=", "<=": "<="}
 _TEXTUAL: Mapping[str, Op] = {
@@ -162,6 +165,13 @@ def read(source: object) -> Selector:
     ``source`` is JSON text or decoded JSON. If the input is malformed, raises InvalidQuery, whose
     message quotes it and names the position of the mistake.
     """
+    # A request reads the same text in several steps, and many requests have equal texts.
+    if isinstance(source, str) and len(source) <= _SHORT:
+        return _read_text(source)
+    return _read(source)
+
+
+def _read(source: object) -> Selector:
     specs = _object(source)
     if specs is None:
         return Selector(expression.parse(source))
@@ -170,6 +180,9 @@ def read(source: object) -> Selector:
         return replace(_selector(texts), specs=texts)
     except Malformed as error:
         raise InvalidQuery(f"Malformed requirements {quoted(source)}: {error}") from None
+
+
+_read_text = lru_cache(_CACHED)(_read)
 
 
 def property_names(source: object) -> frozenset[str]:
