@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from climate.core.errors import ClimateError
+from climate.core.matching.requirement import Layout
 from climate.db.engine.database import Database
 from climate.db.engine.driver_statement import DriverStatement, convert
 from climate.db.resources import booking_statement
@@ -173,15 +174,28 @@ class TestSuggestions:
             reserve(mine, hosts(1), start=2)
 
     def test_a_lease_gets_its_maximum_although_a_suggested_host_is_booked(
-        self, runtimes: tuple[Runtime, Runtime], monkeypatch: pytest.MonkeyPatch
+        self, runtimes: tuple[Runtime, Runtime]
     ) -> None:
-        monkeypatch.setattr(admission, "few", lambda demand: demand.maximum)
         mine, other = runtimes
         windows = range(1, 9)  # in each, the booked host is suggested with a probability of 2/3
         for start in windows:
             reserve(other, hosts(1), start=start)
             reserve(mine, hosts(1, 2), start=start)
         assert len(rows.dump(mine.database)["allocations"]) == 3 * len(windows)
+
+    def test_suggested_hosts_with_shares_of_others_are_replaced(
+        self, runtimes: tuple[Runtime, Runtime], plans: list[BookingPlan]
+    ) -> None:
+        mine, other = runtimes
+        windows = range(1, 9)  # in each, a host with a share is tried with a probability of 2/3
+        for start in windows:
+            reserve(other, instances(2, layout=Layout.APART.value, vcpus=1), start=start)
+            plans.clear()
+            reserve(mine, hosts(1), start=start)
+            assert all(plan.among for plan in plans)
+        booked = rows.dump(mine.database)["allocations"]
+        used = {(row["resource_id"], row["start_at"]) for row in booked}
+        assert len(used) == 3 * len(windows)
 
     def test_packed_hosts_are_searched_in_the_database(
         self, runtimes: tuple[Runtime, Runtime], plans: list[BookingPlan]

@@ -48,7 +48,9 @@ class BookingPlan:
     - ``limit``: the number of candidates to search for, more than the maximum of the requirement.
     - ``rotation``: where the search starts (see ``allocations.candidates``).
     - ``among``: ids of the only resources to try, at least the maximum of the requirement (None:
-      search all resources). The statement does not decide if too few of them are free.
+      search all resources). If shares of them are booked, the constraint makes the statement fail.
+      The statement does not decide if too few of them are free. ``limit`` and ``rotation`` do not
+      matter then.
     - ``rows``: the rows of the lease, its reservation, its events and its notification. Each table
       comes after the tables to which it refers.
     - ``names``: the properties in the query that not every resource has. Each of them must exist,
@@ -95,9 +97,8 @@ def book(database: Database, plan: BookingPlan) -> Verdict:
     tables = tuple((table.__tablename__, tuple(rows[0])) for table, rows in plan.rows)
     statement, constants = _statement(
         replace(wanted, query=query),
-        plan.limit,
+        plan.limit if plan.among is None else None,
         tables,
-        plan.among is not None,
         bool(plan.names),
         plan.open_leases is not None,
     )
@@ -139,15 +140,16 @@ def _searched(plan: BookingPlan) -> dict[str, Any]:
 
 
 Tables = tuple[tuple[str, tuple[str, ...]], ...]
+# The parameters of the search that do not come from the requirement's query.
+_GIVEN = ("start", "end", "rotation", "ids", "most")
 
 
 @lru_cache(512)
 def _statement(
     wanted: Shape,
-    limit: int,
+    limit: int | None,
     tables: Tables,
-    is_suggested: bool,  # noqa: FBT001 - a cache needs positional arguments
-    has_names: bool,  # noqa: FBT001
+    has_names: bool,  # noqa: FBT001 - a cache needs positional arguments
     is_limited: bool,  # noqa: FBT001
 ) -> tuple[DriverStatement, dict[str, Any]]:
     """Return the statement, and the values of the parameters that the query needs.
@@ -155,12 +157,15 @@ def _statement(
     The query of ``wanted`` is generalised, as it takes longer to build and compile the statement
     than to execute it.
 
-    If ``is_suggested``, the statement tries only the resources in the parameter ``ids``.
+    If ``limit`` is None, the statement tries only the resources in the parameter ``ids``.
     """
-    build = fitting.available_versions_of if is_suggested else fitting.available_versions
-    query = build(wanted, limit).compile(dialect=POSTGRESQL)
+    query = (
+        fitting.suggested_versions(wanted)
+        if limit is None
+        else fitting.available_versions(wanted, limit)
+    ).compile(dialect=POSTGRESQL)
     # ``IN`` has a parameter for each of its values.
-    search = query.construct_expanded_state(dict.fromkeys(("start", "end", "rotation", "ids")))
+    search = query.construct_expanded_state(dict.fromkeys(_GIVEN))
     conditions = [_NAMES_ARE_KNOWN] * has_names + [_HAS_FEW_OPEN_LEASES] * is_limited or ["true"]
     inserts = "".join(_insert(n, *table) for n, table in enumerate(tables))
     text = _TEXT.format(search=search.statement, allowed=" AND ".join(conditions), inserts=inserts)

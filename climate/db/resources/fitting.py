@@ -89,16 +89,18 @@ def available_versions(wanted: Shape, limit: int | None) -> sa.Select[Any]:
 
 
 @lru_cache(_CACHED_STATEMENTS)
-def available_versions_of(wanted: Shape, limit: int) -> sa.Select[int, str]:
-    """Build the query of ``available_of`` for up to ``limit`` resources, with their versions.
+def suggested_versions(wanted: Shape) -> sa.Select[int, str]:
+    """Build the query for up to ``most`` resources among ``ids``, with their versions. PostgreSQL.
 
-    For PostgreSQL.
+    The resources match the requirement, and no booking of the whole resource overlaps the window.
+    The query does not search for bookings of shares, because resources in ``ids`` probably have
+    none in the window.
     """
     ids: sa.BindParameter[Any] = sa.bindparam("ids", type_=sa.ARRAY(sa.BigInteger))
-    query = sa.select(ResourceRow.id.label("id"), _VERSION)
+    most: sa.BindParameter[int] = sa.bindparam("most", type_=sa.BigInteger())
     is_given = ResourceRow.id == sa.any_(ids)
-    few: sa.ColumnElement[int] = sa.literal_column(str(limit))
-    return query.where(is_given, *conditions(wanted), *_free(wanted)).limit(few)
+    query = sa.select(ResourceRow.id.label("id"), _VERSION)
+    return query.where(is_given, *conditions(wanted), _not_booked_whole()).limit(most)
 
 
 @lru_cache(_CACHED_STATEMENTS)

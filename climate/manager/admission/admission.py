@@ -111,22 +111,19 @@ def book_at_once(
     runtime: Runtime,
     lease: Lease,
     demands: Sequence[Demand],
-    tables: Sequence[Rows],
+    plan: BookingPlan | None,
     gates: Sequence[Gate],
-    *,
-    sees_private: bool,
+    suggested: Sequence[int] | None,
 ) -> bool:
     """Book resources for a new lease and store the lease, in one SQL statement.
 
-    ``tables`` are the rows to store, without the bookings. ``sees_private`` states whether the user
-    may name private properties (hidden from ordinary users) in a query. Returns False if one
-    statement cannot do it, or if it lost races with other transactions. Then nothing is stored, and
-    the caller must use ``admit``. Raises InsufficientResources.
+    ``plan`` is the result of ``plan_at_once``, ``suggested`` that of ``suggest``. Returns False if
+    one statement cannot do it, or if it lost races with other transactions. Then nothing is stored,
+    and the caller must use ``admit``. Raises InsufficientResources.
     """
-    plan = _plan(runtime, lease, demands, tables, sees_private=sees_private)
     for gate in gates:
         plan = plan and gate.planned(plan, lease)
-    for attempt in _attempts(runtime, plan) if plan else ():
+    for attempt in _attempts(runtime, plan, suggested) if plan else ():
         verdict = _try_to_book(runtime, attempt)
         if verdict is None or (verdict.is_allowed and not verdict.is_booked and attempt.among):
             continue
@@ -138,23 +135,46 @@ def book_at_once(
     return False
 
 
-def _attempts(runtime: Runtime, plan: BookingPlan) -> Iterator[BookingPlan]:
+def _attempts(
+    runtime: Runtime, plan: BookingPlan, suggested: Sequence[int] | None
+) -> Iterator[BookingPlan]:
     """Yield the plans to try: first among resources that are free in memory, then among all.
 
     Resources from memory save the search in the database. Memory may lack the latest bookings. So
     for a second plan, it is brought up to date.
     """
-    for find_view in (runtime.calendar.view_without_catching_up, runtime.calendar.view):
-        # Memory does not know which resources come first.
-        view = None if runtime.settings.packs_hosts else find_view(plan.requirement.resource_type)
-        if view is None:
-            break
-        ids = view.suggest(plan.requirement, plan.busy, plan.limit + _SPARES, plan.rotation)
-        if len(ids) < plan.requirement.maximum:
-            break
+    requirement = plan.requirement
+    # Memory does not know which resources come first.
+    ids = None if runtime.settings.packs_hosts else suggested
+    if ids is not None and len(ids) >= requirement.maximum:
         yield replace(plan, among=ids)
+        view = runtime.calendar.view(requirement.resource_type)
+        latest = _free_in(view, requirement, plan.busy, plan.rotation) if view else []
+        if len(latest) >= requirement.maximum:
+            yield replace(plan, among=latest)
     for _ in range(_ATTEMPTS_AT_ONCE):
         yield plan
+
+
+def suggest(runtime: Runtime, lease: Lease, demands: Sequence[Demand]) -> list[int] | None:
+    """Return ids of resources that are free for a new lease according to memory.
+
+    Memory may lack the latest bookings. The result has at least the minimum number of resources, if
+    so many are free, and usually some more. None if memory cannot answer.
+    """
+    requirement = only_whole(runtime, [demand.requirement for demand in demands])
+    if requirement is None:
+        return None
+    view = runtime.calendar.view_without_catching_up(requirement.resource_type)
+    if view is None:
+        return None
+    return _free_in(view, requirement, _occupied(runtime, lease), runtime.preference().rotation)
+
+
+def _free_in(
+    view: CalendarView, requirement: Requirement, busy: Window, rotation: float
+) -> list[int]:
+    return view.suggest(requirement, busy, requirement.maximum + _SPARES, rotation)
 
 
 def _try_to_book(runtime: Runtime, plan: BookingPlan) -> Verdict | None:
@@ -168,7 +188,7 @@ def _try_to_book(runtime: Runtime, plan: BookingPlan) -> Verdict | None:
         return None
 
 
-def _plan(
+def plan_at_once(
     runtime: Runtime,
     lease: Lease,
     demands: Sequence[Demand],
@@ -179,7 +199,8 @@ def _plan(
     """Return the plan to book and store a new lease in one statement; None if that is impossible.
 
     The statement can book whole resources for one demand, without the operator's filters and
-    weighers.
+    weighers. ``tables`` are the rows to store, without the bookings. ``sees_private`` states
+    whether the user may name private properties (hidden from ordinary users) in a query.
     """
     requirement = only_whole(runtime, [demand.requirement for demand in demands])
     if runtime.database.dialect != "postgresql" or requirement is None:
@@ -206,25 +227,19 @@ def _occupied(runtime: Runtime, lease: Lease) -> Window:
 
 
 def find_shortage(
-    runtime: Runtime, lease: Lease, demands: Sequence[Demand], *, catches_up: bool = False
+    runtime: Runtime, lease: Lease, demands: Sequence[Demand]
 ) -> tuple["InsufficientResources", CalendarView] | None:
     """Look for a shortage of resources for a new lease in the calendar in memory.
 
-    Returns the error and the view that found the shortage. Returns None if there may be enough
-    resources, or if memory cannot answer. Memory is brought up to date if it seems to lack
-    resources, or if ``catches_up`` is set, because SQL has found a shortage. Some of the answers
-    are checked with SQL. If SQL finds enough resources and memory still does not, memory is loaded
-    again.
+    Returns the error and the view that found the shortage. Returns None if there are enough
+    resources, or if memory cannot answer. The answer contains all bookings that were committed
+    before the call. Some of the answers are checked with SQL. If SQL finds enough resources and
+    memory still does not, memory is loaded again.
     """
     requirement = only_whole(runtime, [demand.requirement for demand in demands])
     if requirement is None:
         return None
     busy = _occupied(runtime, lease)
-    if not catches_up:
-        # If there seems to be enough, the database decides, and no query is spent on memory.
-        latest = runtime.calendar.view_without_catching_up(requirement.resource_type)
-        if latest is None or latest.has_enough(requirement, busy):
-            return None
     view = runtime.calendar.view(requirement.resource_type)
     if view is None or view.has_enough(requirement, busy):
         return None

@@ -37,7 +37,9 @@ from climate.manager.admission.admission import (
     admit,
     book_at_once,
     find_shortage,
+    plan_at_once,
     rows,
+    suggest,
 )
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
@@ -166,15 +168,21 @@ def book(
     If too few resources are free, ``on_shortage`` may store the lease in another way.
     """
     demands = _demands(runtime, lease)
-    if on_shortage is None:
+    suggested = suggest(runtime, lease, demands)
+    # If there seems to be enough, the database decides, and no query brings memory up to date.
+    is_short = suggested is not None and len(suggested) < demands[0].requirement.minimum
+    if is_short and on_shortage is None:
         _refuse_from_memory(runtime, owner, lease, demands, gates)
+    tables, private = _rows(lease, lease.created_at), owner.sees_private
+    at_once = plan_at_once(runtime, lease, demands, tables, sees_private=private)
+    store = partial(_store, runtime, owner=owner, lease=lease, gates=gates)
     with _explained(runtime, lease, gates):
         try:
-            _book(runtime, owner, lease, demands, gates)
+            if not book_at_once(runtime, lease, demands, at_once, gates, suggested):
+                runtime.database.write(store)
         except InsufficientResources as shortage:
             if on_shortage is None:
                 raise
-            store = partial(_store, runtime, owner=owner, lease=lease, gates=gates)
             on_shortage(lease, demands, shortage, store)
 
 
@@ -219,15 +227,6 @@ def _not_checked(runtime: Runtime, owner: Owner, lease: Lease) -> list[str]:
     if any_prepares(runtime.catalog, lease.reservations):
         names.append("preparation")
     return names
-
-
-def _book(
-    runtime: Runtime, owner: Owner, lease: Lease, demands: Sequence[Demand], gates: Sequence[Gate]
-) -> None:
-    """Book resources for a new lease and store it, in one statement if that is possible."""
-    rows_, private = _rows(lease, lease.created_at), owner.sees_private
-    if not book_at_once(runtime, lease, demands, rows_, gates, sees_private=private):
-        runtime.database.write(lambda session: _store(runtime, session, owner, lease, gates))
 
 
 def _store(
@@ -281,7 +280,7 @@ def _explained(runtime: Runtime, lease: Lease, gates: Sequence[Gate]) -> Iterato
     try:
         yield
     except InsufficientResources as shortage:
-        found = find_shortage(runtime, lease, shortage.demands, catches_up=True)
+        found = find_shortage(runtime, lease, shortage.demands)
         with runtime.database.read() as session:
             bookings: Bookings
             if found is None:
