@@ -197,6 +197,24 @@ class TestSuggestions:
         used = {(row["resource_id"], row["start_at"]) for row in booked}
         assert len(used) == 3 * len(windows)
 
+    def test_the_database_searches_while_another_thread_changes_memory(
+        self, runtimes: tuple[Runtime, Runtime], plans: list[BookingPlan]
+    ) -> None:
+        changes, done = threading.Event(), threading.Event()
+
+        def change_memory() -> None:
+            with runtimes[0].calendar._using:
+                changes.set()
+                done.wait(20)
+
+        thread = threading.Thread(target=change_memory)
+        thread.start()
+        changes.wait(20)
+        reserve(runtimes[0], hosts(1))
+        done.set()
+        thread.join(20)
+        assert [plan.among for plan in plans] == [None]
+
     def test_packed_hosts_are_searched_in_the_database(
         self, runtimes: tuple[Runtime, Runtime], plans: list[BookingPlan]
     ) -> None:

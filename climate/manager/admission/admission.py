@@ -149,8 +149,8 @@ def _attempts(
     if ids is not None and len(ids) >= requirement.maximum:
         yield replace(plan, among=ids)
         view = runtime.calendar.view(requirement.resource_type)
-        latest = _free_in(view, requirement, plan.busy, plan.rotation) if view else []
-        if len(latest) >= requirement.maximum:
+        latest = _free_in(view, requirement, plan.busy, plan.rotation) if view else None
+        if latest is not None and len(latest) >= requirement.maximum:
             yield replace(plan, among=latest)
     for _ in range(_ATTEMPTS_AT_ONCE):
         yield plan
@@ -173,7 +173,7 @@ def suggest(runtime: Runtime, lease: Lease, demands: Sequence[Demand]) -> list[i
 
 def _free_in(
     view: CalendarView, requirement: Requirement, busy: Window, rotation: float
-) -> list[int]:
+) -> list[int] | None:
     return view.suggest(requirement, busy, requirement.maximum + _SPARES, rotation)
 
 

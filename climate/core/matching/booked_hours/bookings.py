@@ -3,7 +3,7 @@
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from operator import le, lt
 
@@ -12,7 +12,7 @@ from climate.core.matching.booked_hours.booking_change import (
     ResourceBookings,
     ResourceSpans,
 )
-from climate.core.matching.booked_hours.touched_hours import Span
+from climate.core.matching.booked_hours.touched_hours import Span, united
 
 # A booking: start, end, owner.
 Row = tuple[int, int, int]
@@ -229,17 +229,6 @@ class ResourceCalendar:
         """Yield start and end of each booking."""
         yield from self.whole.all_spans()
         yield from self.shares.all_spans()
-
-
-def united(spans: Iterable[Span]) -> list[Span]:
-    """Return the spans, sorted by start, with those that overlap or touch joined."""
-    joined: list[Span] = []
-    for start, end in spans:
-        if joined and start <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(joined[-1][1], end)
-        else:
-            joined.append((start, end))
-    return joined
 
 
 def separate(spans: list[Span]) -> tuple[list[int], list[int]]:

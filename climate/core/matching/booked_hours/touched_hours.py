@@ -109,15 +109,22 @@ class TouchedHours:
         """
         numbers: dict[Block, list[int]] = defaultdict(list)
         marked: dict[int, list[int]] = defaultdict(list)
-        for span, booked in bookings:
-            for block in blocks(*span):
-                numbers[block] += booked
-            for hour in _ragged_hours(span):
+        short: dict[int, list[Span]] = defaultdict(list)
+        for (start, end), booked in bookings:
+            first, last = start // HOUR, -(-end // HOUR)
+            if last - first <= _SHORT:
+                for place in booked:
+                    short[place].append((first, last))
+            else:
+                for block in blocks(start, end):
+                    numbers[block] += booked
+            for hour in _ragged_hours((start, end)):
                 marked[hour] += booked
         self._mark_ragged(marked)
         masks: list[dict[int, Mask]] = [{} for _ in _LEVELS]
+        masks[0] = _by_hour(short)
         for (level, number), booked in numbers.items():
-            masks[level][number] = 1 << booked[0] if len(booked) == 1 else mask_of(booked)
+            masks[level][number] = masks[level].get(number, 0) | mask_of(booked)
         self._unite(masks)
 
     def load(self, bookings: Mapping[int, Iterable[Span]]) -> None:
@@ -266,6 +273,39 @@ class TouchedHours:
                 hours[hour] = hours.get(hour, 0) | mask << first_place
         for hour in range(first_hour, first_hour + width + CHILDREN, CHILDREN):
             self._invalidate_above(0, hour)
+
+
+def _by_hour(booked: Mapping[int, list[Span]]) -> dict[int, Mask]:
+    """Return the mask of each hour in which a place is booked, from ranges of hours by place.
+
+    Passing through the hours in order takes two changes of a mask for each range. Setting the bit
+    in each hour of each range would take several times as long.
+    """
+    changes: dict[int, list[int]] = defaultdict(list)
+    for place, ranges in booked.items():
+        for first, last in united(sorted(ranges)):  # so no two changes of a place are in one hour
+            changes[first].append(place)
+            changes[last].append(place)
+    masks: dict[int, Mask] = {}
+    mask, before = 0, 0
+    for hour in sorted(changes):
+        if mask:
+            masks |= dict.fromkeys(range(before, hour), mask)
+        changed = changes[hour]
+        mask ^= mask_of(changed)
+        before = hour
+    return masks
+
+
+def united(spans: Iterable[Span]) -> list[Span]:
+    """Return the spans, sorted by start, with those that overlap or touch joined."""
+    joined: list[Span] = []
+    for start, end in spans:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], end)
+        else:
+            joined.append((start, end))
+    return joined
 
 
 def _ragged_hours(span: Span) -> list[int]:

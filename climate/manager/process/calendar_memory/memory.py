@@ -13,6 +13,7 @@ A wrong copy can cause a wrong refusal, but never a wrong booking, because the d
 """
 
 import logging
+import random
 import threading
 from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -41,7 +42,7 @@ LOG = logging.getLogger(__name__)
 TYPES = (HOST,)
 # With fewer resources, SQL answers as fast.
 _LEAST_RESOURCES = 1_000
-# Seconds between two turns of the thread: catch up, and compare some resources.
+# Mean seconds between two turns of the thread: catch up, and compare some resources.
 _TURN = 5.0
 # Seconds until the thread counts the resources again, if they were too few.
 _RECOUNT = 300.0
@@ -284,7 +285,8 @@ class CalendarMemory:
     def _loop(self) -> None:
         pause = 0.0
         while not self._stopping.is_set():
-            self._wake.wait(pause)
+            # Many processes that were started together must not all do their turns at once.
+            self._wake.wait(pause * random.uniform(0.5, 1.5))  # noqa: S311 - not a secret
             self._wake.clear()
             pause = _TURN
             with logged("the calendar in memory was not loaded or compared, will try again"):

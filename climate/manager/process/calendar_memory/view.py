@@ -1,7 +1,7 @@
 """Questions to the calendar in memory, about whole resources, with times as ``datetime``."""
 
+import threading
 from collections import defaultdict
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -16,6 +16,8 @@ from climate.core.window import Window
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 _SECOND = 1_000_000
+# Seconds for which a suggestion waits for a thread that changes the bookings.
+_PATIENCE = 0.02
 
 
 def ticks(moment: datetime) -> int:
@@ -39,7 +41,7 @@ class CalendarView:
     """
 
     hours: BookedHours
-    lock: AbstractContextManager[object]
+    lock: "threading.RLock"
 
     def count_matching(self, requirement: Requirement) -> int:
         """Return how many resources match, free or booked."""
@@ -69,15 +71,20 @@ class CalendarView:
 
     def suggest(
         self, requirement: Requirement, window: Window, limit: int, rotation: float
-    ) -> list[int]:
+    ) -> list[int] | None:
         """Return the ids of up to ``limit`` resources that are free in the window.
 
-        The result may be shorter than ``limit`` although more resources are free.
+        The result may be shorter than ``limit`` although more resources are free. None if another
+        thread has changed the bookings for some time, because the database then answers sooner.
         """
-        with self.lock:
+        if not self.lock.acquire(timeout=_PATIENCE):
+            return None
+        try:
             mask = self.hours.matching(requirement.condition)
             free = self.hours.free(mask, *_span(window), enough=limit)
             return self.hours.ids(free, limit, rotation)
+        finally:
+            self.lock.release()
 
     def sample(self, requirement: Requirement, limit: int, rotation: float) -> list[int]:
         """Return the ids of up to ``limit`` matching resources, free or booked."""
