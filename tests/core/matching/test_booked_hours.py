@@ -336,6 +336,17 @@ def test_notices_whether_memory_differs_from_the_rows(seed: int) -> None:
                 assert not world.memory.differs(changed, kept[0][1])
 
 
+def test_notices_a_long_booking_that_only_the_database_has() -> None:
+    memory = BookedHours()
+    memory.put_resource(state(1))
+    late = (BASE + 12 * HOUR, BASE + 15 * HOUR, 5, False)
+    memory.put_bookings(bookings_of(1, [late], is_shared=False))
+    # It ends after a shorter booking that starts after it.
+    others = [(BASE, BASE + 20 * HOUR, 5, False), (BASE + HOUR, BASE + 2 * HOUR, 5, False)]
+    spans = spans_of(1, [*others, late], is_shared=False)
+    assert memory.differs(spans, BASE + 10 * HOUR)
+
+
 class TestApply:
     @pytest.fixture
     def memory(self) -> BookedHours:
