@@ -45,7 +45,7 @@ def _statements(database: Database) -> Iterator[list[str]]:
     statements: list[str] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-        if not statement.startswith("NOTIFY"):
+        if "pg_notify" not in statement:
             statements.append(" ".join(statement.split())[:120])
 
     def run(engine: sa.Engine, statement: DriverStatement, values: Any) -> Any:
