@@ -18,10 +18,12 @@ def _received(database: Database) -> Iterator[list[str]]:
     received: list[str] = []
     other = wakeup.for_database(database)
     other.subscribe(lambda: received.append("hint"))
-    eventually(lambda: received, "the other process listens")
-    received.clear()
-    yield received
-    other.close()
+    try:
+        eventually(lambda: received, "the other process listens")
+        received.clear()
+        yield received
+    finally:
+        other.close()
 
 
 @on_postgresql

@@ -40,7 +40,7 @@ from climate.core.matching.query import Query
 _NEVER = -(2**63)
 # Hours for which ``lasting`` checks whether enough resources are free.
 _SPANS = (64, 8, 1, 0)
-# The lowest places.
+# The places in which ``ids`` looks first.
 _NEAR: Mask = (1 << 512) - 1
 
 

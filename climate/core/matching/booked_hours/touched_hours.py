@@ -291,8 +291,7 @@ def _by_hour(booked: Mapping[int, list[Span]]) -> dict[int, Mask]:
     for hour in sorted(changes):
         if mask:
             masks |= dict.fromkeys(range(before, hour), mask)
-        changed = changes[hour]
-        mask ^= mask_of(changed)
+        mask ^= mask_of(changes[hour])
         before = hour
     return masks
 
