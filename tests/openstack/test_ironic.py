@@ -61,10 +61,20 @@ def created(metal: Metal) -> dict[str, str]:
 
 @pytest.fixture
 def nodes(created: dict[str, str], cloud: Connection) -> list[str]:
-    """Return the UUIDs of the nodes when Nova has noticed that all of them are available."""
+    """Return the UUIDs of the nodes when Nova has noticed that all of them are available.
+
+    Nova reports a node to Placement before its scheduler has found it: until then, Nova does not
+    list the node.
+    """
     for node, resource_class in created.items():
         until_reserved(cloud, node, resource_class, 0)
+    eventually(lambda: created.keys() <= listed(cloud), "Nova lists the nodes", 60)
     return list(created)
+
+
+def listed(cloud: Connection) -> set[str]:
+    """Return the names of the hypervisors that Nova lists."""
+    return {hypervisor.name for hypervisor in cloud.compute.hypervisors()}
 
 
 def until_reserved(cloud: Connection, node: str, resource_class: str, amount: int) -> None:
