@@ -235,8 +235,10 @@ class ResourcePlugin(abc.ABC):
         """
         return params
 
-    def check_change(self, changed: Mapping[str, Any]) -> None:  # noqa: B027 - optional
-        """Raise InvalidInput if the operator does not allow these new parameters. Pure."""
+    def check_change(  # noqa: B027 - optional
+        self, before: Mapping[str, Any], after: Mapping[str, Any], requester: Requester
+    ) -> None:
+        """Raise InvalidInput if the requester cannot use what ``after`` newly names."""
 
     def members(self, _params: Mapping[str, Any]) -> Sequence[Member]:
         """Return the parts of a composite reservation, such as a stack; by default, none. Pure.
@@ -273,9 +275,7 @@ class ResourcePlugin(abc.ABC):
         """
         return {}
 
-    def discard(  # noqa: B027 - optional: most types prepare nothing
-        self, lease: Lease, reservation: Reservation
-    ) -> None:
+    def discard(self, lease: Lease, reservation: Reservation) -> None:  # noqa: B027 - optional
         """Delete what ``prepare`` created for a lease that was not confirmed. Idempotent.
 
         Succeed even if these objects do not exist: climate may not have called ``prepare``.

@@ -155,6 +155,12 @@ def test_rejects_an_image_that_the_user_cannot_access(
         server = {"imageRef": image_id, "networks": "none"}
         with pytest.raises(BlazarClientException, match="could not be found"):
             climate.reserve(lab.member, reservations=[booting(lab, server=server)])
+    lease = climate.reserve(lab.member, reservations=[booting(lab)], start=date(60))
+    change = {"id": lease["reservations"][0]["id"], "server": {**server, "imageRef": image.id}}
+    path = f"/v2/leases/{lease['id']}"
+    answer = climate.http(lab.member).call("PATCH", path, {"reservations": [change]})
+    assert (answer.status_code, "could not be found" in answer.text) == (400, True)
+    climate.http(lab.member).ok("DELETE", f"/v1/leases/{lease['id']}")
     images.delete_image(image.id)
 
 

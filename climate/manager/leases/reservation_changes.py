@@ -130,11 +130,13 @@ def complete(
     These are the fields ``planned``, ``unused`` and ``joining``. No transaction may be open. Raises
     InvalidInput, Conflict, Forbidden, BackendUnavailable, and ValidationError of marshmallow.
     """
+    plugins, completed = runtime.catalog.plugins, []
+    for old, new in requested(runtime.catalog, lease, change.reservations):
+        plugins[old.resource_type].check_change(old.params, new.params, requester)
     present = {r.id: r for r in lease.reservations if r.stays}
-    completed = []
     for each in change.reservations:
         before, found = present.get(each.id), each
-        if before and runtime.catalog.plugins[before.resource_type].looks_up_changes:
+        if before and plugins[before.resource_type].looks_up_changes:
             planned = _looked_up(runtime.catalog, lease, before, each, requester)
             found = replace(each, planned=planned)
         if before and (each.give_back or each.add_hosts):
@@ -142,8 +144,7 @@ def complete(
             found = replace(found, unused=named.given, joining=named.joining)
             found = replace(found, params={**named.counts, **each.params})
         elif before and change.gives_back:
-            plugin = runtime.catalog.plugins[before.resource_type]
-            params = new_params(plugin, before, found)
+            params = new_params(plugins[before.resource_type], before, found)
             found = replace(found, unused=give_back.find_unused(runtime, lease, before, params))
         completed.append(found)
     check_distinct([each.joining for each in completed])
@@ -170,15 +171,15 @@ def _looked_up(
 
 def requested(
     catalog: Catalog, lease: Lease, changes: Sequence[ReservationChange]
-) -> Iterator[ReservationRequest]:
-    """Yield a request for each valid change of a reservation, with all parameters after it."""
+) -> Iterator[tuple[Reservation, ReservationRequest]]:
+    """Yield each reservation with a valid change, and a request with all parameters after it."""
     present = {r.id: r for r in lease.reservations if r.stays}
     for change in changes:
         if before := present.get(change.id):
             with suppress(ValidationError):
                 merged = {**before.params, **change.params}
                 params = catalog.plugins[before.resource_type].schema().load(merged)
-                yield ReservationRequest(resource_type=before.resource_type, params=params)
+                yield before, ReservationRequest(resource_type=before.resource_type, params=params)
 
 
 def change_reservations(
@@ -243,7 +244,6 @@ def new_params(
     Raises LeaseBusy if the reservation has changed since the plug-in read the cloud for the change.
     """
     if change.planned is None:
-        plugin.check_change(change.params)
         return dict(plugin.schema().load({**before.params, **change.params}))
     if change.planned.before != before.params:
         raise LeaseBusy(f"Reservation {before.id} was changed by others meanwhile: try again")

@@ -279,8 +279,8 @@ def _trust_for(
         lease = leases.get(session, lease_id)
     if lease.trust_id is None:
         if change.changes_reservations:
-            reservations = (*requested(runtime.catalog, lease, change.reservations), *change.added)
-            if any_acts_as_user(runtime.catalog, reservations):
+            changed = [new for _, new in requested(runtime.catalog, lease, change.reservations)]
+            if any_acts_as_user(runtime.catalog, (*changed, *change.added)):
                 trusts.check_owner(owner.requester, lease)
                 return make(owner.requester)
     elif lease.trust_lost is not None and trusts.is_owner(owner.requester, lease):

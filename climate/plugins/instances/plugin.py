@@ -146,11 +146,19 @@ class InstancePlugin(ResourcePlugin):
                 "match: open is not possible in this cloud: it requires [nova] isolation = tenancy."
                 " Use match: targeted, and boot servers with the flavor of the reservation"
             )
-        self.check_change(params)
+        self._check_port(params)
         return params
 
-    def check_change(self, changed: Mapping[str, Any]) -> None:
-        if changed.get("ready_port") and not self._checks_ports:
+    def check_change(
+        self, before: Mapping[str, Any], after: Mapping[str, Any], requester: Requester
+    ) -> None:
+        if (image := image_of(after)) and image != image_of(before):
+            self.cloud.check_image(image, requester)
+        if after.get("ready_port") != before.get("ready_port"):
+            self._check_port(after)
+
+    def _check_port(self, params: Mapping[str, Any]) -> None:
+        if params.get("ready_port") and not self._checks_ports:
             raise InvalidInput(
                 "ready_port is not possible in this cloud: its operator lists no network in"
                 " [creation] check_networks. Use ready_text, or leave out ready_port"

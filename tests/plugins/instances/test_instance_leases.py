@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from climate.core.errors import InvalidInput
 from climate.db.resources import allocations
 from climate.manager.audit import cloud as audit
 from climate.manager.resources import inventory_sync as inventory
@@ -244,6 +245,24 @@ def test_boots_servers_when_a_running_reservation_asks_for_them(story: Story) ->
     assert reservation["servers"] == [f"{reservation['id']}-{n}" for n in (1, 2)]
     put(story, lease, reservations=change_of(lease, on_start="nothing", server=None))
     assert story.run() == 0
+
+
+def test_a_change_is_refused_if_the_requester_cannot_use_its_image(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = story.reserve(reservations=[instances(1, **BOOTED)])
+
+    def refuse(image_id: str, _requester: object) -> None:
+        raise InvalidInput(f"Image {image_id} could not be found")
+
+    cloud = story.runtime.plugins["virtual:instance"].cloud
+    monkeypatch.setattr(cloud, "check_image", refuse)
+    other = {"reservations": change_of(lease, server={**SERVER, "imageRef": "other"})}
+    path = f"/v1/leases/{lease['id']}"
+    assert "other could not be found" in story.refused(400, "PUT", path, other)
+    # An image that stays the same is not looked up: it may have been deleted meanwhile.
+    [reservation] = put(story, lease, reservations=change_of(lease, amount=2))["reservations"]
+    assert (reservation["amount"], reservation["server"]["imageRef"]) == (2, "cirros")
 
 
 def test_takes_snapshots_before_anything_is_deleted(story: Story) -> None:
