@@ -61,6 +61,6 @@ class Calendar:
 
 
 def calendar(hosts: int, bookings: int) -> Calendar:
-    """Return a calendar that begins tomorrow."""
+    """Return a calendar that begins the day after tomorrow, as a run may last beyond midnight."""
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return Calendar(hosts, bookings, today + timedelta(days=1))
+    return Calendar(hosts, bookings, today + timedelta(days=2))
