@@ -28,16 +28,21 @@ def spread(
     seconds: float,
     meters: Collection[Meter] = (),
 ) -> dict[str, Any]:
-    """Start ``count`` leases over ``seconds`` with one manager."""
+    """Start ``count`` leases over ``seconds`` with one manager.
+
+    An unmeasured lease is started before, as the first one also prepares the manager's statements.
+    """
     bench.prepare(1, manage)
-    _begin(meters)
     bench.begin()
+    stopwatch.add_leases(bench.runtime, [bench.runtime.clock.now()])
+    bench.until(bench.is_done)
+    _begin(meters)
     first = bench.runtime.clock.now() + timedelta(seconds=_WARM)
     starts = [first + timedelta(seconds=seconds * number / count) for number in range(count)]
-    stopwatch.add_leases(bench.runtime, starts)
+    measured = stopwatch.add_leases(bench.runtime, starts)
     bench.until(bench.is_done)
     _end(meters)
-    return _figures(bench, count)
+    return _figures(bench, count, measured)
 
 
 def burst(bench: Bench, count: int) -> dict[str, Any]:

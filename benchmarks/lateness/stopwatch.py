@@ -108,14 +108,18 @@ def make_manager(runtime: Runtime) -> bootstrap.Manager:
     return bootstrap.make_manager(conf, runtime)
 
 
-def add_leases(runtime: Runtime, starts: Sequence[datetime]) -> None:
-    """Store leases, and update the statistics of the database."""
-    for at in range(0, len(starts), _CHUNK):
-        ask(runtime, starts[at : at + _CHUNK])
+def add_leases(runtime: Runtime, starts: Sequence[datetime]) -> list[str]:
+    """Store leases, and update the statistics of the database; return the ids of the leases."""
+    stored = [
+        id_
+        for at in range(0, len(starts), _CHUNK)
+        for id_ in ask(runtime, starts[at : at + _CHUNK])
+    ]
     if runtime.database.dialect == "postgresql":  # autovacuum would do so only within a minute
         with runtime.database.engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT").execute(sa.text("ANALYZE"))
     runtime.wakeup.hint()
+    return stored
 
 
 def ask(
