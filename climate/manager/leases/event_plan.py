@@ -72,8 +72,7 @@ def planned_notices(request: Asked, window: Window, settings: Settings) -> tuple
     notices = list(_user_notices(request.user_events, window))
     if request.before_end is not None:
         notices.append(before_end_notice(window, request.before_end))
-    if len({notice.offset for notice in notices if notice.kind == BEFORE_END}) > 1:
-        raise InvalidDate("a lease has one before_end_lease event, more than one date was given")
+    _check_before_end(request)
     kinds = {notice.kind for notice in notices}
     if BEFORE_START not in kinds:
         notices += _before_start(settings, _types(request.reservations), ())
@@ -195,6 +194,20 @@ def _user_notice(kind: str, moment: datetime, window: Window) -> Notice:
     if moment > window.end:
         raise InvalidDate(f"Event {kind} must not be after the end of the lease")
     return Notice(kind, Anchor.START, (moment - window.start).total_seconds())
+
+
+def _check_before_end(request: Asked) -> None:
+    """Raise InvalidDate if a request has several dates for the one event before_end_lease."""
+    places: dict[datetime, tuple[str, ...]] = {}
+    for number, (kind, at) in enumerate(request.user_events):
+        if kind == BEFORE_END:
+            places.setdefault(at, ("events", str(number), "at"))
+    if request.before_end is not None:
+        places.setdefault(request.before_end, ("before_end",))
+    if len(places) > 1:
+        error = InvalidDate("A lease has one before_end_lease event, not one at several dates")
+        error.place = list(places.values())[1]
+        raise error
 
 
 def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> None:

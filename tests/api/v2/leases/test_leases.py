@@ -185,9 +185,11 @@ def test_a_change_names_the_changed_values_and_keeps_the_others(story: Story) ->
     assert response.headers["ETag"] != create(story, 300, 360).headers["ETag"]
 
 
-def test_an_event_outside_the_window_is_rejected_with_its_place(story: Story) -> None:
+def test_an_event_at_a_wrong_date_is_rejected_with_its_place(story: Story) -> None:
     inside = "A before_end_lease event must be after the start and before the end of the lease"
+    one = "A lease has one before_end_lease event, not one at several dates"
     late, fine = story.moment(121), {"type": "check", "at": story.moment(90)}
+    first, second = ({"type": "before_end_lease", "at": story.moment(at)} for at in (100, 110))
     for fields, place, detail in [
         ({"before_end": late}, "#/before_end", inside),
         ({"events": [fine, {"type": "before_end_lease", "at": late}]}, "#/events/1/at", inside),
@@ -196,6 +198,8 @@ def test_an_event_outside_the_window_is_rejected_with_its_place(story: Story) ->
             "#/events/1/at",
             "Event check must not be after the end of the lease",
         ),
+        ({"events": [first, fine, second]}, "#/events/2/at", one),
+        ({"events": [first], "before_end": second["at"]}, "#/before_end", one),
     ]:
         for query in ("", "?dry_run=true"):
             problem = story.problem(400, "POST", LEASES + query, story.asking(60, 120, **fields))
