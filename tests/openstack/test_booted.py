@@ -156,9 +156,9 @@ def test_rejects_an_image_that_the_user_cannot_access(
         with pytest.raises(BlazarClientException, match="could not be found"):
             climate.reserve(lab.member, reservations=[booting(lab, server=server)])
     lease = climate.reserve(lab.member, reservations=[booting(lab)], start=date(60))
-    change = {"id": lease["reservations"][0]["id"], "server": {**server, "imageRef": image.id}}
-    path = f"/v2/leases/{lease['id']}"
-    answer = climate.http(lab.member).call("PATCH", path, {"reservations": [change]})
+    [reservation], params = lease["reservations"], {"server": {**server, "imageRef": image.id}}
+    change = {"reservations": [{"id": reservation["id"], "params": params}]}
+    answer = climate.http(lab.member).call("PATCH", f"/v2/leases/{lease['id']}", change)
     assert (answer.status_code, "could not be found" in answer.text) == (400, True)
     climate.http(lab.member).ok("DELETE", f"/v1/leases/{lease['id']}")
     images.delete_image(image.id)

@@ -47,7 +47,7 @@ from climate.plugins.fencing import FencingToken
 LOG = logging.getLogger(__name__)
 # Seconds between removals of old rows. Each removes small batches, so it runs often.
 _TIDY_INTERVAL = 10.0
-# Seconds between the removals of two kinds of rows. Together, they would delay an event by 20 ms.
+# Seconds between the removals of two kinds of rows. Together, they would delay an event by 10 ms.
 _TIDY_PAUSE = 0.05
 # Seconds between passes that write reminders of subscribers, which are at most so late.
 _REMINDING_INTERVAL = 1.0
