@@ -201,7 +201,7 @@ def run(count: int, seed: int, file: TextIO | None = None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=shared) as folder, ids_from(_ids(rng)):
         month = Month(configuration(folder, hosts, seed), seed, journal)
         month.live(hosts, wishes(count, rng))
-        wrong = list(violations(month.runtime))
+        wrong = list(violations(month.runtime.store))
         assert wrong == [], wrong
         month.runtime.close()
     asked = {what: n for what, n in sorted(journal.counts.items()) if not what.startswith("effect")}

@@ -57,8 +57,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             url = given.database or f"sqlite:///{Path(folder) / 'lateness.sqlite'}"
             with Bench.at(url, Path(folder)) as bench:
-                found = {"case": case, "database": bench.runtime.database.dialect}
-                found |= known[case](bench)
+                dialect = bench.runtime.database.dialect
+                found = {"case": case, "database": dialect, **known[case](bench)}
             rates[case] = found.get("events_per_second", 0.0)
             if case == "floor" and "drain" in rates:
                 found["ratio_to_floor"] = round(rates["drain"] / rates["floor"], 2)

@@ -14,6 +14,8 @@ from sqlalchemy.orm import Session
 from benchmarks.lateness import stopwatch
 from climate.cmd import launch
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus
+from climate.core.lease.schedule import START
+from climate.core.notifications import event_type
 from climate.db.engine.types import any_of
 from climate.db.events.ordering import IN_PROGRESS, due
 from climate.db.notifications import outbox
@@ -61,7 +63,7 @@ def barely(url: str, folder: Path, _options: dict[str, Any]) -> None:
             time.sleep(_PAUSE)
 
 
-def _claim_some(session: Session) -> Sequence[sa.Row[Any]]:
+def _claim_some(session: Session) -> Sequence[Any]:
     of, now = EVENTS.c, datetime.now(UTC)
     first = sa.select(of.id, of.lease_id).where(*due(sa.literal(now, of.run_at.type)))
     first = first.order_by(of.run_at, of.rank, of.id).limit(LARGEST_BATCH)
@@ -72,7 +74,7 @@ def _claim_some(session: Session) -> Sequence[sa.Row[Any]]:
     return rows
 
 
-def _finish_some(session: Session, claimed: Sequence[sa.Row[Any]]) -> None:
+def _finish_some(session: Session, claimed: Sequence[Any]) -> None:
     leases, now = [row.lease_id for row in claimed], datetime.now(UTC)
     done = {"status": EventStatus.DONE.value, "owner": None, "claimed_until": None}
     for table, column, values in (
@@ -82,7 +84,8 @@ def _finish_some(session: Session, claimed: Sequence[sa.Row[Any]]) -> None:
     ):
         mine = [row.id for row in claimed] if table is EVENTS else leases
         session.execute(sa.update(table).where(any_of(column, mine)).values(values))
-    told = (("lease.event.start_lease", {"lease_id": id_, "project_id": ""}) for id_ in leases)
+    started = event_type.of_event(START)
+    told = ((started, {"lease_id": id_, "project_id": ""}) for id_ in leases)
     outbox.write_all(session, told, now)
 
 

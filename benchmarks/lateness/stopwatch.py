@@ -25,7 +25,8 @@ from climate.db.tables.bulk import insert
 from climate.db.tables.leases import LeaseRow
 from climate.db.tables.notifications import OutboxRow
 from climate.manager.process.runtime import Runtime
-from climate.plugins.base import DiscoveredResource, RequestSchema, ResourcePlugin
+from climate.plugins.base import DiscoveredResource, ResourcePlugin
+from climate.plugins.request_fields import RequestSchema
 
 _CHUNK = 500
 
@@ -38,7 +39,7 @@ class Stopwatch(ResourcePlugin):
 
     resource_type: ClassVar[str] = "benchmark:stopwatch"
     schema: ClassVar[type[RequestSchema]] = RequestSchema
-    native_properties: ClassVar[frozenset[str]] = frozenset()
+    native_properties: frozenset[str] = frozenset()
 
     def __init__(self, folder: Path, *, looks: bool) -> None:
         """Open the file of this process."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from climate.db.notifications import outbox
 from climate.manager.leases.delete import delete_lease
 from climate.manager.process.runtime import Runtime
 from climate.notifications.emit import MessagingEmitter
@@ -215,6 +216,24 @@ def test_a_manager_stops_while_the_broker_is_away(
     assert told == ["lease.create", "lease.delete"]
 
 
+def unpublished(runtime: Runtime) -> int:
+    """Return how many notifications are not published."""
+    with runtime.database.read() as session:
+        return outbox.lag(session, 10)[0]
+
+
+def test_a_manager_stops_while_an_idle_connection_is_silent(
+    sqlite_url: str, topic: str, broker_proxy: Proxy
+) -> None:
+    url = broker.through(broker_proxy.port, heartbeat_timeout_threshold=60)
+    conf = configure(sqlite_url, topic, url, manager__shutdown_timeout=0.5)
+    with publishing(conf) as runtime:  # waits for the end of the manager
+        reserve(runtime, HOURS, 60)
+        eventually(lambda: unpublished(runtime) == 0, "the relay has nothing to do")
+        broker_proxy.hush()
+    broker_proxy.cut()
+
+
 @NIGHTLY
 def test_a_manager_process_stops_while_the_broker_is_silent(
     sqlite_url: str, topic: str, broker_proxy: Proxy, tmp_path: Path
@@ -230,5 +249,5 @@ def test_a_manager_process_stops_while_the_broker_is_silent(
     with prepared(configure(sqlite_url, topic, servers.RABBITMQ)) as runtime:
         reserve(runtime, HOURS, 60)
     with running(tmp_path, "climate-manager", f"--config-file={conf}") as program:
-        program.says("notifications wait in the outbox")
+        program.says("cannot publish notifications")
         assert program.stop() == 0

@@ -12,6 +12,7 @@ again. Each notification keeps its ``message_id``, so that receivers can detect 
 """
 
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -19,7 +20,7 @@ from typing import Any, Protocol
 from climate.core.notifications.message import Notification, payload_when_sent
 from climate.db.engine.database import is_unavailable
 from climate.db.notifications import outbox
-from climate.manager.process.periodic_task import PeriodicTask, Progress
+from climate.manager.process.periodic_task import PeriodicTask, Progress, logged
 from climate.manager.process.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
@@ -73,15 +74,22 @@ class Relay:
     def stop(self) -> None:
         """Stop both threads, and give up the turn to publish, so that another manager can take it.
 
-        Waits up to ``shutdown_timeout`` until the notification in progress is published and the
-        transaction in progress has ended.
+        Waits up to ``shutdown_timeout`` until the notification in progress is published, the
+        transaction in progress has ended, and the broker has confirmed the end of the connection.
         """
         deadline = time.monotonic() + self._runtime.settings.shutdown_timeout
         self._publishing.stop(0)  # both threads end at the same time
         self._numbering.stop(deadline - time.monotonic())
         if self._publishing.stop(deadline - time.monotonic()):
-            self._emitter.close()
+            closing = threading.Thread(target=self._close, name="closing", daemon=True)
+            closing.start()
+            closing.join(max(0.0, deadline - time.monotonic()))
         self._runtime.database.write(lambda session: outbox.leave_turn(session, self._owner))
+
+    def _close(self) -> None:
+        """Close the connection to the broker; this takes minutes if the broker is silent."""
+        with logged("cannot close the connection to the broker"):
+            self._emitter.close()
 
     def number(self) -> int:
         """Number all new notifications; return how many.
