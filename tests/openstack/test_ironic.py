@@ -194,6 +194,7 @@ def test_a_node_in_maintenance_is_not_booked_and_has_sizes(
     release(climate)
 
 
+@pytest.mark.nightly("takes a minute")
 def test_the_cleaning_time_of_a_class_is_learned(
     metal: Metal, nodes: list[str], deploy: Deploy, boot: Boot, lab: Project
 ) -> None:

@@ -79,7 +79,10 @@ def guest(climate: Deployment) -> Iterator[Callable[[Account, str, int], list[Se
     guests.remove(climate.cloud, *booted)
 
 
-@pytest.mark.parametrize("reservation", [of_flavor, of_size])
+@pytest.mark.parametrize(
+    "reservation",
+    [of_flavor, pytest.param(of_size, marks=pytest.mark.nightly("takes 20 seconds more"))],
+)
 def test_ten_of_twelve_servers_use_the_reservation_and_others_get_none(
     climate: Deployment,
     lab: Project,

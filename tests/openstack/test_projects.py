@@ -73,7 +73,10 @@ def test_a_project_neither_sees_nor_changes_nor_uses_leases_of_another(
         assert not lander.can_get_onto(theirs, host)
 
 
-@pytest.mark.parametrize("isolation", ["blazar", "tenancy"])
+@pytest.mark.parametrize(
+    "isolation",
+    ["blazar", pytest.param("tenancy", marks=pytest.mark.nightly("takes 8 seconds more"))],
+)
 def test_the_end_of_a_lease_does_not_affect_another_project(
     isolation: str, deploy: Deploy, lander: Lander, pair: tuple[Project, Project]
 ) -> None:

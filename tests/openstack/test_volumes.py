@@ -249,7 +249,14 @@ def test_a_start_beyond_the_quota_succeeds_after_the_quota_grows(
     check_over(climate, base, lab)
 
 
-@pytest.mark.parametrize("status", ["deleting", "error_deleting", "uploading"])
+@pytest.mark.parametrize(
+    "status",
+    [
+        "deleting",
+        "error_deleting",
+        pytest.param("uploading", marks=pytest.mark.nightly("takes 8 seconds more")),
+    ],
+)
 def test_the_end_resets_and_deletes_a_stuck_volume(
     make_climate: MakeClimate, base: Base, lab: Project, status: str
 ) -> None:
