@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -38,6 +39,13 @@ Climate = Callable[..., Answer]
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let retries follow each other at once."""
     monkeypatch.setattr(transport, "_FIRST_PAUSE", 0.001)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the variables with which a developer uses the command in the same terminal."""
+    for name in [name for name in os.environ if name.startswith("OS_")]:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture
