@@ -115,7 +115,8 @@ def _check_if_match(resource: Resource) -> None:
     if "If-Match" not in request.headers or request.if_match.star_tag:
         return
     version = _version(resource)
-    if not any(tag == version or tag.startswith(f"{version}.") for tag in request.if_match):
+    # Werkzeug reads the empty tag "" as None.
+    if not any((tag or "").partition(".")[0] == version for tag in request.if_match):
         raise _changed(resource, f'"{version}"')
 
 

@@ -115,6 +115,7 @@ def test_a_change_can_depend_on_the_version_that_was_read(typed: Story) -> None:
     etag = typed.call("GET", path).headers["ETag"]
     changed = typed.call("PATCH", path, body, headers={"If-Match": etag})
     assert changed.status_code == 200
+    typed.problem(412, "PATCH", path, body, headers={"If-Match": '""'})
     problem = typed.problem(412, "PATCH", path, body, headers={"If-Match": etag})
     assert typed.call("GET", path).headers["ETag"] == changed.headers["ETag"] != etag
     for current in (problem["etag"], "*"):
