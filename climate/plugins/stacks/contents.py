@@ -20,7 +20,7 @@ from typing import Any
 from climate.core.errors import InvalidInput
 from climate.core.matching.quoting import cut
 from climate.plugins.stacks import template
-from climate.plugins.stacks.template import DISKS, FLOATINGIP, NOTED, SERVER, VOLUME, Source
+from climate.plugins.stacks.template import FLOATINGIP, NOTED, SERVER, VOLUME, Source
 
 # The members of an AWS instance group, whose flavor is in the launch configuration.
 _SCALED = "OS::Heat::ScaledResource"
@@ -157,18 +157,28 @@ def _volumes(resources: Collection[Mapping[str, Any]]) -> Mapping[str | None, Vo
 def _disks(resource: Mapping[str, Any]) -> Iterator[tuple[str | None, int]]:
     """Yield type and size (GiB) of each volume that a resource creates.
 
-    Raises InvalidInput if a size is missing or not a number.
+    Raises InvalidInput if a size is missing or not a number, or a type is not a name.
     """
     properties = resource["properties"]
     if resource["resource_type"] == VOLUME:
         size = properties.get("size")
         if size is None:
             raise InvalidInput(f"Volume {_name(resource)} of the stack has no size: set its size")
-        yield (properties.get("metadata") or {}).get(NOTED), _gigabytes(size, resource)
+        noted = (properties.get("metadata") or {}).get(NOTED)
+        yield _type_name(noted, resource), _gigabytes(size, resource)
     if resource["resource_type"] == SERVER:
-        for disk in properties.get(DISKS) or ():
-            if template.makes_volume(disk):
-                yield disk.get("volume_type"), _gigabytes(disk["volume_size"], resource)
+        for disk in template.disks_of(properties):
+            type_ = _type_name(disk.get("volume_type"), resource)
+            yield type_, _gigabytes(disk["volume_size"], resource)
+
+
+def _type_name(type_: Any, resource: Mapping[str, Any]) -> str | None:  # noqa: ANN401 - a user wrote it
+    if isinstance(type_, list | dict):
+        raise InvalidInput(
+            f"A volume of resource {_name(resource)} of the stack has volume type"
+            f" {cut(str(type_))}: set it to the name of a volume type"
+        )
+    return None if type_ is None else str(type_)
 
 
 def _gigabytes(size: Any, resource: Mapping[str, Any]) -> int:  # noqa: ANN401 - a user wrote it

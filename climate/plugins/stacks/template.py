@@ -176,15 +176,17 @@ def _volumes(kind: str, properties: Properties) -> Iterator[Properties]:
     """
     if kind == VOLUME:
         yield properties
-    disks = properties.get(DISKS) if kind == SERVER else None
+    if kind == SERVER:
+        yield from disks_of(properties)
+
+
+def disks_of(properties: Mapping[str, Any]) -> Iterator[Properties]:
+    """Yield the disks of a server for which Nova creates a volume; leave out malformed ones."""
+    disks = properties.get(DISKS)
     for disk in disks if isinstance(disks, list) else ():
-        if isinstance(disk, dict) and makes_volume(disk):
+        is_new = isinstance(disk, dict) and disk.get("volume_id") is None
+        if is_new and disk.get("volume_size") is not None:
             yield disk
-
-
-def makes_volume(disk: Mapping[str, Any]) -> bool:
-    """Return whether Nova creates a volume for this disk of a server."""
-    return disk.get("volume_size") is not None and disk.get("volume_id") is None
 
 
 def replaced(value: Any, by: Mapping[str, str], *, cfn: bool) -> Any:  # noqa: ANN401 - any JSON

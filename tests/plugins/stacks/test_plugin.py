@@ -50,10 +50,12 @@ def volume(**properties: Any) -> dict[str, Any]:
     return {"type": "OS::Cinder::Volume", "properties": properties}
 
 
+def server(**properties: Any) -> dict[str, Any]:
+    return {"type": "OS::Nova::Server", "properties": {"flavor": "m1.small", **properties}}
+
+
 def disk(size: Any) -> dict[str, Any]:
-    disks = [{"volume_size": size}]
-    properties = {"flavor": "m1.small", "block_device_mapping_v2": disks}
-    return {"type": "OS::Nova::Server", "properties": properties}
+    return server(block_device_mapping_v2=[{"volume_size": size}])
 
 
 @each_case(
@@ -76,6 +78,9 @@ def disk(size: Any) -> dict[str, Any]:
         ({"a": volume(size=[1])}, {}, "has size [1]"),
         ({"a": volume(size=float("1e400"))}, {}, "has size inf"),
         ({"a": disk({})}, {}, "has size {}"),
+        ({"a": volume(size=1, volume_type={"": ""})}, {}, "has volume type {'': ''}"),
+        ({"a": server(block_device_mapping_v2=7)}, {}, None),
+        ({"a": server(block_device_mapping_v2=["x"])}, {}, None),
     ],
 )
 def test_rejects_a_malformed_template(
