@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 from flask import Flask, current_app, request
 from oslo_config.cfg import ConfigOpts
 from werkzeug import Request
-from werkzeug.http import parse_cookie
+from werkzeug.sansio.http import parse_cookie
 
 from climate.api import auth
 from climate.api.auth import CHECKS_TOKEN, SESSION_ERROR, Caller, Identify, path_pattern
@@ -149,7 +149,8 @@ class _Middleware:
         if any(name in environ for name in self._sessions.token_headers):
             return
         name = cookie.name(environ["wsgi.url_scheme"], environ.get("HTTP_HOST", ""))
-        value = parse_cookie(environ).get(name)
+        # Without decoding: another application may have set cookies that are not UTF-8.
+        value = parse_cookie(environ.get("HTTP_COOKIE")).get(name)
         if value is None:
             if cross_site.CSRF_KEY in environ and not is_own_route:
                 raise Unauthenticated(_SIGN_IN)  # a page that outlives its session

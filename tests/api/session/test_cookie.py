@@ -132,3 +132,11 @@ def test_a_cookie_is_ignored_where_no_identity_is_needed(story: Story) -> None:
     for path in ("/console/", "/healthz", "/v2/docs", "/v2/openapi.json"):
         assert browser.send("GET", path).status_code == 200, path
     problem(browser.send("GET", "/v2/me"), 401)
+
+
+def test_cookies_of_others_that_are_not_utf_8_are_ignored(story: Story) -> None:
+    browser = Browser(story)
+    browser.sign_in()
+    cookies = f"other=\xff\xfe; climate={browser.cookie}"
+    response = browser.send("GET", "/v2/me", headers={"Cookie": cookies})
+    assert response.get_json()["user"]["id"] == "alice"
