@@ -27,7 +27,7 @@ from climate.api.v2 import routes as v2
 from climate.api.v2.feeds import views as feeds
 from climate.api.v2.notifications import email_pages
 from climate.clock import Clock
-from climate.core.errors import InvalidInput, NotFound
+from climate.core.errors import InvalidInput, NotFound, PreconditionFailed
 from climate.core.matching.quoting import is_storable
 from climate.db.engine.ids import new_id
 from climate.db.engine.types import encode_json
@@ -194,6 +194,8 @@ def _response(body: Any, status: int, headers: Mapping[str, str] | None = None) 
         del response.headers["Content-Type"]
     if "ETag" in response.headers:
         response.make_conditional(request)  # 304 if the client already has it
+        if response.status_code == PreconditionFailed.status:
+            raise PreconditionFailed("If-Match names another version of what was read")
     return response
 
 

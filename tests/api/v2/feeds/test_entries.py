@@ -119,7 +119,9 @@ def test_an_entry_has_no_link_without_a_console(make_story: MakeStory) -> None:
     story = make_story(console__enabled=False)
     story.register(1)
     id_ = lease(story)["id"]
-    text = story.call("GET", f"/v2/leases/{id_}/calendar.ics", token=ALICE).get_data(as_text=True)
+    path, condition = f"/v2/leases/{id_}/calendar.ics", {"If-Match": '"old"'}
+    story.problem(412, "GET", path, token=ALICE, headers=condition)
+    text = story.call("GET", path, token=ALICE).get_data(as_text=True)
     assert "URL" not in event(text)
     [entry] = entries(story, feed(story, "project", "lab")["url"])
     assert "url" not in entry.contents
