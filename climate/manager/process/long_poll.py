@@ -39,7 +39,7 @@ class LongPoll:
         self._share, self._kept = max(1, places // 4), places // 4
         # Waiting requests by project; None: of provisioners.
         self._followers: Counter[str | None] = Counter()
-        self._is_closed = False
+        self._is_closed = self._is_subscribed = False
         self._thread: threading.Thread | None = None
 
     @property
@@ -90,8 +90,10 @@ class LongPoll:
         """
         with self._changed:
             if self._thread is None and not self._is_closed:
+                if not self._is_subscribed:  # before the thread's first query: no hint is lost
+                    self._news.subscribe(self._wake.set)
+                    self._is_subscribed = True
                 self._thread = self._started()
-                self._news.subscribe(self._wake.set)
             self._changed.notify_all()  # the thread queries while requests wait
             self._changed.wait_for(lambda: self._is_closed or self._seq > seen, seconds)
             return self._seq > seen and not self._is_closed
