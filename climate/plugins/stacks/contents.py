@@ -164,7 +164,8 @@ def _disks(resource: Mapping[str, Any]) -> Iterator[tuple[str | None, int]]:
         size = properties.get("size")
         if size is None:
             raise InvalidInput(f"Volume {_name(resource)} of the stack has no size: set its size")
-        noted = (properties.get("metadata") or {}).get(NOTED)
+        metadata = properties.get("metadata")
+        noted = metadata.get(NOTED) if isinstance(metadata, dict) else None
         yield _type_name(noted, resource), _gigabytes(size, resource)
     if resource["resource_type"] == SERVER:
         for disk in template.disks_of(properties):

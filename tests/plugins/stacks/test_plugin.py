@@ -79,6 +79,7 @@ def disk(size: Any) -> dict[str, Any]:
         ({"a": volume(size=float("1e400"))}, {}, "has size inf"),
         ({"a": disk({})}, {}, "has size {}"),
         ({"a": volume(size=1, volume_type={"": ""})}, {}, "has volume type {'': ''}"),
+        ({"a": volume(size=1, metadata="x")}, {}, "has no type"),
         ({"a": server(block_device_mapping_v2=7)}, {}, None),
         ({"a": server(block_device_mapping_v2=["x"])}, {}, None),
     ],
