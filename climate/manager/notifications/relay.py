@@ -80,11 +80,14 @@ class Relay:
         deadline = time.monotonic() + self._runtime.settings.shutdown_timeout
         self._publishing.stop(0)  # both threads end at the same time
         self._numbering.stop(deadline - time.monotonic())
-        if self._publishing.stop(deadline - time.monotonic()):
-            closing = threading.Thread(target=self._close, name="closing", daemon=True)
-            closing.start()
-            closing.join(max(0.0, deadline - time.monotonic()))
-        self._runtime.database.write(lambda session: outbox.leave_turn(session, self._owner))
+        has_ended = self._publishing.stop(deadline - time.monotonic())
+        try:
+            self._runtime.database.write(lambda session: outbox.leave_turn(session, self._owner))
+        finally:  # last, as the broker may be silent
+            if has_ended:
+                closing = threading.Thread(target=self._close, name="closing", daemon=True)
+                closing.start()
+                closing.join(max(0.0, deadline - time.monotonic()))
 
     def _close(self) -> None:
         """Close the connection to the broker; this takes minutes if the broker is silent."""
