@@ -1,18 +1,17 @@
 """Statements that climate passes to PostgreSQL's driver itself, without SQLAlchemy.
 
-SQLAlchemy and the driver both work on the text of a statement at each execution, and SQLAlchemy
-changes the connection's mode in several steps. For a large statement with many parameters, this
-takes longer than to send it. ``convert`` does that work once.
-
-The driver also prepares the statement at its first execution: the database takes longer to plan a
-large statement than to execute it.
+SQLAlchemy and the driver both work on the text of a statement at each execution, and both keep
+track of transactions. For a large statement with many parameters, this takes longer than to send
+it. ``convert`` does the work on the text once. ``run`` prepares the statement at its first
+execution, because the database takes longer to plan a large statement than to execute it.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from itertools import count
+from typing import Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -22,6 +21,8 @@ from climate.db.engine import redaction, servers
 
 #: Compiles statements to texts for ``convert``.
 POSTGRESQL = dialect(paramstyle="pyformat")  # type: ignore[no-untyped-call]
+# Statements that are prepared on one connection at the same time.
+_PREPARED = 100
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 
 
@@ -53,16 +54,69 @@ def run(
     the server is gone or refuses writes, the pool drops its connections.
     """
     driver: Any = engine.dialect.loaded_dbapi
-    with _autocommitting(engine, driver.Error) as connection:
-        cursor = driver.RawCursor(connection)
-        cursor.execute(statement.text, [values[name] for name in statement.names], prepare=True)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    with _pooled(engine, driver.Error) as pooled:
+        return _execute(driver, pooled, statement, [values[name] for name in statement.names])
+
+
+def _execute(
+    driver: Any,  # noqa: ANN401 - the driver has no types for a checker
+    pooled: sa.PoolProxiedConnection,
+    statement: DriverStatement,
+    values: Sequence[Any],
+) -> list[tuple[Any, ...]]:
+    """Send a prepared statement, and return its rows.
+
+    The function uses the driver's interface to libpq, where a statement outside a transaction block
+    commits by itself.
+    """
+    connection: Any = pooled.driver_connection
+    converter = driver.adapt.Transformer(connection)
+    sent = converter.dump_sequence(values, [driver.adapt.PyFormat.AUTO] * len(values))
+    server = connection.pgconn
+    name = _prepared(driver, pooled, statement.text, converter.types)
+    result = _checked(driver, server, server.exec_prepared(name, sent, converter.formats))
+    converter.set_pgresult(result)
+    rows: list[tuple[Any, ...]] = converter.load_rows(0, result.ntuples, tuple)
     return rows
 
 
+def _prepared(
+    driver: Any,  # noqa: ANN401
+    pooled: sa.PoolProxiedConnection,
+    text: bytes,
+    types: tuple[int, ...] | None,
+) -> bytes:
+    """Return the name of a statement that is prepared on this connection.
+
+    ``types`` are the PostgreSQL types of the parameters. A connection keeps the ``_PREPARED``
+    statements that were used last, because each takes memory of the server.
+    """
+    server: Any = pooled.driver_connection.pgconn  # type: ignore[union-attr]
+    known, numbers = pooled.info.setdefault("climate_prepared", ({}, count()))
+    name = known.pop((text, types), None)
+    if name is None:
+        if len(known) >= _PREPARED:
+            unused: bytes = known.pop(next(iter(known)))
+            _checked(driver, server, server.exec_(b"DEALLOCATE " + unused))
+        name = b"climate_%d" % next(numbers)
+        _checked(driver, server, server.prepare(name, text, types))
+    known[text, types] = name  # now the last one
+    return cast("bytes", name)
+
+
+def _checked(driver: Any, server: Any, result: Any) -> Any:  # noqa: ANN401
+    """Return the result of a statement; raise the driver's error if the statement failed."""
+    status = driver.pq.ExecStatus
+    if result.status in {status.TUPLES_OK, status.COMMAND_OK}:
+        return result
+    if server.status != driver.pq.ConnStatus.OK:
+        raise driver.OperationalError(server.get_error_message())
+    raise driver.errors.error_from_result(result)
+
+
 @contextmanager
-def _autocommitting(engine: sa.Engine, errors: type[Exception]) -> Iterator[Any]:
-    """Return a context with a connection of the pool, in which each statement is a transaction.
+def _pooled(engine: sa.Engine, errors: type[Exception]) -> Iterator[sa.PoolProxiedConnection]:
+    """Return a context with a connection of the pool, outside of a transaction.
 
     ``errors`` is the class of the driver's errors.
     """
@@ -70,18 +124,14 @@ def _autocommitting(engine: sa.Engine, errors: type[Exception]) -> Iterator[Any]
         pooled = engine.raw_connection()
     except errors as error:
         raise _wrapped(error, errors, is_lost=True) from error
-    connection: Any = pooled.driver_connection
     try:
-        connection.autocommit = True
-        yield connection
-        connection.autocommit = False
+        yield pooled
     except errors as error:
+        connection: Any = pooled.driver_connection
         is_lost = bool(connection.closed) or servers.refuses_writes(error)
         if is_lost:
             pooled.invalidate(error)
             engine.dispose()
-        else:
-            connection.autocommit = False
         raise _wrapped(error, errors, is_lost=is_lost) from error
     except BaseException as error:
         pooled.invalidate(error)

@@ -3,6 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
+from climate.db.engine import driver_statement
 from climate.db.engine.database import Database, conflict, is_transient, is_unavailable
 from climate.db.engine.driver_statement import convert
 
@@ -26,6 +27,23 @@ def test_a_statement_commits_by_itself_and_leaves_the_connection_usable(database
         assert session.scalar(sa.text("SELECT count(*) FROM resources")) == 1
         moments = {session.scalar(sa.text("SELECT now()")) for _ in range(2)}
     assert len(moments) == 1  # both statements were in one transaction
+
+
+def test_a_connection_keeps_the_statements_that_were_used_last(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_statement, "_PREPARED", 2)
+    for text in ("SELECT 1", "SELECT 2", "SELECT 1", "SELECT 3", "SELECT 1"):
+        database.run_at_once(convert(text), {})
+    prepared = convert("SELECT statement FROM pg_prepared_statements WHERE name ~ 'climate'")
+    kept = {text for (text,) in database.run_at_once(prepared, {})}
+    assert kept == {"SELECT 1", prepared.text.decode()}
+
+
+def test_a_parameter_may_get_a_larger_type(database: Database) -> None:
+    statement = convert("SELECT %(number)s + 1")
+    for number in (1, 2**20, 2**40):
+        assert database.run_at_once(statement, {"number": number}) == [(number + 1,)]
 
 
 def test_an_error_has_its_code_but_no_values(database: Database) -> None:
