@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, cast
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -54,8 +54,15 @@ def run(
     the server is gone or refuses writes, the pool drops its connections.
     """
     driver: Any = engine.dialect.loaded_dbapi
+    wanted = [values[name] for name in statement.names]
     with _pooled(engine, driver.Error) as pooled:
-        return _execute(driver, pooled, statement, [values[name] for name in statement.names])
+        try:
+            return _execute(driver, pooled, statement, wanted)
+        except driver.errors.InvalidSqlStatementName:
+            # The driver ends all prepared statements of a connection after some errors and schema
+            # changes. The server has executed nothing.
+            _known(pooled)[0].clear()
+            return _execute(driver, pooled, statement, wanted)
 
 
 def _execute(
@@ -92,16 +99,24 @@ def _prepared(
     statements that were used last, because each takes memory of the server.
     """
     server: Any = pooled.driver_connection.pgconn  # type: ignore[union-attr]
-    known, numbers = pooled.info.setdefault("climate_prepared", ({}, count()))
+    known, numbers = _known(pooled)
     name = known.pop((text, types), None)
     if name is None:
         if len(known) >= _PREPARED:
-            unused: bytes = known.pop(next(iter(known)))
+            unused = known.pop(next(iter(known)))
             _checked(driver, server, server.exec_(b"DEALLOCATE " + unused))
         name = b"climate_%d" % next(numbers)
         _checked(driver, server, server.prepare(name, text, types))
     known[text, types] = name  # now the last one
-    return cast("bytes", name)
+    return name
+
+
+def _known(pooled: sa.PoolProxiedConnection) -> tuple[dict[Any, bytes], Iterator[int]]:
+    """Return the names of the connection's prepared statements, and numbers for new names."""
+    known: tuple[dict[Any, bytes], Iterator[int]] = pooled.info.setdefault(
+        "climate_prepared", ({}, count())
+    )
+    return known
 
 
 def _checked(driver: Any, server: Any, result: Any) -> Any:  # noqa: ANN401

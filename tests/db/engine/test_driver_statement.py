@@ -40,6 +40,14 @@ def test_a_connection_keeps_the_statements_that_were_used_last(
     assert kept == {"SELECT 1", prepared.text.decode()}
 
 
+def test_a_statement_is_prepared_again_after_the_driver_has_ended_it(database: Database) -> None:
+    statement = convert("SELECT 1")
+    assert database.run_at_once(statement, {}) == [(1,)]
+    with database.engine.connect() as connection:  # the same connection: the pool has only one
+        connection.exec_driver_sql("DEALLOCATE ALL")
+    assert database.run_at_once(statement, {}) == [(1,)]
+
+
 def test_a_parameter_may_get_a_larger_type(database: Database) -> None:
     statement = convert("SELECT %(number)s + 1")
     for number in (1, 2**20, 2**40):
