@@ -66,7 +66,7 @@ class LeaseRow(Certified, Base):
         # The present and past leases of an owner, for its limits.
         Index(None, "project_id", "end_at"),
         Index(None, "user_id", "end_at"),
-        Index(None, "trust_id"),
+        Index(None, "trust_id", postgresql_where=sa.text("trust_id IS NOT NULL")),
         Index(None, "offered_until", **ONLY_OFFERS),
         MARIADB,
     )
