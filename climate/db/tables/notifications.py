@@ -38,7 +38,7 @@ class OutboxRow(Base):
         # On PostgreSQL, new rows are not in the indexes of numbers, which makes them cheaper.
         Index(None, "project_id", "seq", postgresql_where=_IS_NUMBERED),
         UniqueConstraint("seq").ddl_if(callable_=_is_not_postgresql),
-        Index("outbox_seq_key", "seq", unique=True, postgresql_where=_IS_NUMBERED).ddl_if(
+        Index("outbox_numbered", "seq", unique=True, postgresql_where=_IS_NUMBERED).ddl_if(
             dialect="postgresql"
         ),
         # Without it, PostgreSQL may read all notifications to find the few without a number.

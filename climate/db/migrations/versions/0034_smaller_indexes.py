@@ -23,7 +23,7 @@ def upgrade() -> None:
     op.drop_constraint("outbox_seq_key", "outbox")
     op.drop_index("outbox_project_id_seq", "outbox")
     op.drop_index("leases_trust_id", "leases")
-    op.create_index("outbox_seq_key", "outbox", ["seq"], unique=True, postgresql_where=_NUMBERED)
+    op.create_index("outbox_numbered", "outbox", ["seq"], unique=True, postgresql_where=_NUMBERED)
     op.create_index(
         "outbox_project_id_seq", "outbox", ["project_id", "seq"], postgresql_where=_NUMBERED
     )
@@ -34,7 +34,7 @@ def downgrade() -> None:
     """Migrate the schema from this revision back to the previous one."""
     if op.get_bind().dialect.name != "postgresql":
         return
-    op.drop_index("outbox_seq_key", "outbox")
+    op.drop_index("outbox_numbered", "outbox")
     op.create_unique_constraint("outbox_seq_key", "outbox", ["seq"])
     for name, table, columns in (
         ("outbox_project_id_seq", "outbox", ["project_id", "seq"]),
