@@ -16,7 +16,7 @@ from climate.db.engine.database import Database
 from climate.db.engine.driver_statement import DriverStatement, convert
 from climate.db.resources import booking_statement
 from climate.db.resources.booking_statement import BookingPlan, Verdict
-from climate.manager.admission import admission
+from climate.manager.admission import at_once
 from climate.manager.leases import create
 from climate.manager.process.calendar_memory.memory import Use
 from climate.manager.process.runtime import Runtime
@@ -169,9 +169,16 @@ class TestSuggestions:
         reserve(mine, hosts(1))
         booked = {row["resource_id"] for row in rows.dump(mine.database)["allocations"]}
         assert len(booked) == 3
-        reserve(other, hosts(3), start=2)
+
+    def test_after_all_suggestions_were_booked_memory_refuses_the_lease(
+        self, runtimes: tuple[Runtime, Runtime], plans: list[BookingPlan]
+    ) -> None:
+        mine, other = runtimes
+        reserve(other, hosts(3))
+        plans.clear()
         with pytest.raises(ClimateError, match="0 of them free"):
-            reserve(mine, hosts(1), start=2)
+            reserve(mine, hosts(1))
+        assert [plan.among is not None for plan in plans] == [True]
 
     def test_a_lease_gets_its_maximum_although_a_suggested_host_is_booked(
         self, runtimes: tuple[Runtime, Runtime]
@@ -223,7 +230,10 @@ class TestSuggestions:
         assert [plan.among for plan in plans] == [None]
 
 
-@pytest.mark.parametrize("error", [1, admission._ATTEMPTS_AT_ONCE, 2 + admission._ATTEMPTS_AT_ONCE])
+@pytest.mark.parametrize(
+    "error",
+    [1, at_once._ATTEMPTS_AT_ONCE, at_once._ATTEMPTS_FROM_MEMORY + at_once._ATTEMPTS_AT_ONCE],
+)
 def test_after_lost_races_a_transaction_books(
     runtimes: tuple[Runtime, Runtime], monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:

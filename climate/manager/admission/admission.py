@@ -10,7 +10,7 @@
 
 On PostgreSQL, a new lease needs only one statement for all this in the simplest case: one
 requirement, for whole resources, and the operator has configured neither filters nor weighers
-(``book_at_once``). If this statement cannot decide, steps 1 and 4 are one statement. A constraint
+(see ``at_once``). If this statement cannot decide, steps 1 and 4 are one statement. A constraint
 of the schema also prevents double bookings. The number of statements depends on neither the number
 of hosts nor the number of bookings.
 
@@ -19,47 +19,28 @@ transaction has locked some, admission raises LostRace, and the database layer r
 transaction again.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from climate.core.errors import NotEnoughResources
-from climate.core.lease.model import Lease
-from climate.core.matching.expression import MAX_CONDITIONS
 from climate.core.matching.packing import Units
-from climate.core.matching.query import has_misfits, names, written
-from climate.core.matching.requirement import EXCLUSIVE, Requirement
+from climate.core.matching.requirement import EXCLUSIVE
 from climate.core.matching.selection import Preference
 from climate.core.window import Window, in_words
-from climate.db.engine.database import LostRace, conflict, is_patient, is_transient
-from climate.db.resources import allocations, booking_statement
-from climate.db.resources.booking_statement import BookingPlan, Verdict
-from climate.db.tables.bulk import Rows
+from climate.db.engine.database import LostRace, is_patient
+from climate.db.resources import allocations
 from climate.manager.admission.candidates import (
     CandidateSet,
     Demand,
     fetch_more,
-    few,
     find_candidates,
     is_still_free,
     leaves_enough,
     most_units,
     select,
 )
-from climate.manager.admission.gates import Gate
-from climate.manager.admission.requirements import occupied_by
 from climate.manager.admission.resizing import growth
-from climate.manager.process.calendar_memory.view import CalendarView
-from climate.manager.process.runtime import Runtime
-
-# If the single statement loses this many races, a transaction takes over, which can wait for locks.
-_ATTEMPTS_AT_ONCE = 2
-# Memory suggests so many more resources than needed, because others may have booked some of them.
-_SPARES = 16
-# The share of refusals from memory that SQL checks.
-_CHECKED_SHARE = 0.01
 
 
 def admit(
@@ -105,179 +86,6 @@ def dry_run(
             return chosen
         candidates = fetch_more(session, candidates)
     return None
-
-
-def book_at_once(
-    runtime: Runtime,
-    lease: Lease,
-    demands: Sequence[Demand],
-    plan: BookingPlan | None,
-    gates: Sequence[Gate],
-    suggested: Sequence[int] | None,
-) -> bool:
-    """Book resources for a new lease and store the lease, in one SQL statement.
-
-    ``plan`` is the result of ``plan_at_once``, ``suggested`` that of ``suggest``. Returns False if
-    one statement cannot do it, or if it lost races with other transactions. Then nothing is stored,
-    and the caller must use ``admit``. Raises InsufficientResources.
-    """
-    for gate in gates:
-        plan = plan and gate.planned(plan, lease)
-    for attempt in _attempts(runtime, plan, suggested) if plan else ():
-        verdict = _try_to_book(runtime, attempt)
-        if verdict is None or (verdict.is_allowed and not verdict.is_booked and attempt.among):
-            continue
-        if verdict.free is not None:
-            with runtime.database.read() as session:
-                matching = allocations.count(session, attempt.requirement)
-            raise insufficient(demands, 0, attempt.busy, matching=matching, free=verdict.free)
-        return verdict.is_booked
-    return False
-
-
-def _attempts(
-    runtime: Runtime, plan: BookingPlan, suggested: Sequence[int] | None
-) -> Iterator[BookingPlan]:
-    """Yield the plans to try: first among resources that are free in memory, then among all.
-
-    Resources from memory save the search in the database. Memory may lack the latest bookings. So
-    for a second plan, it is brought up to date.
-    """
-    requirement = plan.requirement
-    # Memory does not know which resources come first.
-    ids = None if runtime.settings.packs_hosts else suggested
-    if ids is not None and len(ids) >= requirement.maximum:
-        yield replace(plan, among=ids)
-        view = runtime.calendar.view(requirement.resource_type)
-        latest = _free_in(view, requirement, plan.busy, plan.rotation) if view else None
-        if latest is not None and len(latest) >= requirement.maximum:
-            yield replace(plan, among=latest)
-    for _ in range(_ATTEMPTS_AT_ONCE):
-        yield plan
-
-
-def suggest(runtime: Runtime, lease: Lease, demands: Sequence[Demand]) -> list[int] | None:
-    """Return ids of resources that are free for a new lease according to memory.
-
-    Memory may lack the latest bookings. The result has at least the minimum number of resources, if
-    so many are free, and usually some more. None if memory cannot answer.
-    """
-    requirement = only_whole(runtime, [demand.requirement for demand in demands])
-    if requirement is None:
-        return None
-    view = runtime.calendar.view_without_catching_up(requirement.resource_type)
-    if view is None:
-        return None
-    return _free_in(view, requirement, _occupied(runtime, lease), runtime.preference().rotation)
-
-
-def _free_in(
-    view: CalendarView, requirement: Requirement, busy: Window, rotation: float
-) -> list[int] | None:
-    return view.suggest(requirement, busy, requirement.maximum + _SPARES, rotation)
-
-
-def _try_to_book(runtime: Runtime, plan: BookingPlan) -> Verdict | None:
-    """Run the statement of a plan; return None if it lost a race with another transaction."""
-    try:
-        return booking_statement.book(runtime.database, plan)
-    except DBAPIError as error:
-        if not is_transient(error):
-            raise
-        runtime.database.on_conflict(conflict(error))
-        return None
-
-
-def plan_at_once(
-    runtime: Runtime,
-    lease: Lease,
-    demands: Sequence[Demand],
-    tables: Sequence[Rows],
-    *,
-    sees_private: bool,
-) -> BookingPlan | None:
-    """Return the plan to book and store a new lease in one statement; None if that is impossible.
-
-    The statement can book whole resources for one demand, without the operator's filters and
-    weighers. ``tables`` are the rows to store, without the bookings. ``sees_private`` states
-    whether the user may name private properties (hidden from ordinary users) in a query.
-    """
-    requirement = only_whole(runtime, [demand.requirement for demand in demands])
-    if runtime.database.dialect != "postgresql" or requirement is None:
-        return None
-    if written(requirement.query) > MAX_CONDITIONS or has_misfits(requirement.query):
-        return None
-    native = runtime.catalog.plugins[requirement.resource_type].native_properties
-    (demand,) = demands
-    return BookingPlan(
-        requirement=requirement,
-        reservation_id=demand.reservation_id,
-        busy=_occupied(runtime, lease),
-        limit=few(demand),
-        rotation=runtime.preference().rotation,
-        rows=tables,
-        names=names(requirement.query) - native,
-        sees_private=sees_private,
-    )
-
-
-def _occupied(runtime: Runtime, lease: Lease) -> Window:
-    """Return the time during which no other lease can have the resources of a new lease."""
-    return occupied_by(lease, lease.created_at, runtime.settings)
-
-
-def find_shortage(
-    runtime: Runtime, lease: Lease, demands: Sequence[Demand]
-) -> tuple["InsufficientResources", CalendarView] | None:
-    """Look for a shortage of resources for a new lease in the calendar in memory.
-
-    Returns the error and the view that found the shortage. Returns None if there are enough
-    resources, or if memory cannot answer. The answer contains all bookings that were committed
-    before the call. Some of the answers are checked with SQL. If SQL finds enough resources and
-    memory still does not, memory is loaded again.
-    """
-    requirement = only_whole(runtime, [demand.requirement for demand in demands])
-    if requirement is None:
-        return None
-    busy = _occupied(runtime, lease)
-    view = runtime.calendar.view(requirement.resource_type)
-    if view is None or view.has_enough(requirement, busy):
-        return None
-    if runtime.rng.random() < _CHECKED_SHARE and _is_wrong(runtime, requirement, busy):
-        return None
-    matching, free = view.count_matching(requirement), view.count_free(requirement, busy)
-    return insufficient(demands, 0, busy, matching=matching, free=free), view
-
-
-def _is_wrong(runtime: Runtime, requirement: Requirement, busy: Window) -> bool:
-    """Return whether SQL finds enough resources; report it if memory still does not."""
-    least = requirement.minimum
-    with runtime.database.read() as session:
-        found = allocations.candidates(session, requirement, busy, limit=least, rotation=0.0)
-    if len(found) < least:
-        return False
-    # Another transaction may have released resources just now: then memory knows it by now.
-    view = runtime.calendar.view(requirement.resource_type)
-    if view is not None and not view.has_enough(requirement, busy):
-        runtime.calendar.found_wrong(f"memory found too few resources, SQL found {found}")
-    return True
-
-
-def calendar_view(runtime: Runtime, requirements: Sequence[Requirement]) -> CalendarView | None:
-    """Return the calendar in memory, if it can answer questions about these requirements."""
-    requirement = only_whole(runtime, requirements)
-    return None if requirement is None else runtime.calendar.view(requirement.resource_type)
-
-
-def only_whole(runtime: Runtime, requirements: Sequence[Requirement]) -> Requirement | None:
-    """Return the requirement of a lease if there is only one, for whole resources; else None.
-
-    None also if the operator has configured filters or weighers: only Python can apply them.
-    """
-    if len(requirements) != 1 or runtime.selection:
-        return None
-    (requirement,) = requirements
-    return requirement if requirement.is_whole and requirement.maximum else None
 
 
 class InsufficientResources(NotEnoughResources):

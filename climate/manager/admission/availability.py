@@ -18,7 +18,7 @@ from climate.core.window import MAX_SPAN, Window, later
 from climate.db.resources import allocations, capacity, resources
 from climate.db.resources import calendar as bookings
 from climate.db.resources.occupancy import availability as occupancy
-from climate.manager.admission.admission import only_whole
+from climate.manager.admission.at_once import only_whole
 from climate.manager.admission.requirements import (
     ReservationRequest,
     check_queries,

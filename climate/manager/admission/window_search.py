@@ -24,7 +24,8 @@ from climate.core.matching.requirement import Requirement
 from climate.core.window import MAX_SPAN, Margins, Window, later, second_from
 from climate.db import limits as rows
 from climate.db.resources import calendar as bookings
-from climate.manager.admission.admission import calendar_view, dry_run
+from climate.manager.admission.admission import dry_run
+from climate.manager.admission.at_once import calendar_view
 from climate.manager.admission.availability import SAMPLE, check_span, matching
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.limits import Guard, guard_without_lock

@@ -15,7 +15,7 @@ from climate.core.lease.wait_list import FreeStep, Wait, may_start_earlier
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window, second_from
 from climate.db.leases import leases
-from climate.manager.admission.admission import only_whole
+from climate.manager.admission.at_once import only_whole
 from climate.manager.process.runtime import Runtime
 from climate.manager.wait_list.placing import requirements_of_lease
 
