@@ -1,7 +1,8 @@
-"""Client processes that run the same task at the same time, and the duration of each request."""
+"""Clients that run the same task at the same time, and the duration of each request."""
 
 import math
 import multiprocessing
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -51,7 +52,7 @@ class Outcome:
         return ordered[math.ceil(len(ordered) * share) - 1] * 1000
 
 
-# Prepares the client in its process, yields once, and then yields after each request.
+# Prepares the client, yields once, and then yields after each request.
 Task = Callable[..., Iterator[Outcome]]
 
 
@@ -68,22 +69,31 @@ class Limit:
 
 
 def run(
-    task: Task, clients: int, limit: Limit, *arguments: Any, meters: Collection[Meter] = ()
+    task: Task,
+    clients: int,
+    limit: Limit,
+    *arguments: Any,
+    processes: int = 0,
+    meters: Collection[Meter] = (),
 ) -> Outcome:
     """Run ``task(number, *arguments)`` in each client until the limit; return the outcome.
 
-    ``meters`` measure other processes meanwhile, for example those that serve the clients.
+    Each client has a process. But if ``processes`` is not 0, the clients are threads of so many
+    processes. ``meters`` measure other processes meanwhile, for example those that serve the
+    clients.
     """
-    together = _FORKSERVER.Barrier(clients + 1)
-    pipes, processes = [], []
-    for number in range(clients):
+    count = min(processes or clients, clients)
+    together = _FORKSERVER.Barrier(count + 1)
+    pipes, started = [], []
+    for first in range(count):
         ours, theirs = _FORKSERVER.Pipe()
+        numbers = range(first, clients, count)
         process = _FORKSERVER.Process(
-            target=_live, args=(theirs, together, limit, task, number, *arguments), daemon=True
+            target=_live, args=(theirs, together, limit, task, numbers, *arguments), daemon=True
         )
         process.start()
         pipes.append(ours)
-        processes.append(process)
+        started.append(process)
     together.wait(_PATIENCE)  # all are prepared
     for meter in meters:
         meter.begin()
@@ -95,18 +105,43 @@ def run(
     for meter in meters:  # while the connections of the clients are still open
         meter.end()
     together.wait(_PATIENCE)  # all leave
-    for process in processes:
+    for process in started:
         process.join(_PATIENCE)
     return _sum(answers)
 
 
-def _live(pipe: Any, together: Any, limit: Limit, task: Task, *arguments: Any) -> None:  # noqa: ANN401
-    steps = task(*arguments)
-    outcome = next(steps)
+def _live(
+    pipe: Any,  # noqa: ANN401
+    together: Any,  # noqa: ANN401
+    limit: Limit,
+    task: Task,
+    numbers: Sequence[int],
+    *arguments: Any,
+) -> None:
+    clients = [task(number, *arguments) for number in numbers]
+    outcomes = [next(steps) for steps in clients]
     launch.settle()
+    threads = [
+        threading.Thread(target=_ask_until, args=(limit, *client))
+        for client in zip(clients[1:], outcomes[1:], strict=True)
+    ]
     together.wait(_PATIENCE)
     together.wait(_PATIENCE)
     cpu = time.process_time()
+    for thread in threads:
+        thread.start()
+    _ask_until(limit, clients[0], outcomes[0])
+    for thread in threads:
+        thread.join()
+    outcome = _sum(outcomes)
+    outcome.cpu = time.process_time() - cpu
+    pipe.send(outcome)
+    together.wait(_PATIENCE + limit.seconds)
+    for steps in clients:
+        steps.close()  # type: ignore[attr-defined]  # a generator
+
+
+def _ask_until(limit: Limit, steps: Iterator[Outcome], outcome: Outcome) -> None:
     begin = before = time.perf_counter()
     while not outcome.finished and limit.permits(before - begin, len(outcome.seconds)):
         next(steps)
@@ -114,10 +149,6 @@ def _live(pipe: Any, together: Any, limit: Limit, task: Task, *arguments: Any) -
         outcome.seconds.append(after - before - outcome.idle)
         before = after
     outcome.elapsed = before - begin
-    outcome.cpu = time.process_time() - cpu
-    pipe.send(outcome)
-    together.wait(_PATIENCE + limit.seconds)
-    steps.close()  # type: ignore[attr-defined]  # a generator
 
 
 def _sum(outcomes: Sequence[Outcome]) -> Outcome:

@@ -21,7 +21,8 @@ The same number of clients commits rows before and after each case; ``ratio_to_r
 that rate, so that results of different machines are comparable. ``double`` counts double bookings,
 with a window function over the rows. ``cpu_ms`` is the processor time of a client per request, and
 ``database_cpu_ms`` that of the server's processes (only PostgreSQL on this machine). Clients are
-processes that call the use case directly; no manager runs.
+processes that call the use case directly; no manager runs. With ``--processes``, the clients are
+threads of so many processes, as in a WSGI server.
 
 With ``--delay-ms``, clients reach the database through a proxy that delays each direction.
 
@@ -64,6 +65,7 @@ def measure(bench: Bench, case: str, clients: int, turn: int) -> dict[str, Any]:
         "hosts": bench.book.hosts,
         "bookings": bench.book.bookings,
         "clients": clients,
+        "processes": bench.processes or clients,
         "per_second": round(outcome.per_second, 1),
         "ratio_to_raw": round(outcome.per_second / raw, 3),
         "p50_ms": round(outcome.at(0.5), 2),
@@ -118,7 +120,7 @@ def main() -> None:
             tasks.ROWS.create(database.engine)
             load(database, book := calendar(hosts, bookings))
             with _nodes(given) as nodes:
-                bench = Bench(database, book, given.seconds, nodes)
+                bench = Bench(database, book, given.seconds, nodes, processes=given.processes)
                 for figures in _cases(bench, given):
                     print(json.dumps({**figures, "delay_ms": given.delay_ms}), flush=True)
 
@@ -149,7 +151,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--hosts", type=numbers, default=[100], help="of each calendar")
     parser.add_argument("--bookings", type=numbers, default=[10_000], help="in each calendar")
-    parser.add_argument("--clients", type=numbers, default=[1, 16], help="processes that ask")
+    parser.add_argument("--clients", type=numbers, default=[1, 16], help="that ask at once")
+    parser.add_argument("--processes", type=int, default=0, help="0: each client has its own")
     parser.add_argument("--cases", type=some_of(CASES), default=CASES, help=f"of {','.join(CASES)}")
     parser.add_argument("--seconds", type=float, default=10.0, help="for each case at most")
     parser.add_argument("--delay-ms", type=float, default=0.0, help="to the database, each way")

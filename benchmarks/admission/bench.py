@@ -23,7 +23,8 @@ _ADDED = 0.05
 class Bench:
     """A loaded calendar, the seconds of each case, and the nodes through which clients write.
 
-    Each case runs ``rounds`` times.
+    Each case runs ``rounds`` times. Clients that call the use case directly are threads of
+    ``processes`` processes (0: each has a process).
     """
 
     database: Database
@@ -31,6 +32,7 @@ class Bench:
     seconds: float
     nodes: Sequence[str] = ()
     rounds: int = 1
+    processes: int = 0
 
     @property
     def urls(self) -> list[str]:
@@ -48,7 +50,7 @@ class Bench:
         """Create leases with the use case itself."""
         limit = self._limit(case, clients)
         arguments = (self.urls, case, self.book, turn, clients)
-        return run(tasks.ask, clients, limit, *arguments, meters=meters)
+        return run(tasks.ask, clients, limit, *arguments, processes=self.processes, meters=meters)
 
     def post(
         self,

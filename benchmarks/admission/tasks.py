@@ -5,8 +5,10 @@ import itertools
 import json
 import logging
 import random
+import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -36,6 +38,8 @@ ROWS = sa.Table(
     sa.Column("name", sa.String(80)),
     sa.Column("made_at", sa.String(32)),
 )
+# The runtimes of this process, by the URL of their database.
+_RUNTIMES: dict[str, Runtime] = {}
 _GPU = '["=", "$gpu", "yes"]'
 _HOT = '["=", "$hot", "yes"]'
 
@@ -56,6 +60,14 @@ def make_conf(url: str) -> Any:  # noqa: ANN401 - oslo.config is untyped
 def make_runtime(url: str) -> Runtime:
     """Return the runtime of an API process."""
     return bootstrap.make_runtime(make_conf(url))
+
+
+def runtime_of(url: str) -> Runtime:
+    """Return the runtime of this process, whose clients share it, with its calendar loaded."""
+    if url not in _RUNTIMES:
+        _RUNTIMES[url] = make_runtime(url)
+        fill_memory(_RUNTIMES[url])
+    return _RUNTIMES[url]
 
 
 def fill_memory(runtime: Runtime) -> None:
@@ -142,8 +154,7 @@ def ask(
     In the case mixed, requests arrive at random times at a fixed rate, whether or not the client is
     ready. In the other cases, each request follows the one before.
     """
-    runtime = make_runtime(urls[number % len(urls)])
-    fill_memory(runtime)
+    runtime = runtime_of(urls[number % len(urls)])
     # The warm-up must not book the hosts of the case hotspot.
     warm = wishes("spread" if case == "hotspot" else case, book, WARM_TURN, number)
     for wish in islice(warm, _WARM[case]):  # warm-up: caches and query plans
@@ -181,15 +192,15 @@ def _ask(runtime: Runtime, wish: Wish, outcome: Outcome) -> None:
 
 
 def _conflicts(database: Database) -> Callable[[], int]:
-    """Return a function with the number of transactions that lost a race from now on."""
-    report, reasons = database.on_conflict, []
+    """Return a function with the number of transactions that this thread repeated from now on."""
+    report, threads = database.on_conflict, Counter[int]()
 
     def count(reason: str) -> None:
-        reasons.append(reason)
+        threads[threading.get_ident()] += 1
         report(reason)
 
     database.on_conflict = count
-    return lambda: len(reasons)
+    return lambda: threads[threading.get_ident()]
 
 
 def post(number: int, port: int, case: str, book: Calendar, turn: int) -> Iterator[Outcome]:
