@@ -65,7 +65,7 @@ def measure(bench: Bench, case: str, clients: int, turn: int) -> dict[str, Any]:
         "hosts": bench.book.hosts,
         "bookings": bench.book.bookings,
         "clients": clients,
-        "processes": bench.processes or clients,
+        "processes": min(bench.processes or clients, clients),
         "per_second": round(outcome.per_second, 1),
         "ratio_to_raw": round(outcome.per_second / raw, 3),
         "p50_ms": round(outcome.at(0.5), 2),
