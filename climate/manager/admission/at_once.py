@@ -35,8 +35,6 @@ _ATTEMPTS_AT_ONCE = 2
 _ATTEMPTS_FROM_MEMORY = 3
 # Memory suggests so many more resources than needed, because others may have booked some of them.
 _SPARES = 16
-# The share of refusals from memory that SQL checks.
-_CHECKED_SHARE = 0.01
 
 
 def book_at_once(
@@ -178,7 +176,8 @@ def find_shortage(
     view = runtime.calendar.view(requirement.resource_type)
     if view is None or view.has_enough(requirement, busy):
         return None
-    if runtime.rng.random() < _CHECKED_SHARE and _is_wrong(runtime, requirement, busy):
+    is_checked = runtime.calendar.shall_check(runtime.rng.random(), runtime.clock.elapsed())
+    if is_checked and _is_wrong(runtime, requirement, busy):
         return None
     matching, free = view.count_matching(requirement), view.count_free(requirement, busy)
     return insufficient(demands, 0, busy, matching=matching, free=free), view

@@ -15,7 +15,7 @@ from climate.core.matching.query import Compare, Everything, Operand
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
 from climate.db.resources.feed.port import Changes, Position
-from climate.manager.admission import at_once
+from climate.manager.process.calendar_memory import memory as calendar_memory
 from climate.manager.process.calendar_memory.memory import CalendarMemory, Use
 from climate.manager.process.calendar_memory.view import CalendarView
 from tests.conftest import MakeStory
@@ -30,7 +30,7 @@ MINE, OTHER = "me:mine:member", "other:theirs:member"
 def _no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the tests decide when the copy is loaded and compared, and an answer checked."""
     monkeypatch.setattr(CalendarMemory, "_start", lambda _: None)
-    monkeypatch.setattr(at_once, "_CHECKED_SHARE", 0.0)
+    monkeypatch.setattr(calendar_memory, "_CHECKED_SHARE", 0.0)
 
 
 @pytest.fixture
@@ -173,10 +173,20 @@ def test_a_booking_in_memory_that_is_gone_is_found_by_the_check_with_sql(
     with no_changes(story, monkeypatch):
         story.ok("DELETE", f"/v1/leases/{lease}", token=OTHER)
         refusal(story, 4)
-        monkeypatch.setattr(at_once, "_CHECKED_SHARE", 1.0)
+        monkeypatch.setattr(calendar_memory, "_CHECKED_SHARE", 1.0)
         reserve(story, 4)
     assert broken(story) == [("audit.invariant_broken", 6)]
     assert story.runtime.calendar.view(HOST) is None
+
+
+def test_sql_checks_at_most_one_refusal_per_second(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calendar_memory, "_CHECKED_SHARE", 0.5)
+    memory = story.runtime.calendar
+    times = [(0.6, 10.0), (0.4, 10.0), (0.4, 10.9), (0.6, 11.0), (0.4, 11.0), (0.4, 11.1)]
+    checked = [memory.shall_check(dice, now) for dice, now in times]
+    assert checked == [False, True, False, False, True, False]
 
 
 def test_a_comparison_finds_a_booking_in_memory_that_is_gone(

@@ -7,7 +7,7 @@
   catch-up that began after all of them. Requests that the database decides anyway skip this step.
 - **Compare**: the thread compares the bookings of a few resources at a time with the rows of the
   database (their times, not their owners). If they differ, it reports a broken invariant, drops the
-  copy and loads it again.
+  copy and loads it again. Besides, SQL checks some of the refusals (``shall_check``).
 
 A wrong copy can cause a wrong refusal, but never a wrong booking, because the database decides.
 """
@@ -48,6 +48,11 @@ _TURN = 5.0
 _RECOUNT = 300.0
 # Resources that one turn compares.
 _COMPARED = 50
+# The share of refusals that SQL checks, and the least seconds between two checks of a process. A
+# check reads the bookings of all matching resources: at 1,000 refusals per second, checks of one
+# percent would take a third of a processor.
+_CHECKED_SHARE = 0.01
+_CHECK_PAUSE = 1.0
 # Findings that a report contains.
 _FINDINGS = 20
 
@@ -99,6 +104,7 @@ class CalendarMemory:
         self._begun = self._done = 0
         self._is_current = False
         self._is_broken = False
+        self._next_check = float("-inf")
         self._unreported: list[Sequence[str]] = []
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._starting, self._is_started = threading.Lock(), threading.Event()
@@ -124,6 +130,16 @@ class CalendarMemory:
         self._start()
         copy = self._copy
         return None if copy is None else CalendarView(copy.hours[resource_type], self._using)
+
+    def shall_check(self, dice: float, now: float) -> bool:
+        """Return whether SQL shall check a refusal: about one percent, and at most one per second.
+
+        ``dice`` is a random number from 0 to 1, ``now`` is in seconds of a monotonic clock.
+        """
+        if dice >= _CHECKED_SHARE or now < self._next_check:
+            return False
+        self._next_check = now + _CHECK_PAUSE
+        return True
 
     def found_wrong(self, finding: str) -> None:
         """Drop the copy, because an answer of it was wrong; the thread loads it again."""
