@@ -127,7 +127,8 @@ class Fuzz:
             error.add_note("\n".join(_tracebacks(self._program.errors)[-1:]))
             raise
         self.statuses[answer.status] += 1
-        self.served[route] += answer.status < 300
+        # ``/versions`` answers with 300, as those of OpenStack's services do.
+        self.served[route] += answer.status <= 300
         self.known.learn(request.path, answer)
         if request.method == "DELETE" and answer.status == 204:
             self.known.forget(request.path)

@@ -295,6 +295,12 @@ def _availability(s: Source) -> list[tuple[str, str]]:
     return query
 
 
+def _calendar(s: Source) -> list[tuple[str, str]]:
+    more = [("resolution", "3600"), ("group_by", "vcpus"), ("limit", "5"), ("whose", "all")]
+    required = [("resource_type", s.rng.choice(TYPES[:-1])), ("end", s.at(10 * 86400))]
+    return required + s.rng.sample(more, s.rng.choice([0, 1, 2]))
+
+
 def _period(s: Source) -> list[tuple[str, str]]:
     period = s.rng.choice(["all", "day", "week", "month"])
     return [("since", s.at(-30 * 86400)), ("until", s.at(HOUR)), ("period", period)]
@@ -312,6 +318,7 @@ QUERIES: dict[str, list[tuple[str, str]] | Callable[[Source], list[tuple[str, st
     ],
     "GET /v2/resources": [*_PAGE, ("sort", "-id"), ("properties", EXPRESSIONS[1])],
     "GET /v2/availability": _availability,
+    "GET /v2/calendar": _calendar,
     "GET /v2/notifications": [*_LOG, ("wait", "0")],
     "GET /v2/notifications/stream": _LOG[2:],
     "GET /v2/subscriptions": [*_PAGE, ("all_projects", "true")],
