@@ -2,10 +2,11 @@
 
 import math
 import multiprocessing
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from benchmarks.databases.processor_time import Meter
@@ -78,8 +79,8 @@ def run(
 ) -> Outcome:
     """Run ``task(number, *arguments)`` in each client until the limit; return the outcome.
 
-    Each client has a process. But if ``processes`` is not 0, the clients are threads of so many
-    processes. ``meters`` measure other processes meanwhile, for example those that serve the
+    Each client has a process. But if ``processes`` is not 0, the clients are threads of this number
+    of processes. ``meters`` measure other processes meanwhile, for example those that serve the
     clients.
     """
     count = min(processes or clients, clients)
@@ -119,20 +120,13 @@ def _live(
     *arguments: Any,
 ) -> None:
     clients = [task(number, *arguments) for number in numbers]
-    outcomes = [next(steps) for steps in clients]
-    launch.settle()
-    threads = [
-        threading.Thread(target=_ask_until, args=(limit, *client))
-        for client in zip(clients[1:], outcomes[1:], strict=True)
-    ]
-    together.wait(_PATIENCE)
-    together.wait(_PATIENCE)
-    cpu = time.process_time()
-    for thread in threads:
-        thread.start()
-    _ask_until(limit, clients[0], outcomes[0])
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(clients)) as threads:
+        outcomes = list(threads.map(next, clients))
+        launch.settle()
+        together.wait(_PATIENCE)
+        together.wait(_PATIENCE)
+        cpu = time.process_time()
+        list(threads.map(partial(_ask_until, limit), clients, outcomes))
     outcome = _sum(outcomes)
     outcome.cpu = time.process_time() - cpu
     pipe.send(outcome)

@@ -22,7 +22,7 @@ that rate, so that results of different machines are comparable. ``double`` coun
 with a window function over the rows. ``cpu_ms`` is the processor time of a client per request, and
 ``database_cpu_ms`` that of the server's processes (only PostgreSQL on this machine). Clients are
 processes that call the use case directly; no manager runs. With ``--processes``, the clients are
-threads of so many processes, as in a WSGI server.
+threads of this number of processes, as in a WSGI server; the HTTP cases ignore it.
 
 With ``--delay-ms``, clients reach the database through a proxy that delays each direction.
 
@@ -65,7 +65,7 @@ def measure(bench: Bench, case: str, clients: int, turn: int) -> dict[str, Any]:
         "hosts": bench.book.hosts,
         "bookings": bench.book.bookings,
         "clients": clients,
-        "processes": min(bench.processes or clients, clients),
+        "processes": clients if case in HTTP else min(bench.processes or clients, clients),
         "per_second": round(outcome.per_second, 1),
         "ratio_to_raw": round(outcome.per_second / raw, 3),
         "p50_ms": round(outcome.at(0.5), 2),

@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -38,8 +38,9 @@ ROWS = sa.Table(
     sa.Column("name", sa.String(80)),
     sa.Column("made_at", sa.String(32)),
 )
-# The runtimes of this process, by the URL of their database.
-_RUNTIMES: dict[str, Runtime] = {}
+# What the clients of this process share, by the URL of the database.
+_PROCESS: dict[str, tuple[Runtime, Counter[int]]] = {}
+_STARTING = threading.Lock()
 _GPU = '["=", "$gpu", "yes"]'
 _HOT = '["=", "$hot", "yes"]'
 
@@ -62,12 +63,17 @@ def make_runtime(url: str) -> Runtime:
     return bootstrap.make_runtime(make_conf(url))
 
 
-def runtime_of(url: str) -> Runtime:
-    """Return the runtime of this process, whose clients share it, with its calendar loaded."""
-    if url not in _RUNTIMES:
-        _RUNTIMES[url] = make_runtime(url)
-        fill_memory(_RUNTIMES[url])
-    return _RUNTIMES[url]
+def process_of(url: str) -> tuple[Runtime, Counter[int]]:
+    """Return the runtime of this process, and how many transactions each thread repeated.
+
+    The clients of a process share its runtime. Its calendar is loaded.
+    """
+    with _STARTING:
+        if url not in _PROCESS:
+            runtime = make_runtime(url)
+            fill_memory(runtime)
+            _PROCESS[url] = runtime, _count_conflicts(runtime.database)
+        return _PROCESS[url]
 
 
 def fill_memory(runtime: Runtime) -> None:
@@ -158,14 +164,15 @@ def ask(
     In the case mixed, requests arrive at random times at a fixed rate, whether or not the client is
     ready. In the other cases, each request follows the one before.
     """
-    runtime = runtime_of(urls[number % len(urls)])
+    runtime, conflicts = process_of(urls[number % len(urls)])
     # The warm-up must not book the hosts of the case hotspot.
     warm = wishes("spread" if case == "hotspot" else case, book, WARM_TURN, number)
     for wish in islice(warm, _WARM[case]):  # warm-up: caches and query plans
         _ask(runtime, wish, Outcome())
-    outcome, conflicts = Outcome(), _conflicts(runtime.database)
+    outcome = Outcome()
     yield outcome
-    dice, arrival = random.Random(number), time.perf_counter()
+    thread = threading.get_ident()
+    before, dice, arrival = conflicts[thread], random.Random(number), time.perf_counter()
     for wish in wishes(case, book, turn, number):
         if case == "mixed":
             now = time.perf_counter()
@@ -173,7 +180,7 @@ def ask(
             outcome.idle = arrival - now
             time.sleep(max(0.0, outcome.idle))
         _ask(runtime, wish, outcome)
-        outcome.retries = conflicts()
+        outcome.retries = conflicts[thread] - before
         outcome.finished = case == "hotspot" and outcome.refused > 0
         yield outcome
 
@@ -195,8 +202,8 @@ def _ask(runtime: Runtime, wish: Wish, outcome: Outcome) -> None:
         outcome.gave_up += 1
 
 
-def _conflicts(database: Database) -> Callable[[], int]:
-    """Return a function with the number of transactions that this thread repeated from now on."""
+def _count_conflicts(database: Database) -> Counter[int]:
+    """Return the number of transactions that each thread repeats from now on."""
     report, threads = database.on_conflict, Counter[int]()
 
     def count(reason: str) -> None:
@@ -204,7 +211,7 @@ def _conflicts(database: Database) -> Callable[[], int]:
         report(reason)
 
     database.on_conflict = count
-    return lambda: threads[threading.get_ident()]
+    return threads
 
 
 def post(number: int, port: int, case: str, book: Calendar, turn: int) -> Iterator[Outcome]:

@@ -16,6 +16,7 @@ from climate.core.lease.model import Lease
 from climate.db.engine import database as engine_database
 from climate.db.resources import allocations
 from climate.db.resources.allocations import Grabbed
+from climate.manager.admission.at_once import AtOnce
 from climate.manager.admission.requirements import ReservationRequest
 from climate.manager.leases import create
 from climate.manager.leases.create import LeaseRequest, Owner, create_lease
@@ -103,7 +104,7 @@ def book_by_locks(number: int, url: str, count: int) -> Outcomes:
         return Grabbed(allocations.candidates(*about, limit=limit, rotation=rotation))
 
     allocations.grab = look
-    create.book_at_once = lambda *_, **__: False
+    create.book_at_once = lambda *_, **__: AtOnce.UNDECIDED
     try:
         return book(number, url, count, first=1, protected=True)
     finally:
@@ -172,7 +173,7 @@ def _guards(*, active: bool) -> Iterator[None]:
     kept = allocations.lock, allocations.still_free, engine_database._sqlite_begin, create.admit
     kept_statement = create.book_at_once  # it has locks of its own
     if not active:
-        create.book_at_once = lambda *_, **__: False
+        create.book_at_once = lambda *_, **__: AtOnce.UNDECIDED
         allocations.lock = lambda _session, ids, *, wait: set(ids)
         allocations.still_free = lambda _session, _requirement, _busy, among: set(among)
         engine_database._sqlite_begin = lambda connection: connection.exec_driver_sql("BEGIN")

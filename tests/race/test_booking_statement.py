@@ -17,6 +17,7 @@ from climate.db.engine.driver_statement import DriverStatement, convert
 from climate.db.resources import booking_statement
 from climate.db.resources.booking_statement import BookingPlan, Verdict
 from climate.manager.admission import at_once
+from climate.manager.admission.at_once import AtOnce
 from climate.manager.leases import create
 from climate.manager.process.calendar_memory.memory import Use
 from climate.manager.process.runtime import Runtime
@@ -96,7 +97,7 @@ def test_a_host_that_is_booked_before_its_lock_is_not_booked_twice(
 
     def rival() -> object:
         with monkeypatch.context() as patch:  # the rival must not wait
-            patch.setattr(create, "book_at_once", lambda *_, **__: False)
+            patch.setattr(create, "book_at_once", lambda *_, **__: AtOnce.UNDECIDED)
             return reserve(other, want)
 
     assert len(book_while(mine, other, rival)) == 1

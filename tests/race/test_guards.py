@@ -14,6 +14,7 @@ from climate.db.engine import database as engine_database
 from climate.db.resources import allocations
 from climate.db.resources.allocations import Grabbed
 from climate.manager.admission import admission, reallocation
+from climate.manager.admission.at_once import AtOnce
 from climate.manager.leases import create
 from climate.manager.leases.read import find_all_leases
 from climate.manager.process.runtime import Runtime
@@ -31,7 +32,7 @@ Request = Callable[[Runtime], object]
 @pytest.fixture(autouse=True)
 def _transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each request run in a transaction; the single statement has its own tests."""
-    monkeypatch.setattr(create, "book_at_once", lambda *_, **__: False)
+    monkeypatch.setattr(create, "book_at_once", lambda *_, **__: AtOnce.UNDECIDED)
 
 
 # How long a rival is given to come first: as long as it takes, or, where it must wait for us,

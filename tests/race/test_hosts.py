@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from climate.db.resources import allocations
 from climate.db.resources.allocations import Grabbed
+from climate.manager.admission.at_once import AtOnce
 from climate.manager.leases import create
 from tests.race.crowd import SIZE, Crowd, at_work, wait_for_all
 from tests.race.databases import postgresql_first
@@ -142,7 +143,7 @@ def test_a_host_that_changed_before_its_lock_is_checked_again(
         locked = allocations.lock(session, found, wait=False)
         return Grabbed(found, locked, changed=locked)
 
-    monkeypatch.setattr(create, "book_at_once", lambda *_, **__: False)
+    monkeypatch.setattr(create, "book_at_once", lambda *_, **__: AtOnce.UNDECIDED)
     monkeypatch.setattr(allocations, "grab", grab_late)
     wanted = host_reservation(resource_properties='["==", "$gpu", "yes"]')
     answer = here.call("POST", LEASES, here.lease_body(reservations=[wanted]))

@@ -3,13 +3,15 @@
 Both decide only the common case: one requirement, for whole resources, and the operator has
 configured neither filters nor weighers. The module ``admission`` decides all other cases.
 
-The calendar in memory suggests free resources to the statement, which then need not search. It may
-lack the latest bookings. So the statement decides whether they are free, and climate refuses a
-lease only if memory has too few resources after it was brought up to date.
+The calendar in memory suggests free resources to the statement, which then need not search. Memory
+may lack the latest bookings, so the statement checks that the suggested resources are free. climate
+refuses a lease if the statement has searched all resources, or if memory has too few resources
+after it was brought up to date.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from enum import Enum, auto
 
 from sqlalchemy.exc import DBAPIError
 
@@ -37,6 +39,21 @@ _ATTEMPTS_FROM_MEMORY = 3
 _SPARES = 16
 
 
+class AtOnce(Enum):
+    """What became of a lease that one statement should book.
+
+    - BOOKED: the lease is stored.
+    - SHORT: others have booked what memory suggested, and memory has too few resources now.
+    - UNDECIDED: one statement cannot do it, or it lost races with other transactions.
+
+    Unless the lease is BOOKED, nothing is stored.
+    """
+
+    BOOKED = auto()
+    SHORT = auto()
+    UNDECIDED = auto()
+
+
 def book_at_once(
     runtime: Runtime,
     lease: Lease,
@@ -44,17 +61,17 @@ def book_at_once(
     plan: BookingPlan | None,
     gates: Sequence[Gate],
     suggested: Sequence[int] | None,
-) -> bool:
+) -> AtOnce:
     """Book resources for a new lease and store the lease, in one SQL statement.
 
-    ``plan`` is the result of ``plan_at_once``, ``suggested`` that of ``suggest``. Returns False if
-    one statement cannot do it, if it lost races with other transactions, or if memory has too few
-    resources meanwhile. Then nothing is stored, and the caller must use ``find_shortage`` and
-    ``admit``. Raises InsufficientResources.
+    ``plan`` is the result of ``plan_at_once``, ``suggested`` that of ``suggest``. Raises
+    InsufficientResources if the statement has searched all resources.
     """
     for gate in gates:
         plan = plan and gate.planned(plan, lease)
     for attempt in _attempts(runtime, plan, suggested) if plan else ():
+        if attempt is None:
+            return AtOnce.SHORT
         verdict = _try_to_book(runtime, attempt)
         if verdict is None or (verdict.is_allowed and not verdict.is_booked and attempt.among):
             continue
@@ -62,17 +79,18 @@ def book_at_once(
             with runtime.database.read() as session:
                 matching = allocations.count(session, attempt.requirement)
             raise insufficient(demands, 0, attempt.busy, matching=matching, free=verdict.free)
-        return verdict.is_booked
-    return False
+        return AtOnce.BOOKED if verdict.is_booked else AtOnce.UNDECIDED
+    return AtOnce.UNDECIDED
 
 
 def _attempts(
     runtime: Runtime, plan: BookingPlan, suggested: Sequence[int] | None
-) -> Iterator[BookingPlan]:
+) -> Iterator[BookingPlan | None]:
     """Yield the plans to try: first among resources that are free in memory, then among all.
 
     Resources from memory save the search in the database. Memory may lack the latest bookings. So
-    for further plans, it is brought up to date. If memory then has too few, there is no plan left.
+    for further plans, it is brought up to date. If memory then has too few, the function yields
+    None.
     """
     requirement = plan.requirement
     # Memory does not know which resources come first.
@@ -84,7 +102,7 @@ def _attempts(
         view = runtime.calendar.view(requirement.resource_type)
         ids = _free_in(view, requirement, plan.busy, plan.rotation) if view else None
         if ids is not None and len(ids) < requirement.minimum:
-            return
+            yield None
     for _ in range(_ATTEMPTS_AT_ONCE):
         yield plan
 

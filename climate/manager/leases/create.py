@@ -33,7 +33,13 @@ from climate.db.tables.bulk import Rows, insert
 from climate.db.tables.leases import AllocationRow
 from climate.manager.admission import window_search
 from climate.manager.admission.admission import InsufficientResources, admit, rows
-from climate.manager.admission.at_once import book_at_once, find_shortage, plan_at_once, suggest
+from climate.manager.admission.at_once import (
+    AtOnce,
+    book_at_once,
+    find_shortage,
+    plan_at_once,
+    suggest,
+)
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.limits import Account, LimitGate, OpenLeasesGate
@@ -163,17 +169,20 @@ def book(
     demands = _demands(runtime, lease)
     suggested = suggest(runtime, lease, demands)
     # If there seems to be enough, the database decides, and no query brings memory up to date.
-    may_refuse = suggested is not None and on_shortage is None
-    if may_refuse and len(suggested or ()) < demands[0].requirement.minimum:
+    is_short = suggested is not None and len(suggested) < demands[0].requirement.minimum
+    if is_short and on_shortage is None:
         _refuse_from_memory(runtime, owner, lease, demands, gates)
     tables, private = _rows(lease, lease.created_at), owner.sees_private
     at_once = plan_at_once(runtime, lease, demands, tables, sees_private=private)
     store = partial(_store, runtime, owner=owner, lease=lease, gates=gates)
     with _explained(runtime, lease, gates):
         try:
-            if not book_at_once(runtime, lease, demands, at_once, gates, suggested):
-                if may_refuse:  # others may have booked what was suggested
+            outcome = book_at_once(runtime, lease, demands, at_once, gates, suggested)
+            if outcome is AtOnce.SHORT:
+                if on_shortage is None:
                     _refuse_from_memory(runtime, owner, lease, demands, gates)
+                outcome = book_at_once(runtime, lease, demands, at_once, gates, None)
+            if outcome is not AtOnce.BOOKED:
                 runtime.database.write(store)
         except InsufficientResources as shortage:
             if on_shortage is None:

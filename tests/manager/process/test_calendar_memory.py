@@ -92,6 +92,11 @@ def _answers(story: Story, source: str) -> float:
     return story.runtime.metrics.registry.get_sample_value(name, {"source": source}) or 0.0
 
 
+def test_a_lease_that_seems_to_fit_does_not_bring_memory_up_to_date(story: Story) -> None:
+    reserve(story, 1)
+    assert _answers(story, "memory") == _answers(story, "sql") == 0
+
+
 def test_an_answer_contains_what_was_committed_before_the_question(story: Story) -> None:
     assert free(story) == 4
     lease = reserve(story, 3)

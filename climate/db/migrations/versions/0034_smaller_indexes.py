@@ -20,6 +20,7 @@ def upgrade() -> None:
     """Migrate the schema from the previous revision to this one."""
     if op.get_bind().dialect.name != "postgresql":
         return
+    _lock()
     op.drop_constraint("outbox_seq_key", "outbox")
     op.drop_index("outbox_project_id_seq", "outbox")
     op.drop_index("leases_trust_id", "leases")
@@ -34,6 +35,7 @@ def downgrade() -> None:
     """Migrate the schema from this revision back to the previous one."""
     if op.get_bind().dialect.name != "postgresql":
         return
+    _lock()
     op.drop_index("outbox_numbered", "outbox")
     op.create_unique_constraint("outbox_seq_key", "outbox", ["seq"])
     for name, table, columns in (
@@ -42,3 +44,9 @@ def downgrade() -> None:
     ):
         op.drop_index(name, table)
         op.create_index(name, table, columns)
+
+
+def _lock() -> None:
+    """Lock the tables in the order in which requests use them, so that nobody has a deadlock."""
+    for table in ("leases", "outbox"):
+        op.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")

@@ -7,7 +7,7 @@
   catch-up that began after all of them. Requests that the database decides anyway skip this step.
 - **Compare**: the thread compares the bookings of a few resources at a time with the rows of the
   database (their times, not their owners). If they differ, it reports a broken invariant, drops the
-  copy and loads it again. Besides, SQL checks some of the refusals (``shall_check``).
+  copy and loads it again. SQL also checks some of the refusals (``shall_check``).
 
 A wrong copy can cause a wrong refusal, but never a wrong booking, because the database decides.
 """
@@ -132,7 +132,7 @@ class CalendarMemory:
         return None if copy is None else CalendarView(copy.hours[resource_type], self._using)
 
     def shall_check(self, dice: float, now: float) -> bool:
-        """Return whether SQL shall check a refusal: about one percent, and at most one per second.
+        """Return whether SQL shall check a refusal: about 1 %, but at most one per second.
 
         ``dice`` is a random number from 0 to 1, ``now`` is in seconds of a monotonic clock.
         """
