@@ -83,7 +83,11 @@ def run(*arguments: str) -> Answer:
 
 @contextmanager
 def _logging_kept() -> Iterator[None]:
-    """Undo what cliff does to the root logger, which is for a process of its own."""
+    """Undo what cliff does to the root logger, which is for a process of its own.
+
+    The server of this process warns of waiting requests, which the command must not show.
+    """
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     try:

@@ -18,8 +18,8 @@ from climate.core.errors import InvalidInput
 from climate.core.limits import NAMES, UNLIMITED, Rules, Scope
 from climate.db.engine.clock import present
 from climate.db.limits import Party
-from climate.manager.admission import limits
-from climate.manager.admission.limits import Account
+from climate.manager.admission.limits import limits
+from climate.manager.admission.limits.limits import Account
 from climate.manager.process.runtime import Store
 
 _HEADER = ("scope", "id", "limit", "maximum", "used", "source")

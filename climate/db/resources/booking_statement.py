@@ -224,7 +224,7 @@ _NAMES_ARE_KNOWN = """NOT EXISTS (
         )
     END
 )"""
-# The rules of ``manager.admission.limits.OpenLeasesGate``.
+# The rules of ``manager.admission.limits.limits.OpenLeasesGate``.
 _HAS_FEW_OPEN_LEASES = """(
     NOT EXISTS (
         SELECT FROM limits

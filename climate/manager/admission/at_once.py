@@ -5,8 +5,8 @@ configured neither filters nor weighers. The module ``admission`` decides all ot
 
 The calendar in memory suggests free resources to the statement, which then need not search. Memory
 may lack the latest bookings, so the statement checks that the suggested resources are free. climate
-refuses a lease if the statement has searched all resources, or if memory has too few resources
-after it was brought up to date.
+refuses a lease in two cases: the statement has searched all resources and found too few, or memory
+has too few after it was brought up to date.
 """
 
 from collections.abc import Iterator, Sequence
@@ -65,7 +65,7 @@ def book_at_once(
     """Book resources for a new lease and store the lease, in one SQL statement.
 
     ``plan`` is the result of ``plan_at_once``, ``suggested`` that of ``suggest``. Raises
-    InsufficientResources if the statement has searched all resources.
+    InsufficientResources if the statement has searched all resources and found too few.
     """
     for gate in gates:
         plan = plan and gate.planned(plan, lease)

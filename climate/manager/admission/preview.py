@@ -16,14 +16,14 @@ from climate.core.lease.model import Lease, Reservation
 from climate.core.matching.requirement import Requirement
 from climate.db.resources import allocations
 from climate.db.resources.allocations import Held, Named
-from climate.manager.admission import limits
 from climate.manager.admission.candidates import (
     Demand,
     find_all_candidates,
     most_units,
     with_room,
 )
-from climate.manager.admission.limits import Account
+from climate.manager.admission.limits import limits
+from climate.manager.admission.limits.limits import Account
 from climate.manager.admission.requirements import by_reservation, occupied_by
 from climate.manager.admission.window_search import MAX_REQUIREMENTS
 from climate.manager.process.runtime import Runtime

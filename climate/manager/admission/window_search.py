@@ -28,7 +28,7 @@ from climate.manager.admission.admission import dry_run
 from climate.manager.admission.at_once import calendar_view
 from climate.manager.admission.availability import SAMPLE, check_span, matching
 from climate.manager.admission.candidates import Demand
-from climate.manager.admission.limits import Guard, guard_without_lock
+from climate.manager.admission.limits.limits import Guard, guard_without_lock
 from climate.manager.admission.requirements import (
     NO_LEAD,
     ReservationRequest,

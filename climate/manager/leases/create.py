@@ -42,7 +42,7 @@ from climate.manager.admission.at_once import (
 )
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
-from climate.manager.admission.limits import Account, LimitGate, OpenLeasesGate
+from climate.manager.admission.limits.limits import Account, LimitGate, OpenLeasesGate
 from climate.manager.admission.preview import Preview, free_capacity, use_after
 from climate.manager.admission.refusal.bookings import Bookings, RememberedBookings, StoredBookings
 from climate.manager.admission.refusal.refusal import Refusal, explain
@@ -168,7 +168,7 @@ def book(
     """
     demands = _demands(runtime, lease)
     suggested = suggest(runtime, lease, demands)
-    # If there seems to be enough, the database decides, and no query brings memory up to date.
+    # If memory suggests enough, the statement decides, and memory is not brought up to date first.
     is_short = suggested is not None and len(suggested) < demands[0].requirement.minimum
     if is_short and on_shortage is None:
         _refuse_from_memory(runtime, owner, lease, demands, gates)
@@ -178,10 +178,8 @@ def book(
     with _explained(runtime, lease, gates):
         try:
             outcome = book_at_once(runtime, lease, demands, at_once, gates, suggested)
-            if outcome is AtOnce.SHORT:
-                if on_shortage is None:
-                    _refuse_from_memory(runtime, owner, lease, demands, gates)
-                outcome = book_at_once(runtime, lease, demands, at_once, gates, None)
+            if outcome is AtOnce.SHORT and on_shortage is None:
+                _refuse_from_memory(runtime, owner, lease, demands, gates)
             if outcome is not AtOnce.BOOKED:
                 runtime.database.write(store)
         except InsufficientResources as shortage:

@@ -42,7 +42,7 @@ from climate.db.resources import allocations
 from climate.manager.admission import window_search
 from climate.manager.admission.admission import InsufficientResources
 from climate.manager.admission.gates import Gate
-from climate.manager.admission.limits import LimitGate
+from climate.manager.admission.limits.limits import LimitGate
 from climate.manager.admission.preview import Preview, free_capacity, use_after
 from climate.manager.admission.reallocation import reallocate
 from climate.manager.admission.refusal.bookings import StoredBookings

@@ -31,7 +31,7 @@ from climate.manager.admission import window_search
 from climate.manager.admission.admission import InsufficientResources, admit, rows
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
-from climate.manager.admission.limits import LimitGate
+from climate.manager.admission.limits.limits import LimitGate
 from climate.manager.admission.requirements import (
     margins_of,
     occupied_by,

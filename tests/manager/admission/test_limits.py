@@ -10,8 +10,8 @@ import pytest
 from climate.core.errors import InvalidInput
 from climate.core.limits import Limits, Scope
 from climate.db.limits import Party
-from climate.manager.admission import limits
-from climate.manager.admission.limits import Account
+from climate.manager.admission.limits import limits
+from climate.manager.admission.limits.limits import Account
 from tests.conftest import MakeStory
 from tests.race.crowd import at_work
 from tests.support.rows import dump

@@ -10,8 +10,8 @@ from climate.api.v2.http import validation
 from climate.api.v2.http.fields import Moment, Strict, flag
 from climate.api.v2.http.schemas import described
 from climate.core.limits import Rules
-from climate.manager.admission import limit_use, limits
-from climate.manager.admission.limits import Account
+from climate.manager.admission.limits import lease_use, limits
+from climate.manager.admission.limits.limits import Account
 
 
 class LimitValues(Schema):
@@ -130,7 +130,7 @@ def show_limits(call: Call) -> Answer:
     if not query["leases"]:
         return LIMITS.dump(answer), 200
     seen_project = None if call.may("leases:get_all") else caller.project_id
-    uses = limit_use.find(store, settings, parties, seen_project)
+    uses = lease_use.find(store, settings, parties, seen_project)
     parties_with_leases = [
         {
             "scope": account.scope,
