@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +19,10 @@ from tests.support.backends import on_servers
 
 on_mariadb = pytest.mark.parametrize("backend", ["mariadb"], indirect=True)
 _QUERY = "SELECT count(*) FROM outbox"
+_WAITING = sa.text(
+    "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = database"
+    " WHERE NOT granted AND datname = current_database()"
+)
 # The next migration changes the table "outbox" in its last statement.
 _BEFORE = "0029"
 # Limits waits that never end if a guard is missing, in seconds.
@@ -63,6 +68,28 @@ def test_requests_are_answered_while_a_migration_waits_for_their_table(
     assert is_waiting
     assert has_waited
     schema.check(previous)
+
+
+@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("revisions", [("0033", "0034"), ("0034", "0033")], ids=["up", "down"])
+def test_a_migration_of_two_tables_has_no_deadlock_with_a_request(
+    previous: Database, revisions: tuple[str, str]
+) -> None:
+    """A request writes its lease before its notification, so the migration 0034 locks so, too."""
+    before, after = revisions
+    schema.upgrade(previous, before)
+    change = schema.upgrade if before < after else schema.downgrade
+    with (
+        ThreadPoolExecutor() as threads,
+        previous.engine.connect() as request,
+    ):
+        request.exec_driver_sql("LOCK TABLE leases IN ROW EXCLUSIVE MODE")
+        migration = threads.submit(change, previous, after)
+        while not request.scalar(_WAITING):
+            assert not migration.done(), migration.exception()
+        request.exec_driver_sql("LOCK TABLE outbox IN ROW EXCLUSIVE MODE")
+        request.commit()
+        migration.result(_DEADLINE)
 
 
 @on_servers
