@@ -19,6 +19,7 @@ from climate.db.resources.booking_statement import BookingPlan, Verdict
 from climate.manager.admission import at_once
 from climate.manager.admission.at_once import AtOnce
 from climate.manager.leases import create
+from climate.manager.leases.delete import delete_lease
 from climate.manager.process.calendar_memory.memory import Use
 from climate.manager.process.runtime import Runtime
 from tests.conftest import NOON
@@ -190,6 +191,32 @@ class TestSuggestions:
             reserve(other, hosts(1), start=start)
             reserve(mine, hosts(1, 2), start=start)
         assert len(rows.dump(mine.database)["allocations"]) == 3 * len(windows)
+
+    def test_a_lease_gets_all_free_hosts_if_they_are_fewer_than_its_maximum(
+        self, runtimes: tuple[Runtime, Runtime], plans: list[BookingPlan]
+    ) -> None:
+        mine, other = runtimes
+        reserve(other, hosts(1))
+        plans.clear()
+        reserve(mine, hosts(1, 3))
+        assert [plan.among and len(plan.among) for plan in plans] == [3, 2]
+        reserve(other, hosts(2), start=30)
+        mine.calendar.view("physical:host")
+        plans.clear()
+        reserve(mine, hosts(1, 3), start=30)
+        assert [plan.among and len(plan.among) for plan in plans] == [1]
+        assert len(rows.dump(mine.database)["allocations"]) == 6
+
+    def test_a_host_of_others_that_is_free_again_is_in_a_lease_with_fewer_than_its_maximum(
+        self, runtimes: tuple[Runtime, Runtime], plans: list[BookingPlan]
+    ) -> None:
+        mine, other = runtimes
+        ended = reserve(other, hosts(2))
+        mine.calendar.view("physical:host")
+        delete_lease(other, ended.id)
+        plans.clear()
+        reserve(mine, hosts(1, 2))
+        assert [plan.among and len(plan.among) for plan in plans] == [3]
 
     def test_suggested_hosts_with_shares_of_others_are_replaced(
         self, runtimes: tuple[Runtime, Runtime], plans: list[BookingPlan]

@@ -89,29 +89,43 @@ def _attempts(
     """Yield the plans to try: first among resources that are free in memory, then among all.
 
     Resources from memory save the search in the database. Memory may lack the latest bookings. So
-    for further plans, it is brought up to date. If memory then has too few, the function yields
-    None.
+    it is brought up to date for further plans, and before climate gives a lease less than its
+    maximum. If memory then has too few, the function yields None.
     """
     requirement = plan.requirement
     # Memory does not know which resources come first.
     ids = None if runtime.settings.packs_hosts else suggested
+    if ids is not None and len(ids) < requirement.maximum:
+        ids = _free_now(runtime, plan)
     for _ in range(_ATTEMPTS_FROM_MEMORY):
-        if ids is None or len(ids) < requirement.maximum:
+        if ids is None:
             break
-        yield replace(plan, among=ids)
-        view = runtime.calendar.view(requirement.resource_type)
-        ids = _free_in(view, requirement, plan.busy, plan.rotation) if view else None
-        if ids is not None and len(ids) < requirement.minimum:
+        if len(ids) < requirement.minimum:
             yield None
+        yield _among(plan, ids)
+        ids = _free_now(runtime, plan)
     for _ in range(_ATTEMPTS_AT_ONCE):
         yield plan
+
+
+def _free_now(runtime: Runtime, plan: BookingPlan) -> list[int] | None:
+    """Return ids of free resources for a plan, after memory is brought up to date."""
+    view = runtime.calendar.view(plan.requirement.resource_type)
+    return _free_in(view, plan.requirement, plan.busy, plan.rotation) if view else None
+
+
+def _among(plan: BookingPlan, ids: Sequence[int]) -> BookingPlan:
+    """Return the plan to book the maximum of the resources ``ids``, or all if they are fewer."""
+    requirement = plan.requirement
+    most = min(requirement.maximum, len(ids))
+    return replace(plan, among=ids, requirement=replace(requirement, maximum=most))
 
 
 def suggest(runtime: Runtime, lease: Lease, demands: Sequence[Demand]) -> list[int] | None:
     """Return ids of resources that are free for a new lease according to memory.
 
-    Memory may lack the latest bookings. The result has at least the minimum number of resources, if
-    so many are free, and usually some more. None if memory cannot answer.
+    Memory may lack the latest bookings. The result has some more than the maximum of the demand, or
+    all free resources if they are fewer. None if memory cannot answer.
     """
     requirement = only_whole(runtime, [demand.requirement for demand in demands])
     if requirement is None:

@@ -74,8 +74,8 @@ class CalendarView:
     ) -> list[int] | None:
         """Return the ids of up to ``limit`` resources that are free in the window.
 
-        The result may be shorter than ``limit`` although more resources are free. None if another
-        thread has changed the bookings for some time, because the database then answers sooner.
+        If the result is shorter than ``limit``, no other resource is free. None if another thread
+        has changed the bookings for some time, because the database then answers sooner.
         """
         if not self.lock.acquire(timeout=_PATIENCE):
             return None
