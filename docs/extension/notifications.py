@@ -22,7 +22,7 @@ def _place(member: str) -> str:
     if member in EVERYWHERE:
         return "all"
     subjects = [f"{subject}.*" for subject, members in SHARED.items() if member in members]
-    types = [
+    types: list[str] = [
         type_.name
         for type_ in TYPES
         if member in type_.members and f"{type_.subject}.*" not in subjects

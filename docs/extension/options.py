@@ -75,7 +75,7 @@ def _type(option: cfg.Opt) -> str:
     return f"{kind}, secret" if option.secret else kind
 
 
-_KINDS = {
+_KINDS: dict[type, str] = {
     types.Port: "port",
     types.Boolean: "true or false",
     types.HostAddress: "address",

@@ -15,7 +15,7 @@ def markdown() -> str:
         [
             table(
                 ["Rule", "Default", "Who"],
-                ([code(rule.name), code(rule.check_str), rule.description] for rule in roles),
+                ([code(rule.name), code(rule.check_str), rule.description or ""] for rule in roles),
             ),
             table(
                 ["Rule", "Default", "Allows", "Routes"],

@@ -339,7 +339,7 @@ def quoted(text: str) -> str:
 
 # Nearly valid values of a parameter.
 _orders = ["start", "-start", "end", "-created", "name", "-name", "id", "-id"]
-_keys = st.tuples(st.sampled_from(_orders) | scalars, scalars, scalars)
+_sort_keys = st.tuples(st.sampled_from(_orders) | scalars, scalars, scalars)
 VALUES: dict[str, st.SearchStrategy[str]] = {
     "limit": st.integers(-1, 1001).map(str),
     "after": st.integers().map(str),
@@ -347,7 +347,7 @@ VALUES: dict[str, st.SearchStrategy[str]] = {
     "status": st.sampled_from(["ACTIVE", "PENDING", "ERROR", "active"]),
     "all_projects": st.sampled_from(["true", "false", "1"]),
     "properties": expressions.map(json.dumps),
-    "marker": (_keys | values).map(
+    "marker": (_sort_keys | values).map(
         lambda key: base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
     ),
 }

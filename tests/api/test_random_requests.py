@@ -134,8 +134,11 @@ def test_noise_gets_an_answer_from_every_route_with_a_body(sandbox: Sandbox) -> 
 def test_no_random_request_gets_a_500_or_changes_rows_when_rejected(
     sandbox: Sandbox, backend: str
 ) -> None:
+    default = settings.default
+    assert default is not None
+
     @settings(
-        max_examples=EXAMPLES[backend] * settings.default.max_examples,
+        max_examples=EXAMPLES[backend] * default.max_examples,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )

@@ -44,7 +44,9 @@ def test_a_ratio_divides_figures_of_the_same_round() -> None:
 
 
 def test_a_figure_that_a_side_lacks_has_no_ratio() -> None:
-    rounds = [{"this": {"p50_ms": 2.0}, "floor": {"p50_ms": None}}]
+    rounds: list[dict[str, dict[str, float | None]]] = [
+        {"this": {"p50_ms": 2.0}, "floor": {"p50_ms": None}}
+    ]
 
     assert ratios(rounds, "this", "floor") == {}
 

@@ -30,7 +30,8 @@ class Timers:
 
 
 def test_chunks_that_are_under_way_do_not_wait_for_each_other() -> None:
-    timers, delivered = Timers(), []
+    timers = Timers()
+    delivered: list[bytes] = []
     line = Delay(delivered.append, timers.call_later, 0.001)
     for chunk in (b"one", b"two", b""):
         line.accept(chunk)

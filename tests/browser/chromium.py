@@ -77,7 +77,7 @@ class Browser:
         """Run a function body in the page, and return what it returns."""
         return self.driver.execute_script(script, *arguments)
 
-    def until(self, condition: Callable[[], T], what: str) -> T:
+    def until(self, condition: Callable[[], T | None], what: str) -> T:
         """Return the first true value of ``condition``, which may meet absent elements."""
 
         def tried() -> T | None:
@@ -94,7 +94,6 @@ class Browser:
             found = eventually(tried, what, within=30)
         except AssertionError as error:
             raise AssertionError(f"{error}\nThe page at {self.path} shows:\n{self.text}") from None
-        assert found is not None
         return found
 
     def shows(self, text: str) -> None:
@@ -190,7 +189,8 @@ class Browser:
         ActionChains(self.driver, duration=0).release().perform()
 
     def _to(self, chain: ActionChains, point: tuple[float, float]) -> ActionChains:
-        chain.w3c_actions.pointer_action.move_to_location(round(point[0]), round(point[1]))
+        x, y = round(point[0]), round(point[1])
+        chain.w3c_actions.pointer_action.move_to_location(x, y)  # type: ignore[no-untyped-call]
         chain.w3c_actions.key_action.pause()
         return chain
 
@@ -244,7 +244,7 @@ class Browser:
 
     def console_errors(self) -> list[str]:
         """Return the errors that Chromium logged, without answers that are refusals."""
-        entries = self.driver.get_log("browser")
+        entries = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [
             entry["message"]
             for entry in entries
@@ -254,7 +254,8 @@ class Browser:
     def requested(self) -> list[str]:
         """Return the addresses that the pages have requested since the last call."""
         addresses = []
-        for entry in self.driver.get_log("performance"):
+        entries = self.driver.get_log("performance")  # type: ignore[no-untyped-call]
+        for entry in entries:
             message = json.loads(entry["message"])["message"]
             if message["method"] == "Network.requestWillBeSent":
                 addresses.append(message["params"]["request"]["url"])

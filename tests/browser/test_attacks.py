@@ -6,6 +6,7 @@ cookies, and another origin: there only climate's own checks protect the session
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,10 @@ fetch(url, { method, headers, body, credentials: "include" })
 """)
 
 
+def is_at(browser: Browser, path: str) -> bool:
+    return browser.path == path
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 def test_a_form_and_a_script_of_another_site_change_nothing(
     service: Service, victim: Browser, other_port: int, host: str
@@ -90,7 +95,7 @@ def test_a_form_and_a_script_of_another_site_change_nothing(
     for path in ("/v2/leases", "/v1/leases", "/console/session"):
         victim.driver.get(f"http://{host}:{other_port}/")
         victim.js(_FORM, f"{service.url}{path}")
-        victim.until(lambda path=path: victim.path == path, "the form was sent")
+        victim.until(partial(is_at, victim, path), "the form was sent")
         assert "Only pages of this site" in victim.text or "of other sites" in victim.text
     victim.driver.get(f"http://{host}:{other_port}/")
     for headers in ({"Content-Type": "text/plain"}, {}, {"X-Climate-Csrf": "guess"}):

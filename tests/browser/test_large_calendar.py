@@ -1,6 +1,6 @@
 """The calendar of 10,000 hosts: what it shows, fetches, builds and keeps while one moves in it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -95,7 +95,7 @@ def test_jumps_show_the_rows_of_their_place_and_fetch_no_others(browser: Browser
     browser.js("document.querySelector('.calendar-scroll').focus()")
     calendar_requests(browser)
     last = HOSTS - 1
-    jumps = {
+    jumps: dict[str, tuple[Callable[[], object], int]] = {
         "to the end": (lambda: browser.keys("Ctrl+End"), last),
         "to the start": (lambda: browser.keys("Ctrl+Home"), 0),
         "to the middle": (lambda: scroll(browser, 0.5), HOSTS // 2),

@@ -21,7 +21,7 @@ from tests.conftest import NOON
 from tests.support.service import Story
 
 HOUR = dt.timedelta(hours=1)
-LATER = {"start": NOON + HOUR, "duration": HOUR}
+LATER: dict[str, Any] = {"start": NOON + HOUR, "duration": HOUR}
 
 
 class LosingAnswers(HTTPAdapter):

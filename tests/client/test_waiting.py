@@ -2,6 +2,7 @@
 
 import datetime as dt
 import socket
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,11 @@ def test_waits_for_the_start_and_says_when_it_is(client: Client, story: Story) -
 
 def test_shows_the_place_of_a_lease_in_the_wait_list(client: Client, story: Story) -> None:
     rules(story, promises=1)
-    asked = {"reservations": [climate.hosts(4)], "duration": HOUR, "start": "asap"}
+    asked: dict[str, Any] = {
+        "reservations": [climate.hosts(4)],
+        "duration": HOUR,
+        "start": "asap",
+    }
     first = client.leases.create("first", wait={}, **asked)
     client.leases.create("second", wait={}, **asked)
     third = client.leases.create("third", wait={}, **asked)

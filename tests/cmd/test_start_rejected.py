@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -166,7 +167,10 @@ def test_names_an_unusable_database_without_its_password(
 ) -> None:
     port = free_port()
     # Standalone opens its port before the database: it must not meet another service there.
-    commands = {main.db_manage: ["upgrade"], main.standalone: ["--port", free_port()]}
+    commands: dict[Program, list[Any]] = {
+        main.db_manage: ["upgrade"],
+        main.standalone: ["--port", free_port()],
+    }
     for url, reason in [
         ("nonsense", "Could not parse"),
         ("nosuchdb://127.0.0.1/climate", "nosuchdb"),

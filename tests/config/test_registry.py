@@ -87,6 +87,7 @@ def test_every_option_has_a_help_sentence() -> None:
 def test_every_time_states_its_unit_and_no_count_does() -> None:
     wrong = []
     for name, option in options():
+        assert option.help is not None, name
         is_number = isinstance(option, cfg.IntOpt | cfg.FloatOpt)
         is_count = name in COUNTS or isinstance(option, cfg.PortOpt)
         is_time = name == "manager.before_start_leads" or (is_number and not is_count)
@@ -103,6 +104,7 @@ def test_the_sample_shows_every_option_with_its_help() -> None:
     sections = dict(re.findall(r"(?ms)^\[([\w:]+)\]\n(.*?)(?=^\[|\Z)", SAMPLE.read_text()))
     missing = []
     for name, option in options():
+        assert option.help is not None, name
         section = sections[name.rpartition(".")[0]]
         if f"\n#{option.dest} =" not in section or option.help.split()[0] not in section:
             missing.append(name)

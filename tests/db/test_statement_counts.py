@@ -65,7 +65,8 @@ def _statements(database: Database) -> Iterator[list[str]]:
 def _add_hosts(story: Story, count: int) -> None:
     now = story.clock.now()
     with story.runtime.database.engine.begin() as connection:
-        present = connection.scalar(sa.select(sa.func.count()).select_from(ResourceRow))
+        counting = sa.select(sa.func.count()).select_from(ResourceRow)
+        present = connection.scalars(counting).one()
         names = [f"host-{number}" for number in range(present, count)]
         rows = [
             {"type": HOST, "external_id": name, "reservable": True, "created_at": now}
@@ -104,7 +105,11 @@ def _add_bookings(story: Story, present: int, count: int) -> None:
                 "status": "pending",
             }
             connection.execute(sa.insert(ReservationRow).values(**reservation))
-            event = {"id": str(uuid.uuid4()), "lease_id": lease_id, "kind": "start_lease"}
+            event: dict[str, Any] = {
+                "id": str(uuid.uuid4()),
+                "lease_id": lease_id,
+                "kind": "start_lease",
+            }
             event |= {"rank": 1, "due_at": start, "run_at": start, "attempt": 0, **common}
             connection.execute(sa.insert(EventRow).values(**{**event, "status": "UNDONE"}))
             hosts = connection.scalars(sa.select(ResourceRow.id)).all()

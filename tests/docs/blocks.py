@@ -76,7 +76,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 def _text(lines: Iterator[tuple[int, str]], end: str) -> str:
     """Return the lines up to ``end``, and consume it."""
-    found = []
+    found: list[str] = []
     for _, line in lines:
         if line == end:
             return dedent("\n".join(found)) + "\n"

@@ -35,7 +35,7 @@ def text() -> str:
     page = Manpage(parser, format="single-commands-section")
     page.description = "reserve hosts and other resources of a cloud or a lab for a time"
     page.manual, page.date = "User Commands", ""
-    parser._manpage = [
+    parser._manpage = [  # type: ignore[attr-defined]  # Manpage reads it
         {"heading": "output", "content": _OUTPUT},
         {"heading": "exit status", "content": _STATUS},
     ]

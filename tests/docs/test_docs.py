@@ -154,7 +154,8 @@ def test_every_option_is_documented_with_its_meaning() -> None:
 
 def test_every_error_code_has_an_entry_and_a_section() -> None:
     listed = {(code, entry.status) for code, entry in CODES.items()}
-    assert listed == {(error.code, error.status) for error in (ClimateError, *errors())}
+    defined: list[type[ClimateError]] = [ClimateError, *errors()]
+    assert listed == {(error.code, error.status) for error in defined}
     sections = re.findall(r"^## `(\w+)`\n\nStatus (\d{3}) ", text(ERRORS), re.MULTILINE)
     assert {(code, int(status)) for code, status in sections} == listed
 

@@ -80,8 +80,8 @@ class Cell:
         argument = f"--config-file={self._write_config('managers.conf', self._url())}"
         part = partial(stage.take_part, self.stage.folder)
         for _ in range(MANAGERS):
-            program = running(self._home, "climate-manager", argument, prepare=part)
-            self.managers.append(self._stack.enter_context(program))
+            manager = running(self._home, "climate-manager", argument, prepare=part)
+            self.managers.append(self._stack.enter_context(manager))
         for program in self.managers:
             program.says("climate-manager is at work")
         return self

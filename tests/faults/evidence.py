@@ -85,7 +85,7 @@ def check_effects(found: Evidence) -> None:
     done: dict[str, list[str]] = defaultdict(list)
     holder: dict[str, str] = {}
     for effect in found.effects:
-        pool = effect.get("pool") or holder.get(effect["host"])
+        pool: str = effect.get("pool") or holder.get(effect["host"], "")
         assert pool in pools, f"an effect without a lease: {effect}"
         done[pool].append(effect["effect"])
         if effect["effect"] == "add_host":

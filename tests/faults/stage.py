@@ -204,11 +204,12 @@ def _publishing(stage: Stage, publish: Callable[..., None]) -> Callable[..., Non
         emitter: MessagingEmitter, notification: Notification, payload: Mapping[str, Any]
     ) -> None:
         at = notification.event_type == f"lease.event.{START}"
-        if at:
-            stage.reach(Moment.RELAY, 0, notification.lease_id)
+        lease_id = notification.lease_id if at else None
+        if lease_id is not None:
+            stage.reach(Moment.RELAY, 0, lease_id)
         publish(emitter, notification, payload)
-        if at:
-            stage.reach(Moment.RELAY, 1, notification.lease_id)
+        if lease_id is not None:
+            stage.reach(Moment.RELAY, 1, lease_id)
 
     return publishing
 

@@ -40,7 +40,7 @@ def evidence() -> Evidence:
     effects = [effect(name, kind, number) for kind in EFFECTS for number, name in enumerate(names)]
     seconds = {"ensure_pool": DUE[START] + 1, "remove_host": DUE[END] + 1}
     done = {f"{kind} pool-{name}": at(when) for kind, when in seconds.items() for name in names}
-    given = {"rows": rows, "effects": effects, "messages": messages, "done": done}
+    given: dict[str, Any] = {"rows": rows, "effects": effects, "messages": messages, "done": done}
     return Evidence(acknowledged=names, now=at(60), **given)
 
 

@@ -62,7 +62,7 @@ def _is_killed_at(number: int, url: str) -> bool:
     ours, theirs = FORKSERVER.Pipe()
     process = FORKSERVER.Process(target=_stop_at, args=(number, url, theirs), daemon=True)
     process.start()
-    there = ours.recv() == "there"
+    there: bool = ours.recv() == "there"
     process.kill()
     process.join()
     ours.close()

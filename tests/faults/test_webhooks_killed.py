@@ -1,5 +1,6 @@
 """Managers are killed while they deliver webhooks: each receiver gets all, in order."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,21 @@ from tests.support.process import (
     running,
     write_config,
 )
-from tests.support.receiver import SECRET, receiving
+from tests.support.receiver import SECRET, Receiver, receiving
 
 pytestmark = pytest.mark.faults
 
 ROUNDS = 3
 NIGHTLY = pytest.mark.nightly(reason="PostgreSQL and the matrix of faults cover the same in CI")
 LEASES = 8
+
+
+def _has_more(receiver: Receiver, seen: int) -> bool:
+    return len(receiver.got) > seen
+
+
+def _has_all(receiver: Receiver, expected: list[int]) -> bool:
+    return set(receiver.seqs) == set(expected)
 
 
 @pytest.mark.parametrize(
@@ -52,12 +61,12 @@ def test_killed_managers_lose_no_delivery(database_url: str, tmp_path: Path) -> 
                 for number in range(LEASES):
                     body = {"name": "far", "start_date": date(600 + number), "end_date": date(9999)}
                     service.ok("POST", "/v1/leases", {**body, "reservations": []})
-                eventually(lambda seen=round_ * LEASES: len(first.got) > seen, "it is delivered")
+                eventually(partial(_has_more, first, round_ * LEASES), "it is delivered")
                 managers[round_ % 2].kill()
                 managers[round_ % 2] = Program(tmp_path, "climate-manager", given)
             expected = list(range(1, ROUNDS * LEASES + 1))
             for receiver in (first, second):
-                eventually(lambda to=receiver: set(to.seqs) == set(expected), "all was delivered")
+                eventually(partial(_has_all, receiver, expected), "all was delivered")
         finally:
             for manager in managers:
                 manager.kill()

@@ -295,12 +295,10 @@ class TestHold:
         def die(*_: Any) -> None:
             raise Died
 
-        kept, Enforcer.check_create = Enforcer.check_create, die  # type: ignore[method-assign]
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Enforcer, "check_create", die)
             with pytest.raises(Died):
                 story.reserve(0, 60, reservations=[host_reservation(hosts, hosts)])
-        finally:
-            Enforcer.check_create = kept  # type: ignore[method-assign]
         leases = dump(story.runtime.database)["leases"]
         [held] = [lease for lease in leases if lease["status"] == "CREATING"]
         return str(held["id"])

@@ -20,7 +20,7 @@ def page(seq: int) -> tuple[int, Any]:
 def test_each_failure_is_one_line_and_the_pause_grows_until_an_answer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    down = (503, {})
+    down: tuple[int, Any] = (503, {})
     errors: list[BaseException | None] = []
 
     def note_error(_record: logging.LogRecord) -> bool:

@@ -1,5 +1,6 @@
 """Servers that tests boot on any cloud: the smallest flavor, any image, no network."""
 
+from functools import partial
 from typing import Any
 
 from openstack.compute.v2.server import Server
@@ -50,6 +51,13 @@ def host_of(administrator: Account, server: Server) -> tuple[str, str] | None:
     return (seen.compute_host, seen.hypervisor_hostname) if seen.compute_host else None
 
 
+def service_of(administrator: Account, server: Server) -> str:
+    """Return the service host of a server that must have one."""
+    found = host_of(administrator, server)
+    assert found is not None, f"Nova found no host for server {server.id}"
+    return found[0]
+
+
 def is_gone(cloud: Connection, server_id: str) -> bool:
     try:
         cloud.compute.get_server(server_id)
@@ -63,4 +71,4 @@ def remove(cloud: Connection, *server_ids: str) -> None:
     for server_id in server_ids:
         cloud.compute.delete_server(server_id)
     for server_id in server_ids:
-        eventually(lambda it=server_id: is_gone(cloud, it), f"server {server_id} is gone")
+        eventually(partial(is_gone, cloud, server_id), f"server {server_id} is gone")

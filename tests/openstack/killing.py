@@ -6,6 +6,7 @@ import signal
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tests.openstack.accounts import Project
@@ -74,7 +75,7 @@ class LeaseCycle(ABC):
         The states must be those of an undisturbed lease.
         """
         for number in itertools.count(1):
-            states = self.run(lambda number=number: self._kill_at(number))
+            states = self.run(partial(self._kill_at, number))
             assert states == undisturbed, f"killed at step {number}"
             if self.kills == 0:
                 break

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from openstack.connection import Connection
@@ -82,9 +83,12 @@ class Base:
         for name, one in [*self.types().items(), (self.name, {"id": None})]:
             for volume in self.volumes(name):
                 self._delete(volume)
-            eventually(lambda name=name: not self.volumes(name), f"{name} is empty")
+            eventually(partial(self._is_empty, name), f"{name} is empty")
             if one["id"]:
                 self.cloud.block_storage.delete_type(one["id"])
+
+    def _is_empty(self, name: str) -> bool:
+        return not self.volumes(name)
 
     def _delete(self, volume: dict[str, Any]) -> None:
         """Delete a volume in any status, if it still exists."""

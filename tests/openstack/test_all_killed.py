@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -159,7 +160,7 @@ class AheadCycle(MixedCycle):
 
     def check_each_kill(self, undisturbed: list[Any]) -> int:
         for number in itertools.count(1):
-            lease_id = self.create(lambda number=number: self._kill_at(number))
+            lease_id = self.create(partial(self._kill_at, number))
             self._wait(lease_id, "ACTIVE")
             self.set_fault(no_fault)
             assert self.state(lease_id) == undisturbed[0], f"killed at step {number}"

@@ -47,7 +47,7 @@ def test_the_command_signs_in_and_says_why_it_cannot(
         **lab.member.environment,
         f"OS_{OVERRIDE.upper()}": service.url,
     }
-    command = [BIN / "climate", "whoami", "-f", "json"]
+    command: list[str | Path] = [BIN / "climate", "whoami", "-f", "json"]
     answer = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
     assert json.loads(answer.stdout)["project"]["id"] == lab.id
     wrong = {**variables, "OS_PASSWORD": "wrong"}

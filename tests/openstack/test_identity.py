@@ -122,12 +122,12 @@ def test_rejects_a_token_without_a_project(
         cloud.identity.assign_domain_role_to_user(domain, lab.admin.user_id, role)
     if scope == "system":
         cloud.identity.put(f"/system/users/{lab.admin.user_id}/roles/{role.id}")
-    how: dict[str, Any] = {
+    ways: dict[str, dict[str, Any]] = {
         "nothing": {"unscoped": True},
         "domain": {"domain_id": domain},
         "system": {"system_scope": "all"},
-    }[scope]
-    token = login(lab.admin, **how).get_token()
+    }
+    token = login(lab.admin, **ways[scope]).get_token()
     for path in ("/v1/leases", "/v1/os-hosts"):
         answer = send(service, token, "GET", path)
         assert answer.status_code == 403
@@ -140,7 +140,9 @@ def auth_url(account: Account) -> str:
 
 def login(account: Account, **scope: Any) -> session.Session:
     given = credentials(account)
-    user = {name: given[name] for name in ("auth_url", "username", "password", "user_domain_id")}
+    user: dict[str, Any] = {
+        name: given[name] for name in ("auth_url", "username", "password", "user_domain_id")
+    }
     return session.Session(auth=v3.Password(**user, **scope))
 
 

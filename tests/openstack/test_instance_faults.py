@@ -68,7 +68,7 @@ def live(
 def check_used(climate: Deployment, lab: Project, reservation: str) -> None:
     """Check that a server can boot on each host."""
     booted = [guests.boot(lab.member, "guest", flavor_id=reservation) for _ in HOSTS]
-    assert {guests.host_of(climate.administrator, server)[0] for server in booted} == set(HOSTS)
+    assert {guests.service_of(climate.administrator, server) for server in booted} == set(HOSTS)
 
 
 def check_over(climate: Deployment, reservation: str) -> None:

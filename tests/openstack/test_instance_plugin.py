@@ -49,7 +49,7 @@ class FragileNova(NovaInstances):
                 self._count(f"{method} {url}")
             return send(url, method, **options)
 
-        self._session.request = request
+        self._session.request = request  # type: ignore[method-assign, assignment]
 
     def _count(self, change: str) -> None:
         if self.left == 0:

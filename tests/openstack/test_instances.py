@@ -36,7 +36,7 @@ def instances(amount: int = 3, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def climate(request: pytest.FixtureRequest, deploy: Deploy) -> Iterator[Deployment]:
+def climate(request: pytest.FixtureRequest, deploy: Deploy) -> Deployment:
     """Return climate with two hosts, in the requested mode of isolation."""
     made = deploy(request.param, manager__plugins=PLUGINS, manager__sync_interval=2)
     made.start_manager()
@@ -71,7 +71,7 @@ def test_only_the_project_boots_the_reserved_number_and_the_end_deletes_them(
     assert climate.audit() == []
     booted = [boot(lab.member, f"guest-{n}", flavor_id=flavor) for n in range(4)]
     assert [server.status for server in booted] == ["ACTIVE"] * 3 + ["ERROR"]
-    on = {guests.host_of(climate.administrator, server)[0] for server in booted[:3]}
+    on = {guests.service_of(climate.administrator, server) for server in booted[:3]}
     assert on <= set(HOSTS)
     with pytest.raises(BadRequestException, match="could not be found"):
         boot(others.member, "intruder", flavor_id=flavor)
@@ -183,7 +183,7 @@ def test_slots_of_a_failed_host_move_to_another_host(
         eventually(lambda: traces.slots(climate.cloud, flavor)["on"] == there, "they have moved")
         assert guests.is_gone(climate.cloud, lost.id)
         again = [boot(lab.member, "there", flavor_id=flavor) for _ in "ab"]
-        assert {guests.host_of(climate.administrator, item)[0] for item in again} == {other}
+        assert {guests.service_of(climate.administrator, item) for item in again} == {other}
     finally:
         climate.cloud.compute.update_service_forced_down(service, host, "nova-compute", False)
 

@@ -225,7 +225,7 @@ def test_the_cleaning_time_of_a_class_is_learned(
     assert climate.query("SELECT * FROM cleanings") == []
 
     def is_learned() -> bool:
-        later = {"start": date(1000), "end": date(1060), "reservations": [wanted]}
+        later: dict[str, Any] = {"start": date(1000), "end": date(1060), "reservations": [wanted]}
         new = climate.reserve(lab.member, **later)
         booked = climate.booked_after(new["id"])
         climate.by(lab.member).lease.delete(new["id"])

@@ -41,10 +41,11 @@ def soon() -> str:
 def check_aggregate(climate: Deployment, lease: dict[str, Any], hosts: list[str]) -> None:
     """Check the metadata of the aggregate that the scheduler's filter reads."""
     id_, owner = lease["reservations"][0]["id"], lease["project_id"]
-    expected: dict[str, Any] = {
+    of_isolation: dict[str, dict[str, Any]] = {
         "blazar": {"zone": f"blazar_{id_}", "metadata": {"blazar:owner": owner}},
         "tenancy": {"zone": None, "metadata": {"filter_tenant_id": owner}},
-    }[climate.isolation]
+    }
+    expected = of_isolation[climate.isolation]
     expected["metadata"][traces.MARK] = id_
     assert traces.aggregates(climate.cloud)[id_] == {"hosts": hosts, **expected}
 

@@ -12,6 +12,7 @@ from tests.openstack.accounts import Project
 from tests.openstack.conftest import Deploy
 from tests.openstack.landing import Lander
 from tests.openstack.testbed import layout
+from tests.support import process
 from tests.support.service import host_reservation
 
 CLOSED, OPEN = HOSTS = settings.HOSTS[:2]
@@ -46,7 +47,7 @@ def with_nova(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("OS_* names another cloud than the testbed, whose package nova is needed")
     (nova,) = layout.VENV.glob("lib/python*/site-packages/nova")
     prepare = partial(_look_last_in, str(nova.parent))
-    monkeypatch.setattr(deployment, "running", partial(deployment.running, prepare=prepare))
+    monkeypatch.setattr(deployment, "running", partial(process.running, prepare=prepare))
 
 
 @pytest.mark.usefixtures("with_nova")

@@ -46,7 +46,7 @@ class FragileNova(NovaCloud):
                 self._count(f"{method} {url}")
             return send(url, method, **options)
 
-        self._session.request = request
+        self._session.request = request  # type: ignore[method-assign, assignment]
 
     def _count(self, change: str) -> None:
         if self.left == 0:

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
-def climate(deploy: Deploy, cloud: Connection, lab: Project) -> Iterator[Deployment]:
+def climate(deploy: Deploy, cloud: Connection, lab: Project) -> Deployment:
     cloud.compute.update_quota_set(lab.id, instances=-1, cores=-1, ram=-1)
     made = deploy("tenancy", manager__plugins=PLUGINS, manager__sync_interval=2)
     made.start_manager()

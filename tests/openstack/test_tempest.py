@@ -122,7 +122,7 @@ def _run(tempest: Path, home: Path, what: str) -> dict[str, int]:
     """Run tests of the plug-in; return how many passed, failed and were skipped."""
     environment = {"HOME": str(home), "PATH": f"{tempest.parent}:/usr/bin:/bin"}
     subprocess.run([tempest, "init", "site"], cwd=home, env=environment, check=True, timeout=60)
-    command = [tempest, "run", "--workspace", "site", "--serial", "--regex"]
+    command: list[str | Path] = [tempest, "run", "--workspace", "site", "--serial", "--regex"]
     ran = subprocess.run(
         [*command, f"blazar_tempest_plugin.tests.{what}", "--config-file", home / "tempest.conf"],
         cwd=home / "site",

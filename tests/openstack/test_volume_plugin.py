@@ -93,7 +93,8 @@ class TestVolumePluginOnCinder(PluginContract):
         conf = config_registry.new()
         config_registry.load(conf, "test", ["--config-file", str(path)])
         made = PatientPlugin(conf, contextlib.nullcontext, SystemClock())
-        made.cloud, self.base = OurVolumes(conf, base, openstack_session.make_session(conf)), base
+        volumes = OurVolumes(conf, base, openstack_session.make_session(conf))
+        made.cloud, self.base = volumes, base
         self.__class__.example = {**self.example, "volume_type": base.name}
         yield made
         base.clear()

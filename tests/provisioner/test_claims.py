@@ -68,8 +68,8 @@ class RecordingClimate(ClimateClient):
         self.said: list[dict[str, Any]] = []
         self._answered = answered
 
-    def report(self, wanted: NodeTask, **said: Any) -> Mapping[str, Any]:
-        self.said.append({"id": wanted.id, **said})
+    def report(self, task: NodeTask, **values: Any) -> Mapping[str, Any]:
+        self.said.append({"id": task.id, **values})
         if len(self.said) - 1 not in self._answered:
             raise ApiUnavailable("away")
         return {"attempt": 1}
@@ -135,10 +135,10 @@ class ReclaimingClimate(RecordingClimate):
 
     is_anothers = False
 
-    def report(self, wanted: NodeTask, **said: Any) -> Mapping[str, Any]:
+    def report(self, task: NodeTask, **values: Any) -> Mapping[str, Any]:
         if self.is_anothers:
             raise ClaimLost("it is p2's")
-        return super().report(wanted, **said)
+        return super().report(task, **values)
 
 
 @pytest.mark.parametrize("shutdown_timeout", [0.0, 5.0])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from sqlalchemy.orm import Session
 
 from climate.core.errors import ClimateError, Contention
@@ -16,6 +17,7 @@ from climate.core.lease.model import Lease
 from climate.db.engine import database as engine_database
 from climate.db.resources import allocations
 from climate.db.resources.allocations import Grabbed
+from climate.manager.admission.admission import admit
 from climate.manager.admission.at_once import AtOnce
 from climate.manager.admission.requirements import ReservationRequest
 from climate.manager.leases import create
@@ -98,17 +100,14 @@ def book_by_locks(number: int, url: str, count: int) -> Outcomes:
 
     Without that search, only the schema's guard would see rows that others commit meanwhile.
     """
-    kept, kept_statement = allocations.grab, create.book_at_once
 
     def look(*about: Any, limit: int | None, rotation: float, **_: int) -> Grabbed:
         return Grabbed(allocations.candidates(*about, limit=limit, rotation=rotation))
 
-    allocations.grab = look
-    create.book_at_once = lambda *_, **__: AtOnce.UNDECIDED
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(allocations, "grab", look)
+        patch.setattr(create, "book_at_once", lambda *_, **__: AtOnce.UNDECIDED)
         return book(number, url, count, first=1, protected=True)
-    finally:
-        allocations.grab, create.book_at_once = kept, kept_statement
 
 
 def book_and_change(number: int, url: str, count: int) -> Outcomes:
@@ -170,19 +169,15 @@ def _guards(*, active: bool) -> Iterator[None]:
     No row is locked, candidates are not checked again, and they are chosen outside of the
     transaction that books them (on SQLite that transaction excludes others).
     """
-    kept = allocations.lock, allocations.still_free, engine_database._sqlite_begin, create.admit
-    kept_statement = create.book_at_once  # it has locks of its own
-    if not active:
-        create.book_at_once = lambda *_, **__: AtOnce.UNDECIDED
-        allocations.lock = lambda _session, ids, *, wait: set(ids)
-        allocations.still_free = lambda _session, _requirement, _busy, among: set(among)
-        engine_database._sqlite_begin = lambda connection: connection.exec_driver_sql("BEGIN")
-        create.admit = _admit_apart(create.admit)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        if not active:
+            # A single statement has locks of its own.
+            patch.setattr(create, "book_at_once", lambda *_, **__: AtOnce.UNDECIDED)
+            patch.setattr(allocations, "lock", lambda _session, ids, *, wait: set(ids))
+            patch.setattr(allocations, "still_free", lambda _session, _need, _busy, ids: set(ids))
+            patch.setattr(engine_database, "_sqlite_begin", lambda it: it.exec_driver_sql("BEGIN"))
+            patch.setattr(create, "admit", _admit_apart(admit))
         yield
-    finally:
-        allocations.lock, allocations.still_free, engine_database._sqlite_begin, create.admit = kept
-        create.book_at_once = kept_statement
 
 
 def _admit_apart(admit: Any) -> Any:

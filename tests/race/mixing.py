@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from sqlalchemy.orm import Session
 
 from climate.core.lease.model import Lease
@@ -111,11 +112,8 @@ def _counting(outcomes: Outcomes) -> Iterator[None]:
 
 @contextmanager
 def _without_second_checks(removed: str) -> Iterator[None]:
-    kept = admission.is_still_free, admission.leaves_enough
-    if removed:
-        admission.is_still_free = lambda *_: True
-        admission.leaves_enough = lambda *_: True
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        if removed:
+            patch.setattr(admission, "is_still_free", lambda *_: True)
+            patch.setattr(admission, "leaves_enough", lambda *_: True)
         yield
-    finally:
-        admission.is_still_free, admission.leaves_enough = kept

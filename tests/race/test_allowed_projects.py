@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ def here(database_url: str) -> Iterator[Story]:
 
 def _restrict_or_book(number: int, url: str, path: str, day: int) -> tuple[str, int]:
     with at_work(url, **RESTRICTED) as story:
-        times = {"start": story.moment(day), "end": story.moment(day + 60)}
+        times: dict[str, Any] = {"start": story.moment(day), "end": story.moment(day + 60)}
         body = story.asking(reservations=[hosts(1, 1)], **times)
         wait_for_all()
         if number % 2:

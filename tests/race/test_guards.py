@@ -14,6 +14,7 @@ from climate.db.engine import database as engine_database
 from climate.db.resources import allocations
 from climate.db.resources.allocations import Grabbed
 from climate.manager.admission import admission, reallocation
+from climate.manager.admission.admission import admit
 from climate.manager.admission.at_once import AtOnce
 from climate.manager.leases import create
 from climate.manager.leases.read import find_all_leases
@@ -126,7 +127,8 @@ def rival_at(
         # PostgreSQL may find and lock in one statement: no rival can run in between.
         monkeypatch.setattr(allocations, "grab", _found_only)
     else:
-        monkeypatch.setattr(create, "admit", _then(create.admit, come))
+        present = create.admit  # type: ignore[attr-defined] # may be patched already
+        monkeypatch.setattr(create, "admit", _then(present, come))
         # A lease that keeps what it has is not admitted again.
         monkeypatch.setattr(reallocation, "_admit", _then(reallocation._admit, come))
     yield
@@ -158,7 +160,7 @@ def without(removed: str, dialect: str, monkeypatch: pytest.MonkeyPatch) -> None
     elif removed == "locks":
         begin = lambda connection: connection.exec_driver_sql("BEGIN")  # noqa: E731
         monkeypatch.setattr(engine_database, "_sqlite_begin", begin)
-        monkeypatch.setattr(create, "admit", _apart(create.admit))
+        monkeypatch.setattr(create, "admit", _apart(admit))
     elif removed == "still there":
         monkeypatch.setattr(admission, "is_still_free", lambda *_: True)
     elif removed == "leaves enough":

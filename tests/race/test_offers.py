@@ -15,10 +15,13 @@ import pytest
 from sqlalchemy.orm import Session
 
 from climate.core.lease.model import Lease
+from climate.db.events import queue as event_queue
+from climate.db.leases import leases
 from climate.manager import offers
 from climate.manager.audit.invariants import violations
 from climate.manager.events.dispatcher import Dispatcher
 from climate.manager.leases import holds
+from climate.manager.process.runtime import Runtime
 from tests.race.crowd import SIZE, Crowd, at_work, wait_for_all
 from tests.support.rows import dump
 from tests.support.service import Story
@@ -75,50 +78,49 @@ def contend(number: int, url: str, ids: list[str], guarded: bool, ahead: float =
 @contextmanager
 def _paused() -> Iterator[None]:
     """Wait some milliseconds between the check of an offer and the change."""
-    kept = holds.is_being_released, offers.leases.accept_offer
+    check, accept = holds.is_being_released, leases.accept_offer
 
     def checked(lease: Lease) -> bool:
-        result = kept[0](lease)
+        result = check(lease)
         time.sleep(0.005)
         return result
 
     def accepted(*arguments: Any) -> bool:
-        result = kept[1](*arguments)
+        result = accept(*arguments)
         time.sleep(0.005)
         return result
 
-    holds.is_being_released, offers.leases.accept_offer = checked, accepted
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(holds, "is_being_released", checked)
+        patch.setattr(leases, "accept_offer", accepted)
         yield
-    finally:
-        holds.is_being_released, offers.leases.accept_offer = kept
 
 
 @contextmanager
 def _locked(*, active: bool) -> Iterator[None]:
     """Read the offer without a lock, in a transaction of its own, unless ``active``."""
-    kept = offers._lock_open, offers._confirm_open
 
     def apart(session: Session, offer_id: str, now: datetime) -> Lease:
         with Session(session.get_bind(), info=session.info) as other:
-            lease = offers.leases.get(other, offer_id)
+            lease = leases.get(other, offer_id)
             offers.check_open(lease, now)
         holds.is_being_released(lease)
         return lease
 
     def confirm(session: Session, _offer: Lease, lease: Lease, now: datetime) -> bool:
         present = apart(session, lease.id, now)
-        offers.event_queue.remove(session, [event.id for event in present.events])
-        offers.leases.update(session, lease)
+        event_queue.remove(session, [event.id for event in present.events])
+        leases.update(session, lease)
         return True
 
-    if not active:
-        offers._lock_open = lambda runtime, *about: apart(*about, runtime.clock.now())
-        offers._confirm_open = confirm
-    try:
+    def lock(runtime: Runtime, session: Session, offer_id: str) -> Lease:
+        return apart(session, offer_id, runtime.clock.now())
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not active:
+            patch.setattr(offers, "_lock_open", lock)
+            patch.setattr(offers, "_confirm_open", confirm)
         yield
-    finally:
-        offers._lock_open, offers._confirm_open = kept
 
 
 def outcome(story: Story, answers: Answers) -> tuple[Counter[str], set[str]]:

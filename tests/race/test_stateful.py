@@ -26,11 +26,10 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import ClimateError, InvalidInput, NotEnoughResources, ResourcesInUse
 from climate.core.lease.change import Change, changed_window, check_changeable, has_started
-from climate.core.lease.model import Lease
+from climate.core.lease.model import Inventory, Lease
 from climate.core.matching.requirement import Layout
 from climate.core.window import Window
 from climate.db.resources import capacity, resources
-from climate.db.resources.capacity import Inventory
 from climate.manager.admission.requirements import ReservationRequest
 from climate.manager.events.dispatcher import Dispatcher
 from climate.manager.leases import healing

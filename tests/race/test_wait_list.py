@@ -289,7 +289,7 @@ def _check(*, active: bool) -> Iterator[None]:
     """Let ``placing`` and ``expiry`` assume that a lease still waits, unless ``active``."""
     kept = placing._is_waiting
     if not active:
-        placing._is_waiting = lambda _lease: True
+        placing._is_waiting = lambda lease: True
     try:
         yield
     finally:

@@ -45,7 +45,7 @@ def times_of_day(lease: dict[str, Any], event_type: str) -> list[str]:
 
 def event_status(story: Story, lease: dict[str, Any], event_type: str) -> str:
     events = story.lease(lease["id"])["events"]
-    return next(event["status"] for event in events if event["event_type"] == event_type)
+    return str(next(event["status"] for event in events if event["event_type"] == event_type))
 
 
 def change_of(lease: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:

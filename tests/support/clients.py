@@ -88,7 +88,9 @@ class OpenStack:
     def read(self, *arguments: str) -> Any:
         """Run a command that must succeed, and return the JSON of its output."""
         text = self.do(*arguments, "-f", "json")
-        return json.loads(text[re.search(r"[\[{]", text).start() :])  # after "Created a new ...:"
+        start = re.search(r"[\[{]", text)  # after "Created a new ...:"
+        assert start is not None, text
+        return json.loads(text[start.start() :])
 
     def refused(self, *arguments: str) -> str:
         """Run a command that must fail, and return its error message."""

@@ -21,13 +21,13 @@ def share_url_rules() -> None:
     compile_rule = Rule.compile
     cache: dict[object, dict[str, Any]] = {}
 
-    def share(rule: Rule) -> None:
-        place = (rule.rule, rule.host, rule.subdomain, rule.merge_slashes, repr(rule.defaults))
-        key = (place, rule.map.host_matching, frozenset(rule.map.converters.items()))
+    def share(self: Rule) -> None:
+        place = (self.rule, self.host, self.subdomain, self.merge_slashes, repr(self.defaults))
+        key = (place, self.map.host_matching, frozenset(self.map.converters.items()))
         if key not in cache:
-            compile_rule(rule)
-            cache[key] = {name: getattr(rule, name) for name in _COMPILED}
-        vars(rule).update(cache[key])
+            compile_rule(self)
+            cache[key] = {name: getattr(self, name) for name in _COMPILED}
+        vars(self).update(cache[key])
 
     Rule.compile = share  # type: ignore[method-assign]
 
@@ -50,7 +50,7 @@ def share_compiled_sql() -> None:
         if self._compiled_cache is not None:
             self._compiled_cache = caches.setdefault(type(self.dialect), self._compiled_cache)
 
-    Engine.__init__ = share  # type: ignore[method-assign]
+    Engine.__init__ = share  # type: ignore[method-assign, assignment]
     # The dialect is part of the cache's key; those of one class compile alike.
     DefaultDialect.__eq__ = lambda self, other: type(self) is type(other)  # type: ignore[method-assign]
     DefaultDialect.__hash__ = lambda self: hash(type(self))  # type: ignore[method-assign]

@@ -33,7 +33,7 @@ class Received:
 
     @property
     def message(self) -> EmailMessage:
-        return message_from_bytes(self.raw, policy=policy.default)  # type: ignore[return-value]
+        return message_from_bytes(self.raw, policy=policy.default)
 
     @property
     def text(self) -> str:
@@ -85,7 +85,11 @@ class MailServer:
         certificate, key = self_signed(self.folder)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
-        secure = {"tls_context": context, "require_starttls": True, "auth_required": True}
+        secure: dict[str, Any] = {
+            "tls_context": context,
+            "require_starttls": True,
+            "auth_required": True,
+        }
         self._controller = Controller(
             self,
             hostname="localhost",

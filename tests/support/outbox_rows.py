@@ -1,7 +1,10 @@
 """Notifications that a test writes itself."""
 
+from functools import partial
+
 from sqlalchemy.orm import Session
 
+from climate.core.notifications.event_type import EventType
 from climate.db.notifications import outbox
 from tests.support.service import Story
 
@@ -10,10 +13,9 @@ def write(story: Story, lease_id: str, *event_types: str, project_id: str = "adm
     """Write notifications, each in its own transaction."""
     for event_type in event_types:
         payload = {"lease_id": lease_id, "project_id": project_id}
+        type_, now = EventType(event_type), story.clock.now()
         story.runtime.database.write(
-            lambda session, event_type=event_type, payload=payload: outbox.write(
-                session, event_type, payload, story.clock.now()
-            )
+            partial(outbox.write, event_type=type_, payload=payload, now=now)
         )
 
 
@@ -23,7 +25,7 @@ def write_many(story: Story, count: int) -> None:
     def work(session: Session) -> None:
         for number in range(count):
             payload = {"lease_id": "lease", "project_id": "admin"}
-            outbox.write(session, f"event {number}", payload, story.clock.now())
+            outbox.write(session, EventType(f"event {number}"), payload, story.clock.now())
 
     story.runtime.database.write(work)
 

@@ -39,7 +39,7 @@ FORKSERVER.set_forkserver_preload(["__main__", __name__, "tests.race.crowd"])
 T = TypeVar("T")
 
 
-def eventually(condition: Callable[[], T], what: str, within: float = DEADLINE) -> T:
+def eventually(condition: Callable[[], T | None], what: str, within: float = DEADLINE) -> T:
     """Return the first true value of ``condition``; fail with ``what`` after the time-out."""
     deadline = time.monotonic() + within
     while not (found := condition()):

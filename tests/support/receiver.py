@@ -74,6 +74,10 @@ class Receiver:
         return self.answers.pop(0) if self.answers else self.then
 
 
+class _Server(ThreadingHTTPServer):
+    receiver: Receiver
+
+
 class _Handler(BaseHTTPRequestHandler):
     """Passes each request to the server's receiver."""
 
@@ -97,7 +101,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     @property
     def receiver(self) -> Receiver:
-        return self.server.receiver  # type: ignore[attr-defined]  # ``receiving`` sets it
+        assert isinstance(self.server, _Server)
+        return self.server.receiver
 
     def _drip(self, until: threading.Event) -> None:
         self.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
@@ -119,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def receiving(certificate: Path | None = None, key: Path | None = None) -> Iterator[Receiver]:
     """Run a receiver on a free port, with https if it has a certificate."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server = _Server(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
     scheme = "http"
     if certificate is not None:
@@ -127,7 +132,7 @@ def receiving(certificate: Path | None = None, key: Path | None = None) -> Itera
         context.load_cert_chain(certificate, key)
         server.socket = context.wrap_socket(server.socket, server_side=True)
     receiver = Receiver(f"{scheme}://127.0.0.1:{server.server_port}/hook")
-    server.receiver = receiver  # type: ignore[attr-defined]  # for the handler
+    server.receiver = receiver
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:

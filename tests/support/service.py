@@ -20,6 +20,7 @@ from climate.manager.events.dispatcher import Dispatcher
 from climate.manager.notifications.relay import Relay
 from climate.manager.process.runtime import Runtime
 from climate.notifications.emit import LogEmitter
+from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.hosts.simulated import SimulatedCloud
 from tests.support import compilations, prepared
 from tests.support.clock import ManualClock
@@ -50,7 +51,10 @@ class Story:
     @property
     def cloud(self) -> SimulatedCloud:
         """The simulated cloud behind the host plugin."""
-        return self.runtime.plugins[HOST].cloud  # type: ignore[attr-defined]
+        plugin = self.runtime.plugins[HOST]
+        assert isinstance(plugin, HostPlugin)
+        assert isinstance(plugin.cloud, SimulatedCloud)
+        return plugin.cloud
 
     def call(
         self,
@@ -133,10 +137,10 @@ class Story:
         }
 
     def reserve(self, start: float = 60, end: float = 120, **fields: Any) -> dict[str, Any]:
-        return self.ok("POST", "/v1/leases", self.lease_body(start, end, **fields))["lease"]
+        return dict(self.ok("POST", "/v1/leases", self.lease_body(start, end, **fields))["lease"])
 
     def lease(self, lease_id: str) -> dict[str, Any]:
-        return self.ok("GET", f"/v1/leases/{lease_id}")["lease"]
+        return dict(self.ok("GET", f"/v1/leases/{lease_id}")["lease"])
 
     def hosts_of(self, lease_id: str) -> list[str]:
         """Return the ids of the hosts that the lease has or will have."""
@@ -169,7 +173,8 @@ class Story:
             due = session.scalar(query)
         if due is None:
             return math.inf
-        return max(1, math.ceil((due - self.clock.now()).total_seconds() / step))
+        seconds: float = (due - self.clock.now()).total_seconds()
+        return max(1, math.ceil(seconds / step))
 
     def published(self, lease_id: str | None = None) -> list[dict[str, Any]]:
         """Publish the outbox and return all notifications (of one lease)."""

@@ -7,7 +7,8 @@ import pytest
 
 def fail_once(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let the next start of a thread called ``name`` fail, as at the limit of the system."""
-    start, failed = threading.Thread.start, []
+    start = threading.Thread.start
+    failed: list[threading.Thread] = []
 
     def start_or_fail(thread: threading.Thread) -> None:
         if thread.name == name and not failed:

@@ -95,7 +95,7 @@ class CatalogAuth(identity.BaseIdentityPlugin):
         token = {"expires_at": "2999-01-01T00:00:00Z", "catalog": catalog}
         return access.create(body={"token": token}, auth_token="jane:lab:member")
 
-    def get_cache_id_elements(self) -> dict[str, str]:
+    def get_cache_id_elements(self) -> dict[str, str | None]:
         return {}
 
 

@@ -1,8 +1,9 @@
 """During a database outage the service reports it; afterwards it continues without loss."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,14 @@ def test_the_service_reports_the_outage_and_recovers(
     api.until_lease_is(reserve(api), "ACTIVE")  # the manager is back, too
 
 
+def exceeds(items: Sized, number: int) -> bool:
+    return len(items) > number
+
+
+def is_told(api: Service, lease_id: str) -> bool:
+    return "lease.create" in api.event_types(lease_id)
+
+
 def test_no_acknowledged_lease_is_lost(start: Start, api: Service, proxy: Proxy) -> None:
     start("climate-manager").says("climate-manager is at work")
     acknowledged: list[str] = []
@@ -130,11 +139,9 @@ def test_no_acknowledged_lease_is_lost(start: Start, api: Service, proxy: Proxy)
     booking.start()
     try:
         for _ in range(3):
-            before = len(acknowledged)
-            eventually(lambda b=before: len(acknowledged) > b + 5, "leases are made")
+            eventually(partial(exceeds, acknowledged, len(acknowledged) + 5), "leases are made")
             proxy.cut()
-            failures = len(refused)
-            eventually(lambda f=failures: len(refused) > f, "a request fails")
+            eventually(partial(exceeds, refused, len(refused)), "a request fails")
             proxy.mend()
     finally:
         enough.set()
@@ -143,7 +150,7 @@ def test_no_acknowledged_lease_is_lost(start: Start, api: Service, proxy: Proxy)
     present = {lease["id"] for lease in api.ok("GET", "/v1/leases")["leases"]}
     assert set(acknowledged) <= present
     for lease_id in acknowledged[:3] + acknowledged[-3:]:
-        eventually(lambda id_=lease_id: "lease.create" in api.event_types(id_), "it is told")
+        eventually(partial(is_told, api, lease_id), "it is told")
 
 
 def test_a_start_that_finishes_during_the_outage_takes_effect_once(

@@ -110,6 +110,7 @@ def test_a_notification_is_followed_long_before_the_next_poll(
             b"\xff",
         ):
             publish(topic, body)
+        payload: Any
         for payload in (None, [], {"stack_identity": 7}):
             publish_event(topic, END, payload)
         publish_event(topic, END, {"stack_identity": user_updates(conf, 4)})

@@ -1,7 +1,7 @@
 """Hostile and slow clients of one project keep no one else out of a running service."""
 
 import socket
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -37,6 +37,11 @@ def stream(service: Service) -> requests.Response:
     return requests.get(url, headers=HOSTILE, stream=True, timeout=60)
 
 
+def close(streams: list[Future[requests.Response]]) -> None:
+    for each in streams:
+        each.result().close()
+
+
 def delete(service: Service, lease_id: str) -> None:
     with suppress(requests.RequestException):
         url = f"{service.url}/v1/leases/{lease_id}"
@@ -66,7 +71,7 @@ def test_others_are_served_while_one_project_takes_what_it_can(tmp_path: Path) -
         for open_socket in [half_open] * 110 + [slow_reader] * 100:
             held.enter_context(open_socket(service))
         streams = [pool.submit(stream, service) for _ in range(50)]
-        held.callback(lambda: [each.result().close() for each in streams])
+        held.callback(close, streams)
         held.callback(program.kill)
         for _ in range(72):
             pool.submit(delete, service, lease)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,10 @@ SIGNALS = [signal.SIGTERM, signal.SIGINT]
 def printed_lines(program: Program) -> list[dict[str, Any]]:
     """Return what a listener has printed, line by line."""
     return [json.loads(line) for line in program.output.splitlines()]
+
+
+def has_printed(program: Program, number: int) -> bool:
+    return len(printed_lines(program)) == number
 
 
 def count_lines(program: Program, lease_id: str) -> int:
@@ -169,7 +174,7 @@ def test_a_rejected_listener_shows_the_reason_and_ends(service: Service, tmp_pat
 @NIGHTLY
 def test_a_listener_ends_when_its_output_is_closed(service: Service, tmp_path: Path) -> None:
     announce(service)
-    command = [BIN / "climate-listen", "--url", service.url]
+    command: list[str | Path] = [BIN / "climate-listen", "--url", service.url]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -206,7 +211,7 @@ def test_every_listener_gets_every_notification(topic: str, tmp_path: Path) -> N
     with subscribed(tmp_path, topic) as first, subscribed(tmp_path, topic) as second:
         broker.publish(topic, 3)
         for program in (first, second):
-            eventually(lambda program=program: len(printed_lines(program)) == 3, "all was heard")
+            eventually(partial(has_printed, program, 3), "all was heard")
             check_stops(program)
     assert seqs(first) == seqs(second) == [1, 2, 3]
     assert printed_lines(first)[0]["event_type"] == "lease.create"
@@ -248,13 +253,16 @@ def test_listeners_of_a_pool_share_the_notifications(topic: str, pool: str, tmp_
         def total() -> int:
             return len(printed_lines(first)) + len(printed_lines(second))
 
+        def is_heard(number: int) -> bool:
+            return total() >= number
+
         published = 0
         while not (
             printed_lines(first) and printed_lines(second)
         ):  # one may be ready before the other
             broker.publish(topic, 10)
             published += 10
-            eventually(lambda wanted=published: total() >= wanted, "all was heard")
+            eventually(partial(is_heard, published), "all was heard")
         check_stops(first)
         check_stops(second)
     assert total() == published

@@ -19,7 +19,8 @@ pytest.importorskip("openstackclient", reason="python-openstackclient is not ins
 
 @NIGHTLY
 def test_the_openstack_command_lists_hosts(service: Service, tmp_path: Path) -> None:
-    command = [BIN / "openstack", "--os-auth-type", "none", "--os-endpoint", f"{service.url}/v1"]
+    command: list[str | Path] = [BIN / "openstack", "--os-auth-type", "none"]
+    command += ["--os-endpoint", f"{service.url}/v1"]
     answer = subprocess.run(
         [*command, "reservation", "host", "list", "-f", "value", "-c", "hypervisor_hostname"],
         env=environment(tmp_path),

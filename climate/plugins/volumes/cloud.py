@@ -6,7 +6,7 @@ within a quota. The class VolumeCloud is the interface of the drivers: for Cinde
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from climate.core.lease.model import Inventory, Lease
 
@@ -89,7 +89,7 @@ class VolumeCloud(Protocol):
     """
 
     #: Whether ``create`` requires the trust of the lease.
-    needs_trust: bool
+    needs_trust: ClassVar[bool]
 
     def types(self) -> Sequence[VolumeType]:
         """Return all volume types, except the private types of reservations."""

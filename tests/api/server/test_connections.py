@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import select
 import socket
 import threading
@@ -198,8 +199,8 @@ def test_health_is_served_while_all_threads_are_taken(serve: Serve) -> None:
 def open_files(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> Iterator[list[int]]:
     """Pretend that the process may open ``soft`` files, and ``hard`` if it asks."""
     asked: list[int] = []
-    monkeypatch.setattr(http_server.resource, "getrlimit", lambda _: (soft, hard))
-    monkeypatch.setattr(http_server.resource, "setrlimit", lambda _, new: asked.append(new[0]))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, new: asked.append(new[0]))
     yield asked
 
 

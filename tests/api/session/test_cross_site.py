@@ -34,7 +34,7 @@ FOREIGN = [
 
 
 def is_unchanged(story: Story) -> bool:
-    return story.ok("GET", "/v2/leases")["leases"] == []
+    return bool(story.ok("GET", "/v2/leases")["leases"] == [])
 
 
 @pytest.mark.parametrize("origin", FOREIGN)

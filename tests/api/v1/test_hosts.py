@@ -240,8 +240,9 @@ def test_hides_and_shows_a_property(equipped: Story) -> None:
         "created_at": "2030-01-15T12:00:00.000000",
         "updated_at": "2030-01-15T12:01:00.000000",
     }
-    assert uuid.UUID(hidden["id"])
+    uuid.UUID(hidden["id"])  # raises ValueError for another text
     assert names(equipped) == ["color", "rack"]
+    value: Any
     for value in (None, "True", "false", 2, [], {}):
         body = {"private": value}
         assert "private" in equipped.refused(400, "PATCH", f"{PROPERTIES}/rack", body)
@@ -320,13 +321,13 @@ def test_allocations_are_filtered_by_lease_and_reservation(story: Story) -> None
     assert shown == {"allocation": {"resource_id": "2", "reservations": [allocation(other)]}}
     moved = story.ok("PUT", f"/v1/leases/{lease['id']}", {"end_date": story.date(400)})["lease"]
     story.ok("DELETE", f"/v1/leases/{other['id']}")
-    free, *held = sorted(by_host(story).values(), key=len)
+    free, *busy = sorted(by_host(story).values(), key=len)
     assert free == []
-    expected = [[allocation(moved, number)] for number in (0, 1, 1)]
-    assert sorted(held, key=str) == sorted(expected, key=str)
-    (host,) = [id_ for id_, found in by_host(story).items() if found == expected[0]]
+    lists = [[allocation(moved, number)] for number in (0, 1, 1)]
+    assert sorted(busy, key=str) == sorted(lists, key=str)
+    (host,) = [id_ for id_, found in by_host(story).items() if found == lists[0]]
     shown = story.ok("GET", f"{HOSTS}/{host}/allocation")
-    assert shown == {"allocation": {"resource_id": host, "reservations": expected[0]}}
+    assert shown == {"allocation": {"resource_id": host, "reservations": lists[0]}}
 
 
 @pytest.mark.parametrize("ends_early", [False, True])

@@ -154,7 +154,12 @@ def test_dates_are_minutes_and_now_is_the_current_minute(story: Story) -> None:
 
 
 def test_ignores_keys_that_the_user_cannot_set(story: Story) -> None:
-    forged = {"id": "mine", "status": "ACTIVE", "degraded": True, "project_id": "theirs"}
+    forged: dict[str, Any] = {
+        "id": "mine",
+        "status": "ACTIVE",
+        "degraded": True,
+        "project_id": "theirs",
+    }
     requested = [host_reservation(id="mine", status="active")]
     lease = story.reserve(**forged, reservations=requested)
     assert (lease["status"], lease["degraded"], lease["project_id"]) == ("PENDING", False, "admin")
@@ -189,14 +194,15 @@ def test_rejects_malformed_events_of_users(story: Story) -> None:
     date = story.date(90)
     for kind in ("start_lease", "end_lease", "update_lease", "before_end_lease.stop"):
         assert kind in rejected_events({"event_type": kind, "event_date": date})
-    for kind in ("", "Mine", "two words", "x" * 65, "9lives", "\u2603", 5, None):
-        assert "event_type" in rejected_events({"event_type": kind, "event_date": date})
-    for incomplete in [
+    for wrong in ("", "Mine", "two words", "x" * 65, "9lives", "\u2603", 5, None):
+        assert "event_type" in rejected_events({"event_type": wrong, "event_date": date})
+    incomplete_events: list[dict[str, Any]] = [
         {"event_type": "mine"},
         {"event_type": "mine", "event_date": None},
         {"event_type": "mine", "time": ""},
         {"event_date": "2030-01-15 13:30"},
-    ]:
+    ]
+    for incomplete in incomplete_events:
         assert rejected_events(incomplete).startswith("Missing parameter events.0")
     for value in ("now", "2030-01-15T13:30", "soon", 5):
         message = rejected_events({"event_type": "mine", "event_date": value})
@@ -214,7 +220,7 @@ def test_rejects_malformed_changes_and_changes_nothing(story: Story) -> None:
     for name in ("", "x" * 81, 5, None):
         assert "name" in rejected_put(story, lease, name=name)
     order = "End date must be later than"
-    for dates, message in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"start_date": "2030-01-15 11:59"}, "Start date must be later than current date"),
         ({"start_date": "2030-01-15 16:00"}, order),
         ({"end_date": "2030-01-15 13:00"}, order),
@@ -229,11 +235,13 @@ def test_rejects_malformed_changes_and_changes_nothing(story: Story) -> None:
             ({"before_end_date": story.date(minutes)}, "A before_end_lease event must be")
             for minutes in (0, 59, 60, 240, 241)
         ),
-    ]:
+    ]
+    for dates, message in cases:
         assert rejected_put(story, lease, **dates).startswith(message)
     foreign = other["reservations"][0]["id"]
+    malformed: list[Any] = [None, {}, "x", [1], [None]]
     for reservations, message in [
-        *((malformed, "reservations") for malformed in (None, {}, "x", [1], [None])),
+        *((value, "reservations") for value in malformed),
         ([{"min": 1}], "Missing parameter"),
         ([{"id": None, "min": 1}], "id"),
         ([{"id": "nope"}], "nope"),

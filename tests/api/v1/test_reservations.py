@@ -29,6 +29,7 @@ def test_rejects_malformed_numbers_of_hosts(story: Story) -> None:
     out_of_range = [(2, 1), (0, 1), (-1, 1), (0, 0), ("0", "1"), ("-1", 1), (1, 0)]
     for minimum, maximum in (*out_of_range, (1, 10**30), (10**30, 10**30)):
         rejected(story, host_reservation(minimum, maximum))
+    value: Any
     for key in ("min", "max"):
         for value in ("foo", "", " ", "1.5", "1e3", 1.5, 1.0, True, None, [1], {}):
             message = rejected(story, host_reservation(**{key: value}))
@@ -53,6 +54,7 @@ def test_reads_numbers_as_text_and_properties_as_text_or_json(story: Story) -> N
 
     shown = reserve("1", "2")
     assert (shown["min"], shown["max"]) == (1, 2)
+    empty: Any
     for empty in (None, "", [], "[]"):
         shown = reserve(4, 4, hypervisor_properties=empty, resource_properties=empty)
         assert len(shown["hosts"]) == 4
@@ -93,7 +95,7 @@ def test_before_end_takes_snapshots_if_requested_or_configured(
 
 def test_changed_parameters_are_checked_with_the_others(story: Story) -> None:
     lease = story.reserve(reservations=[host_reservation(1, 2)])
-    for fields in [
+    changes: list[dict[str, Any]] = [
         {"min": 3},
         {"max": 0},
         {"min": "x"},
@@ -101,7 +103,8 @@ def test_changed_parameters_are_checked_with_the_others(story: Story) -> None:
         {"before_end": "x"},
         {"hypervisor_properties": '["=="]'},
         {"resource_properties": '["==", "$nope", "1"]'},
-    ]:
+    ]
+    for fields in changes:
         rejected_put(story, lease, 400, reservations=change_of(lease, **fields))
     for start in ("pending", "active"):
         for kind in ("virtual:instance", "no:such", ""):

@@ -111,7 +111,7 @@ class TestHasStarted:
 
 
 # A lease, a change, and the window after it or the words of the error.
-BEFORE_START = [
+BEFORE_ITS_START = [
     (lease(60, 120), Change(), span(60, 120)),
     (lease(60, 120), to(90), span(90, 120)),
     (lease(60, 120), to(end=90), span(60, 90)),
@@ -163,7 +163,7 @@ AFTER_END = [
 ]
 
 
-@each_case("present, change, expected", [*BEFORE_START, *AFTER_START, *AFTER_END])
+@each_case("present, change, expected", [*BEFORE_ITS_START, *AFTER_START, *AFTER_END])
 def test_accepts_or_rejects_new_dates(
     present: Lease, change: Change, expected: Window | str
 ) -> None:

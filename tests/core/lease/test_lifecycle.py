@@ -4,7 +4,9 @@ The tables are written by hand from Blazar's v1 contract, not derived from the c
 the transition of a failed start: ERROR to ACTIVE when a retry succeeds.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
+from typing import Any
 
 import pytest
 
@@ -39,7 +41,7 @@ RESERVATIONS = {
     "deleted": set(),
 }
 MACHINES = [(LEASE, LeaseStatus, LEASES), (RESERVATION, ReservationStatus, RESERVATIONS)]
-Machine = dict[StrEnum, frozenset[StrEnum]]
+Machine = dict[Any, frozenset[Any]]
 Table = dict[str, set[str]]
 
 
@@ -54,7 +56,7 @@ def test_statuses_and_transitions_are_those_of_the_v1_contract_and_the_wait_list
 
 @each_case("machine, statuses, table", MACHINES)
 def test_allows_exactly_the_transitions_of_the_table(
-    machine: Machine, statuses: type[StrEnum], table: Table
+    machine: Machine, statuses: Iterable[Any], table: Table
 ) -> None:
     for present in statuses:
         for wanted in statuses:

@@ -14,7 +14,9 @@ def demands_of(ids: Sequence[int]) -> st.SearchStrategy[list[Demand]]:
     """Generate up to three demands for some of the ids, each with its order of preference."""
     candidates = st.lists(st.sampled_from(ids), unique=True, max_size=len(ids)).map(tuple)
     bounds = st.tuples(st.integers(0, 3), st.integers(0, 3)).map(sorted)
-    demand = st.builds(lambda pair, preferred: Demand(*pair, preferred), bounds, candidates)
+    demand = st.builds(
+        lambda pair, preferred: Demand(pair[0], pair[1], preferred), bounds, candidates
+    )
     return st.lists(demand, max_size=3)
 
 

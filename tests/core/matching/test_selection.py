@@ -116,7 +116,7 @@ class TestBuiltInPreferences:
     def test_no_maintenance_excludes_hosts_in_maintenance(
         self, properties: dict[str, str], passes: bool
     ) -> None:
-        assert filters.no_maintenance(candidate(1, **properties), ANY) is passes
+        assert filters.no_maintenance(candidate(1, None, **properties), ANY) is passes
 
     def test_fewest_properties_spares_special_hosts(self) -> None:
         plain, special = candidate(1, vcpus="1"), candidate(2, vcpus="1", gpu="1", ssd="1")

@@ -31,7 +31,8 @@ def test_a_lease_that_started_or_was_created_later_has_no_reminder() -> None:
 
 def test_many_reminders_take_several_calls() -> None:
     upcoming = [lease(f"{n:03}", HOUR + timedelta(seconds=n // 2 - 300)) for n in range(500)]
-    since, found = LONG_AGO, []
+    since = LONG_AGO
+    found: list[str] = []
     while since < NOON:
         part = due(upcoming, [3600], since, NOON)
         assert len(part.lease_ids) <= 201

@@ -9,7 +9,7 @@ from climate.core.notifications.wording import Wording, describe, one_line, show
 from tests.support.cases import each_case
 
 NOW = dt.datetime(2030, 1, 15, 12, tzinfo=dt.UTC)
-LEASE = {
+LEASE: dict[str, Any] = {
     "name": "run",
     "status": "PENDING",
     "project_id": "lab",

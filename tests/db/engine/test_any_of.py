@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import Session
 
+from climate.core.notifications.event_type import EventType
 from climate.db.engine.database import Database
 from climate.db.engine.types import any_of
 from climate.db.notifications.outbox import write
@@ -22,7 +23,7 @@ def session(database: Database) -> Iterator[Session]:
     """Return a session with a notification of each kind."""
     with Session(database.engine) as opened:
         for kind in KINDS:
-            write(opened, kind, {"project_id": "p"}, NOON)
+            write(opened, EventType(kind), {"project_id": "p"}, NOON)
         yield opened
 
 
@@ -43,7 +44,7 @@ def test_the_list_can_be_a_parameter(session: Session) -> None:
 def test_matches_any_text_exactly(session: Session) -> None:
     texts = ["a, b", 'a "b"', "a \\ b", "{a}", "NULL", "", "a\nb", "ä 𝄞", "'"]
     for text in texts:
-        write(session, text, {"project_id": "p"}, NOON)
+        write(session, EventType(text), {"project_id": "p"}, NOON)
     wrong = []
     for text in texts:
         query = sa.select(OutboxRow.event_type).where(any_of(OutboxRow.event_type, [text, "other"]))

@@ -150,7 +150,11 @@ def test_a_read_session_is_rolled_back(database: Database) -> None:
 
 @on_servers
 def test_a_deadlock_is_retried(database: Database) -> None:
-    database.write(lambda session: [_add(session, name) for name in ("a", "b")])
+    def add_both(session: Session) -> None:
+        for name in ("a", "b"):
+            _add(session, name)
+
+    database.write(add_both)
     both_hold_a_lock = threading.Barrier(2)
     attempts: list[str] = []
 
@@ -193,10 +197,10 @@ def test_a_duplicate_key_is_retried_and_the_next_attempt_sees_the_row(
 def test_each_statement_sees_what_others_have_committed(database: Database) -> None:
     def work(session: Session) -> tuple[int, int]:
         count = sa.select(sa.func.count()).select_from(ResourceRow)
-        before = session.scalar(count)
+        before = session.scalars(count).one()
         with Session(database.engine) as other, other.begin():
             _add(other, "a")
-        return before, session.scalar(count)
+        return before, session.scalars(count).one()
 
     assert database.write(work) == (0, 1)
 

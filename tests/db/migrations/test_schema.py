@@ -12,7 +12,8 @@ from alembic.runtime.migration import MigrationContext
 
 from climate.cmd import main
 from climate.db.engine import schema
-from climate.db.engine.database import GUARD, Database
+from climate.db.engine.database import Database
+from climate.db.engine.galera import GUARD
 from climate.db.engine.schema import SchemaMismatch
 from climate.db.tables.leases import Base
 from climate.db.tables.notifications import OutboxRow

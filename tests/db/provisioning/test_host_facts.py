@@ -59,7 +59,7 @@ def _store(database: Database, all_facts: list[HostFacts]) -> list[int]:
         by_name = sa.select(ResourceRow.id).order_by(ResourceRow.external_id)
         host_ids = list(connection.scalars(by_name))
         pairs = list(zip(host_ids, all_facts, strict=True))
-        known = [
+        known: list[dict[str, Any]] = [
             {
                 "resource_id": id_,
                 "hardware": "",

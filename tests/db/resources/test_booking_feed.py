@@ -321,8 +321,8 @@ def test_shares_are_counted_and_sorted_apart_from_whole_bookings(
 ) -> None:
     for hour in (5, 3, 1):
         for name in ("VCPU", "DISK_GB"):
-            share = {"start": NOON + hour * HOUR, "resource_class": name, "amount": 1}
-            database.write(lambda session, share=share: book(session, host, **share))
+            start = NOON + hour * HOUR
+            database.write(partial(book, host=host, start=start, resource_class=name, amount=1))
     database.write(lambda session: book(session, host, start=NOON + 9 * HOUR))
     with database.snapshot() as session:
         whole, shares = sorted(
@@ -339,9 +339,7 @@ def test_owner_hashes_are_those_of_python(database: Database) -> None:
     for number, project in enumerate(projects):
         host = add_host(database, f"host-{number}")
         lease = add_lease(database, f"lease-{number}", project)
-        database.write(
-            lambda session, host=host, lease=lease: book(session, host, reservation_id=lease)
-        )
+        database.write(partial(book, host=host, reservation_id=lease))
     assert {key[4] for key in Copy(database).bookings} == set(map(owner_hash, projects))
 
 
@@ -399,7 +397,7 @@ def test_readers_lag_in_every_way_and_end_alike(database: Database) -> None:
         start = NOON + dice.randrange(40) * HOUR
         if dice.random() < 0.6:
             host, is_share = dice.choice(hosts), dice.random() < 0.5
-            columns = {"resource_class": "VCPU", "amount": 1} if is_share else {}
+            columns: dict[str, Any] = {"resource_class": "VCPU", "amount": 1} if is_share else {}
             with suppress(sa.exc.DBAPIError):  # if it overlaps another booking
                 database.write(partial(book, host=host, start=start, **columns))
         else:
@@ -465,7 +463,7 @@ def test_prune_deletes_only_old_changes_and_readers_notice(database: Database, h
     old = copy.position
     assert database.write(feed.prune) == 0
     for hour in range(3):
-        database.write(lambda session, hour=hour: book(session, host, start=NOON + hour * HOUR))
+        database.write(partial(book, host=host, start=NOON + hour * HOUR))
         _number(database)
     copy.check()
     _age_changes(database)

@@ -14,7 +14,7 @@ from climate.core.matching import calendar
 from climate.core.matching.calendar import Booking, Timeline
 from climate.core.matching.calendar_rows import RowFilter
 from climate.core.matching.occupancy import filled, peaks
-from climate.core.matching.query import Compare, Everything, Operand
+from climate.core.matching.query import Compare, Everything, Operand, Query
 from climate.core.matching.requirement import EXCLUSIVE, Layout, Requirement
 from climate.core.window import Window
 from climate.db.engine.database import Database
@@ -27,7 +27,11 @@ from tests.conftest import NOON
 from tests.support.event_queue import add_lease
 
 MINUTE = dt.timedelta(minutes=1)
-CAPACITY = ({"VCPU": 8, "MEMORY_MB": 1000}, {"VCPU": 16, "MEMORY_MB": 900}, {})
+CAPACITY: tuple[dict[str, int], ...] = (
+    {"VCPU": 8, "MEMORY_MB": 1000},
+    {"VCPU": 16, "MEMORY_MB": 900},
+    {},
+)
 WINDOW = Window(NOON, NOON + 300 * MINUTE)
 WHOLE = Requirement(HOST, 1, 1, Everything())
 REQUIREMENTS = (
@@ -156,11 +160,12 @@ def test_the_least_free_units_of_each_bucket_are_those_of_the_steps(
 
 def test_only_given_and_matching_resources_count(database: Database, hosts: list[int]) -> None:
     store(database, hosts, bookings([(0, 0, 60), (1, 0, 60)], []))
-    for query, ids, expected in [
+    cases: list[tuple[Query, list[int] | None, tuple[int, int]]] = [
         (Everything(), None, (3, 2)),
         (Everything(), hosts[:1], (1, 1)),
         (Compare("==", "rack", Operand("r1")), None, (0, 0)),
-    ]:
+    ]
+    for query, ids, expected in cases:
         requirement = Requirement(HOST, 1, 1, query)
         with database.read() as session:
             taken = availability.taken(session, [requirement], WINDOW, 3600, ids)
@@ -209,8 +214,8 @@ def test_the_sums_of_buckets_are_those_of_their_minutes(
             shown = by_name[str(id_)].seconds if str(id_) in by_name else [0.0] * len(expected)
             assert shown == pytest.approx(expected, abs=1e-6)
         total = [before + more for before, more in zip(total, expected, strict=True)]
-    shown = filled(of_all, length, resolution).get(HOST)
-    assert list(shown.seconds if shown else [0.0] * len(total)) == pytest.approx(total, abs=1e-6)
+    hours = filled(of_all, length, resolution).get(HOST)
+    assert list(hours.seconds if hours else [0.0] * len(total)) == pytest.approx(total, abs=1e-6)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

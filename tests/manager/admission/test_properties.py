@@ -84,7 +84,8 @@ def test_an_expression_selects_the_hosts_that_it_describes(fleet: Story) -> None
     ]
     for query, expected in cases:
         assert matching(fleet, json.dumps(query)) == expected, query
-    for empty in ("", "[]", [], None):
+    everything: tuple[Any, ...] = ("", "[]", [], None)
+    for empty in everything:
         assert matching(fleet, empty) == ALL
 
 

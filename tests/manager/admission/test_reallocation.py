@@ -84,12 +84,13 @@ def test_an_active_reservation_gains_free_hosts_and_loses_none(story: Story) -> 
     story.run()
     held = pool_of(story, lease)
     assert (len(held), len(story.hosts_of(lease["id"]))) == (3, 3)
-    for fields, reason in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"min": 1, "max": 1}, "is in use with 3 hosts, and the change would leave it only 1"),
         ({"max": 2, "min": 2}, "is in use with 3 hosts, and the change would leave it only 2"),
         ({"hypervisor_properties": ONLY_SIM_4, "min": 1}, NO_HOSTS),
         ({"min": 5, "max": 5}, NO_HOSTS),
-    ]:
+    ]
+    for fields, reason in cases:
         message = rejected_put(story, lease, 409, reservations=change_of(lease, **fields))
         assert reason in message
     # Other dates give it no more hosts.

@@ -32,7 +32,7 @@ def test_all_reservations_of_a_lease_share_the_conditions(
     sizes = [MAX_CONDITIONS // 2, MAX_CONDITIONS // 2 + 1]
     v2 = [hosts(1, 1, resource_properties=conditions(size)) for size in sizes]
     v1 = [host_reservation(1, 1, resource_properties=json.dumps(conditions(s))) for s in sizes]
-    two = {"reservations": v2}
+    two: dict[str, Any] = {"reservations": v2}
     lease = story.ok("POST", "/v2/leases", story.asking(reservations=[v2[0]]))
     path = f"/v2/leases/{lease['id']}"
     for method, where, body in [

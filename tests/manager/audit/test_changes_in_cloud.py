@@ -9,7 +9,7 @@ from climate.core.errors import ClimateError, IdentityUnavailable, InvalidInput
 from climate.manager.audit import cloud as audit
 from climate.manager.audit.changes_in_cloud import follow_changes
 from climate.manager.resources.inventory_sync import synchronise
-from climate.plugins.base import QuotesRequest
+from climate.plugins.base import Drift, QuotesRequest
 from climate.plugins.stacks.schema import stored
 from climate.plugins.stacks.template import Source
 from tests.conftest import MakeStory
@@ -124,7 +124,7 @@ def test_an_invalid_change_is_reported_and_another_start_does_not_revert_it(stor
     assert "m1.none" in now["reservations"][0]["details"]["not_reserved"]
     path = f"/v2/leases/{lease['id']}"
     story.ok("PATCH", path, {"reservations": [], "name": "other"})
-    audit.repair(story.runtime, audit.Drift("start it again", lease_id=lease["id"]))
+    audit.repair(story.runtime, Drift("start it again", lease_id=lease["id"]))
     advance(story, 1)
     assert deployed(story).template == odd
     assert shown(story, lease)["degraded"]

@@ -1,6 +1,7 @@
 """Heat reports what users change in it, and climate looks at once."""
 
 import logging
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from climate.core.errors import IdentityUnavailable
 from climate.manager.audit.changes_in_cloud import follow_changes
 from climate.manager.audit.reported_changes import ReportedChanges
+from climate.manager.process.runtime import Runtime
 from climate.plugins.stacks.cloud import Stack
 from climate.plugins.stacks.template import Source
 from tests.conftest import MakeStory
@@ -53,7 +55,8 @@ def lookups(story: Story, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def note(project_id: str, stack_id: str) -> Stack | None:
         done.append(stack_id)
-        return find(project_id, stack_id)
+        found: Stack | None = find(project_id, stack_id)
+        return found
 
     monkeypatch.setattr(cloud, "find", note)
     return done
@@ -179,7 +182,8 @@ def test_hostile_notifications_change_nothing_and_are_logged_once(
     before, effects = shown(story, lease), effect_names(story)
     caplog.set_level(logging.INFO)
     logging.root.addHandler(caplog.handler)
-    for payload in (None, [], "text", {"stack_identity": ["x"]}) * 3:
+    invalid: tuple[Any, ...] = (None, [], "text", {"stack_identity": ["x"]})
+    for payload in invalid * 3:
         reported.hear(END, payload)
     lies = {
         "stack_identity": present.id,
@@ -199,11 +203,13 @@ def test_hostile_notifications_change_nothing_and_are_logged_once(
 def test_a_flood_of_reports_does_not_fill_the_memory(
     story: Story, reported: ReportedChanges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[list[str]] = []
-    monkeypatch.setattr(
-        "climate.manager.audit.reported_changes.follow_changes",
-        lambda _runtime, stack_ids: asked.append(stack_ids) or [],
-    )
+    asked: list[Collection[str]] = []
+
+    def follow(_runtime: Runtime, stack_ids: Collection[str]) -> list[str]:
+        asked.append(stack_ids)
+        return []
+
+    monkeypatch.setattr("climate.manager.audit.reported_changes.follow_changes", follow)
     for number in range(5000):
         reported.hear(END, {"stack_identity": f"stack-{number}"})
     reported.look()

@@ -8,7 +8,7 @@ from climate.core.lease.model import Lease
 from climate.core.lease.schedule import START
 from climate.db.tables.leases import EventRow, LeaseRow
 from climate.manager import claims as claims_module
-from climate.manager.claims import Task
+from climate.manager.claims import Result, Task
 from climate.manager.events import begin as beginning
 from climate.manager.events import outcomes
 from climate.manager.events import runner as events
@@ -39,7 +39,8 @@ def test_a_batch_of_starts_takes_at_most_three_statements_more_than_one(
 ) -> None:
     story, counts = story_everywhere, []
     for count in (1, 4):
-        leases, statements = fast_leases(story, count), []
+        leases = fast_leases(story, count)
+        statements: list[object] = []
 
         def note(*given: object, statements: list[object] = statements) -> None:
             statements.append(given[2])
@@ -92,8 +93,10 @@ def test_an_event_whose_lease_is_locked_is_left_for_later(story_everywhere: Stor
 def test_a_lease_locked_before_the_commit_does_not_keep_the_others_locked(
     story_everywhere: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    story, tries, busy = story_everywhere, [], []
+    story = story_everywhere
     leases = fast_leases(story)
+    tries: list[int] = []
+    busy: list[list[str | None]] = []
     lock = sa.select(LeaseRow.id).where(LeaseRow.id == leases[1]).with_for_update()
     with story.runtime.database.engine.connect() as other:
 
@@ -145,7 +148,8 @@ def test_an_event_reclaimed_before_the_commit_is_left_to_its_new_owner(
     story_everywhere: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story = story_everywhere
-    leases, taken = fast_leases(story), []
+    leases = fast_leases(story)
+    taken: list[str] = []
 
     def relock_leases(session: Session, tasks: list[Task]) -> object:
         found = claims_module.relock_leases(session, tasks)
@@ -212,7 +216,8 @@ def test_a_relieved_worker_keeps_only_its_current_call(story: Story) -> None:
     story.clock.advance(58 * 60)
     [batch] = [item for item in story.dispatcher._claim() if item.types]
     plugin = story.runtime.plugins["physical:host"]
-    genuine, found = plugin.start, []
+    genuine = plugin.start
+    found: list[tuple[list[Task], list[Result]]] = []
 
     def start(lease: Lease, *given: object) -> object:
         if not found and lease.id == leases[1]:

@@ -61,7 +61,7 @@ def test_searches_again_when_a_window_was_taken_meanwhile(
 ) -> None:
     search = window_search.search
 
-    def slow(*arguments: Any, **options: Any) -> list[Offer]:
+    def slow(*arguments: Any, **options: Any) -> Offer | None:
         found = search(*arguments, **options)
         monkeypatch.setattr(window_search, "search", search)
         story.reserve(0, 10, reservations=ONE_HOST)
@@ -78,7 +78,7 @@ def test_an_idempotency_key_stands_for_one_lease_also_when_requests_overlap(
     body, key = asap(end_by="2030-01-15T12:40:00Z"), {"Idempotency-Key": "key-1"}
     search, overtaking = window_search.search, []
 
-    def overtaken(*arguments: Any, **options: Any) -> list[Offer]:
+    def overtaken(*arguments: Any, **options: Any) -> Offer | None:
         monkeypatch.setattr(window_search, "search", search)
         overtaking.append(story.call("POST", "/v2/leases", body, headers=key))
         return search(*arguments, **options)

@@ -126,7 +126,7 @@ def test_the_reminder_keeps_its_distance_from_the_end(story: Story) -> None:
         assert times_of_day(changed, "before_end_lease") == [expected]
     moved = put(story, lease, end_date=story.date(600), before_end_date=story.date(500))
     assert times_of_day(moved, "before_end_lease") == ["20:20"]
-    dates = {"end_date": story.date(400), "before_end_date": story.date(450)}
+    dates: dict[str, Any] = {"end_date": story.date(400), "before_end_date": story.date(450)}
     rejected_put(story, lease, **dates)
 
 

@@ -95,7 +95,8 @@ def test_properties_follow_the_cloud_as_far_as_it_reports_them(
         return [replace(each, properties=given, complete=complete) for each in hosts]
 
     story.ok("PUT", "/v1/os-hosts/1", {"rack": "r1"})
-    shown = report(properties(vcpus="128", **{"trait:CUSTOM_A": "True"}))
+    trait: dict[str, Any] = {"trait:CUSTOM_A": "True"}
+    shown = report(properties(vcpus="128", **trait))
     assert (shown["vcpus"], shown["rack"], shown["trait:CUSTOM_A"]) == (128, "r1", "True")
     shown = report(properties(complete=False, vcpus="64"))
     assert (shown["vcpus"], shown["trait:CUSTOM_A"]) == (64, "True")

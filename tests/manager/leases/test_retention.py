@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from climate.core.lease.lifecycle import ReservationStatus
-from climate.db.leases import leases
+from climate.db.leases import leases, past_leases
 from climate.manager.leases import delete
 from climate.manager.leases.delete import remove_ended
 from tests.conftest import MakeStory
@@ -197,7 +197,7 @@ def test_managers_that_remove_at_the_same_time_remove_each_lease_once(
         kept.run()
         kept.at(10)
     kept.at(91 * DAY)
-    meet, find = threading.Barrier(4), delete.past_leases.ended_before
+    meet, find = threading.Barrier(4), past_leases.ended_before
 
     def find_together(*arguments: Any) -> Any:
         found = find(*arguments)
@@ -207,7 +207,7 @@ def test_managers_that_remove_at_the_same_time_remove_each_lease_once(
 
     monkeypatch.setattr(delete, "_LEASES", 3)
     monkeypatch.setattr(delete, "_BATCHES", 1)
-    monkeypatch.setattr(delete.past_leases, "ended_before", find_together)
+    monkeypatch.setattr(past_leases, "ended_before", find_together)
     store, settings = kept.runtime.store, kept.runtime.settings
     with ThreadPoolExecutor(4) as managers:
         for _ in range(6):

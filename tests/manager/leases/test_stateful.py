@@ -61,7 +61,7 @@ rarely = st.sampled_from([None] * 8 + [-10, -1, 1, 10])
 holds = st.sampled_from([1, 60, 300])
 pauses = st.sampled_from([0, 1, 59, 60, 300, 1200])
 managers = st.sampled_from(["works", "works", "works", "away", "dies"])
-moods = st.one_of(
+moods: st.SearchStrategy[list[str]] = st.one_of(
     st.just([]),
     st.lists(st.sampled_from(["works", "fails", "dies before", "dies after"]), max_size=4),
     st.just(["fails"] * 30),
@@ -212,7 +212,7 @@ class Leases(RuleBasedStateMachine):
         ):
             if moved == "now":
                 body[key] = moved
-            elif moved is not None:
+            elif isinstance(moved, int):
                 date = datetime.fromisoformat(edge) + timedelta(minutes=moved)
                 body[key] = f"{date:{FORMAT}}"
         if asked is not None and lease["reservations"]:
@@ -246,7 +246,7 @@ class Leases(RuleBasedStateMachine):
         pools = self.cloud._state.pools
         invariants.check(self.last, pools, self.story.clock.now(), CLEANING)
         # The third one says whether managers work, which they do not at all times here.
-        assert {number for number, _ in violations(self.story.runtime)} <= {3}
+        assert {number for number, _ in violations(self.story.runtime.store)} <= {3}
         assert self.accepted <= {lease["id"] for lease in self.leases()}
 
     def teardown(self) -> None:

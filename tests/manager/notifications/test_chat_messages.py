@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from climate.core.notifications.event_type import EventType
 from climate.db.notifications import outbox
 from climate.manager.notifications.subscription_delivery import SubscriptionDelivery
 from climate.notifications import webhook_sender
@@ -37,7 +38,7 @@ def message(story: Story, receiver: Receiver, form: str) -> tuple[Received, dict
         "end_date": "2030-01-15T14:00:00.000000",
         "reservations": [{"resource_type": "physical:host", "min": 1, "max": 2}],
     }
-    kind = "lease.event.before_end_lease"
+    kind = EventType("lease.event.before_end_lease")
     story.runtime.database.write(
         lambda session: outbox.write(session, kind, payload, story.clock.now())
     )

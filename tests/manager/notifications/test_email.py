@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import vobject
 
+from climate.core.notifications.event_type import LEASE_CREATE
 from climate.db.notifications import outbox
 from climate.manager.notifications.subscription_delivery import SubscriptionDelivery
 from climate.notifications import mail_sender, webhook_sender
@@ -256,7 +257,7 @@ def test_a_name_adds_no_header_and_no_line(story: Story, server: MailServer, nam
     confirmed(story, server)
     payload = {"lease_id": "lease", "project_id": "admin", "name": name}
     story.runtime.database.write(
-        lambda session: outbox.write(session, "lease.create", payload, story.clock.now())
+        lambda session: outbox.write(session, LEASE_CREATE, payload, story.clock.now())
     )
     story.relay.flush()
     deliver(story)
@@ -357,12 +358,12 @@ def test_no_mail_and_no_password_goes_to_a_server_that_is_not_trusted(
     make_story: MakeStory, tmp_path: Path, case: str
 ) -> None:
     with mail_server(tmp_path, offers_tls=case != "no tls") as server:
-        changes: dict[str, Any] = {
+        changes: dict[str, dict[str, Any]] = {
             "untrusted": {"email__cafile": None},
             "other name": {"email__server": "127.0.0.1"},
             "wrong password": {"email__password": "guess"},
-        }.get(case, {})
-        story = make_story(**{**server.options, **changes})
+        }
+        story = make_story(**{**server.options, **changes.get(case, {})})
         made = subscribe(story)
         deliver(story)
         assert server.got == []
@@ -388,7 +389,7 @@ def test_a_notification_that_cannot_be_put_into_words_holds_up_no_other(
     start, end = "2030-01-15T13:00:00.000000", "2030-01-15T14:00:00.000000"
     payload = {"project_id": "admin", "start_date": start, "end_date": end}
     story.runtime.database.write(
-        lambda session: outbox.write(session, "lease.create", payload, story.clock.now())
+        lambda session: outbox.write(session, LEASE_CREATE, payload, story.clock.now())
     )
     with story.runtime.database.engine.begin() as connection:  # a window without length
         connection.exec_driver_sql("UPDATE outbox SET payload = replace(payload, 'T14', 'T13')")

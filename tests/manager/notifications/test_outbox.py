@@ -4,6 +4,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from climate.core.notifications.event_type import EventType
 from climate.db.notifications import outbox
 from tests.support.emitters import Broken, log
 from tests.support.outbox_rows import write, write_many
@@ -76,7 +77,7 @@ def test_a_rolled_back_change_leaves_no_gap(story_everywhere: Story) -> None:
 
     def work(session: Session) -> None:
         payload = {"lease_id": "lease", "project_id": "admin"}
-        outbox.write(session, "never", payload, story.clock.now())
+        outbox.write(session, EventType("never"), payload, story.clock.now())
         raise Broken
 
     with pytest.raises(Broken):
@@ -96,7 +97,7 @@ def test_a_reader_misses_nothing_when_transactions_commit_out_of_order(
     story = story_everywhere
     payload = {"lease_id": "slow", "project_id": "admin"}
     with Session(story.runtime.database.engine) as slow:
-        outbox.write(slow, "written first", payload, story.clock.now())
+        outbox.write(slow, EventType("written first"), payload, story.clock.now())
         write(story, "fast", "committed first")
         seen = [(item["seq"], item["event_type"]) for item in story.published()]
         assert seen == [(1, "committed first")]

@@ -7,6 +7,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -59,6 +60,10 @@ def story(make_story: MakeStory) -> Story:
 def impatient_story(make_story: MakeStory) -> Story:
     """Return such a service that stops after three attempts."""
     return make_story(**LOOPBACK, notifications__webhook_attempts=3)
+
+
+def _has_last(receiver: Receiver, number: int) -> bool:
+    return receiver.seqs[-1:] == [number]
 
 
 def deliveries(story: Story, owner: str = "manager-1") -> SubscriptionDelivery:
@@ -406,7 +411,7 @@ def test_hanging_receivers_do_not_delay_the_others(make_story: MakeStory) -> Non
         manager.start()
         for number in range(1, 6):
             publish(story, f"event {number}")
-            eventually(lambda number=number: quick.seqs[-1:] == [number], "the quick one has it")
+            eventually(partial(_has_last, quick, number), "the quick one has it")
         assert len(hanging.got) == 2  # half of the places
         release.set()
         manager.stop()
@@ -507,7 +512,7 @@ def test_only_a_trusted_certificate_of_the_right_name_is_accepted(
         ("hook.example", certificate),
     ):
         rules = WebhookRules(networks=(ipaddress.ip_network("127.0.0.0/8"),), timeout=5)
-        poster = webhook_sender.WebhookPoster(rules, "climate", cafile and str(cafile))
+        poster = webhook_sender.WebhookPoster(rules, "climate", str(cafile) if cafile else None)
         with receiving(certificate, key) as secure, resolved("127.0.0.1"):
             outcome = poster.post(delivery(secure.url.replace("127.0.0.1", name)), {})
             found.append((outcome.reason or "taken", len(secure.got)))

@@ -253,7 +253,8 @@ def test_questions_that_arrive_during_a_catch_up_share_the_next_one(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = story.runtime.calendar
-    calls, begun, go_on = [], threading.Event(), threading.Event()
+    calls: list[None] = []
+    begun, go_on = threading.Event(), threading.Event()
     catch_up = CalendarMemory._catch_up
 
     def slow(self: CalendarMemory) -> None:

@@ -1,6 +1,7 @@
 """Heartbeats of managers, and the progress of their loops."""
 
 from datetime import timedelta
+from functools import partial
 
 from climate.db import managers
 from climate.db.managers import KEPT
@@ -51,6 +52,9 @@ def test_a_loop_that_fails_makes_no_progress() -> None:
         runs.append("false")
         return False
 
+    def ran_twice(word: str) -> bool:
+        return runs.count(word) > 1
+
     for step, word in (
         (fail, "error"),
         (report_failure, "false"),
@@ -60,6 +64,6 @@ def test_a_loop_that_fails_makes_no_progress() -> None:
         (progress,) = task.progress
         created = progress.done_at
         task.start()
-        eventually(lambda w=word: runs.count(w) > 1, "two runs")
+        eventually(partial(ran_twice, word), "two runs")
         task.stop()
         assert (progress.done_at > created) == (word == "ok")

@@ -64,7 +64,7 @@ def test_a_server_of_the_same_template_uses_the_lease(
     assert outputs_now["flavor_ids"] == outputs_now["reservation_ids"] == [outputs_now["flavor_id"]]
     server_id, _ = made.resource("server")
     found = administrator.cloud.compute.get_server(server_id)
-    assert guests.host_of(administrator, found)[0] == HOST
+    assert guests.service_of(administrator, found) == HOST
     lease_id, _ = made.resource("lease")
     assert made.delete()[0] == "DELETE_COMPLETE"
     until_gone(climate, f"/v1/leases/{lease_id}")

@@ -102,7 +102,8 @@ class Heat:
         session, region = account.cloud.session, account.cloud.config.get_region_name()
         self.client = Client("1", session=session, region_name=region, endpoint_type="publicURL")
 
-    def __getitem__(self, stack_id: str) -> Any | None:
+    def __getitem__(self, stack_id: str) -> Any:
+        """Return a stack; None if it does not exist or is deleted."""
         with suppress(HTTPNotFound):
             found = self.client.stacks.get(stack_id, resolve_outputs=False)
             return None if found.stack_status == "DELETE_COMPLETE" else found

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.openstack.testbed import layout
@@ -14,7 +15,13 @@ from tests.openstack.testbed.layout import Failure, Unreachable
 
 _CONSTRAINTS = layout.SOURCE / "constraints.txt"
 _INSIDE = layout.SOURCE / "inside"
-_PIP = [layout.BIN / "python", "-m", "pip", "--disable-pip-version-check", "--no-color"]
+_PIP: list[str | Path] = [
+    layout.BIN / "python",
+    "-m",
+    "pip",
+    "--disable-pip-version-check",
+    "--no-color",
+]
 # What pip says when it got no answer, or none of use.
 _NO_CONNECTION = re.compile("connection broken by|Could not fetch URL")
 # The package of Debian that a command is in.
@@ -40,7 +47,7 @@ def install_openstack() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         # pip builds where the source is, which would leave things there.
         inside = shutil.copytree(_INSIDE, Path(scratch) / "inside")
-        lists = [part for path in _lists() for part in ("--requirement", path)]
+        lists: list[str | Path] = [part for path in _lists() for part in ("--requirement", path)]
         command = [*_PIP, "install", "--constraint", _CONSTRAINTS, *lists, inside]
         if not runs(command, log):
             _expect_registry()
@@ -63,7 +70,13 @@ def install_over(venv: Path, requirements: Path) -> None:
     (site,) = venv.glob("lib/python*/site-packages")
     (site / "testbed.pth").write_text(f"{below}\n")
     log = layout.LOG / f"pip-{requirements.stem}.log"
-    pip = [venv / "bin" / "python", *_PIP[1:], "install", "--constraint", _CONSTRAINTS]
+    pip: list[str | Path] = [
+        venv / "bin" / "python",
+        *_PIP[1:],
+        "install",
+        "--constraint",
+        _CONSTRAINTS,
+    ]
     if not runs([*pip, "--requirement", requirements], log):
         _expect_registry()
         raise Failure(f"pip failed; {layout.end_of(log)}")
@@ -114,7 +127,7 @@ def _expect_registry() -> None:
     raise Failure(f"pip failed; {layout.end_of(log)}")
 
 
-def runs(command: list[str | Path], log: Path) -> bool:
+def runs(command: Sequence[str | Path], log: Path) -> bool:
     environment = layout.environment(DEBIAN_FRONTEND="noninteractive")
     with log.open("wb") as output:
         done = subprocess.run(

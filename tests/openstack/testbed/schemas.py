@@ -119,10 +119,10 @@ def _migrate_others() -> None:
 
 def _manage(program: str, configuration: str, *arguments: str) -> None:
     log = layout.LOG / f"{program}.log"
-    command = [layout.BIN / program, "--config-file", layout.CONF / f"{configuration}.conf"]
+    path = layout.CONF / f"{configuration}.conf"
     with log.open("ab") as output:
         done = subprocess.run(
-            [*command, *arguments],
+            [layout.BIN / program, "--config-file", path, *arguments],
             env=layout.environment(),
             stdin=subprocess.DEVNULL,
             stdout=output,

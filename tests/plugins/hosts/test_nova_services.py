@@ -1,6 +1,7 @@
 """Hosts from Nova's list of hypervisors and compute services."""
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -38,7 +39,7 @@ def node(name: str, service: str, **values: Any) -> dict[str, Any]:
     }
 
 
-def hosts(*nodes: dict[str, Any], **options: Any) -> list[DiscoveredResource]:
+def hosts(*nodes: Mapping[str, Any], **options: Any) -> list[DiscoveredResource]:
     services = {name: Service(zone) for name, zone in options.get("zones", {}).items()}
     return list(find_hosts(nodes, services, options.get("capabilities", {})))
 

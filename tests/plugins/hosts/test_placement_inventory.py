@@ -1,7 +1,7 @@
 """Traits and inventories of Placement become properties of hosts, with few requests."""
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -70,7 +70,7 @@ class Placement:
 
 
 @pytest.fixture
-def placement() -> Iterator[Placement]:
+def placement() -> Placement:
     reader = Placement()
     reader.add("n1", ["HW_CPU_X86_AVX2", "COMPUTE_ACCELERATORS", "CUSTOM_A"], VCPU=16, CUSTOM_GPU=3)
     reader.add("n1-gpu", ["CUSTOM_B"], root="n1", CUSTOM_GPU=2, CUSTOM_RESERVATION_X=2)

@@ -10,6 +10,7 @@ from climate.core.errors import Conflict
 from climate.core.lease.model import Reservation
 from climate.plugins.base import ResourcePlugin
 from climate.plugins.hosts.plugin import HostPlugin
+from climate.plugins.hosts.simulated import SimulatedCloud
 from tests.plugins.contract import lease, resources
 from tests.plugins.fragile import FragileCloud, SimulatedContract
 
@@ -48,9 +49,9 @@ class TestHostPlugin(SimulatedContract):
         cloud(plugin).delete_pool(reservation.id)
 
 
-def cloud(plugin: ResourcePlugin) -> FragileCloud:
+def cloud(plugin: ResourcePlugin) -> SimulatedCloud:
     assert isinstance(plugin, HostPlugin)
-    assert isinstance(plugin.cloud, FragileCloud)
+    assert isinstance(plugin.cloud, SimulatedCloud)
     return plugin.cloud
 
 
@@ -64,7 +65,7 @@ def reservation(plugin: HostPlugin, **params: Any) -> Reservation:
 
 
 def snapshots(plugin: HostPlugin) -> list[str]:
-    return [done["server"] for done in plugin.cloud.effects() if done["effect"] == "snapshot"]
+    return [done["server"] for done in cloud(plugin).effects() if done["effect"] == "snapshot"]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_keeps_servers_as_images_if_requested(
     plugin = HostPlugin(conf, contextlib.nullcontext)
     held, granted = reservation(plugin, before_end=requested), resources(plugin, 1)
     plugin.start(lease(held), held, granted)
-    plugin.cloud.boot_server(granted[0].external_id, "vm")
+    cloud(plugin).boot_server(granted[0].external_id, "vm")
     plugin.before_end(lease(held), held, granted)
     assert snapshots(plugin) == kept
 
@@ -93,19 +94,19 @@ def test_keeps_servers_as_images_if_requested(
 def test_deletes_servers_before_it_releases_the_host(plugin: HostPlugin) -> None:
     held, granted = reservation(plugin), resources(plugin, 1)
     plugin.start(lease(held), held, granted)
-    plugin.cloud.boot_server(granted[0].external_id, "vm")
+    cloud(plugin).boot_server(granted[0].external_id, "vm")
     plugin.end(lease(held), held, granted)
-    done = [effect["effect"] for effect in plugin.cloud.effects()]
+    done = [effect["effect"] for effect in cloud(plugin).effects()]
     assert done[-3:] == ["delete_servers", "remove_host", "delete_pool"]
 
 
 def test_releases_a_host_that_the_lease_no_longer_holds(plugin: HostPlugin) -> None:
     held, granted = reservation(plugin), resources(plugin, 2)
     plugin.start(lease(held), held, granted)
-    plugin.cloud.boot_server(granted[1].external_id, "vm")
+    cloud(plugin).boot_server(granted[1].external_id, "vm")
     plugin.end(lease(held), held, granted[:1])
-    assert plugin.cloud.pool_hosts(held.id) == []
-    assert plugin.cloud.servers(granted[1].external_id) == []
+    assert cloud(plugin).pool_hosts(held.id) == []
+    assert cloud(plugin).servers(granted[1].external_id) == []
 
 
 def test_rejects_a_host_of_another_pool(plugin: HostPlugin) -> None:
@@ -113,7 +114,7 @@ def test_rejects_a_host_of_another_pool(plugin: HostPlugin) -> None:
     plugin.start(lease(theirs), theirs, granted)
     with pytest.raises(RuntimeError, match="still in pool"):
         plugin.start(lease(held), held, granted)
-    assert plugin.cloud.pool_hosts(theirs.id) == ["sim-1"]
+    assert cloud(plugin).pool_hosts(theirs.id) == ["sim-1"]
 
 
 def test_finds_a_host_by_name_or_number(plugin: HostPlugin) -> None:
@@ -121,6 +122,6 @@ def test_finds_a_host_by_name_or_number(plugin: HostPlugin) -> None:
 
 
 def test_rejects_the_registration_of_a_host_with_servers(plugin: HostPlugin) -> None:
-    plugin.cloud.boot_server("sim-2", "vm")
+    cloud(plugin).boot_server("sim-2", "vm")
     with pytest.raises(Conflict, match="vm"):
         plugin.find(name="sim-2")

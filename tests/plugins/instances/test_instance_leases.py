@@ -12,6 +12,7 @@ from climate.db.resources import allocations
 from climate.manager.audit import cloud as audit
 from climate.manager.resources import inventory_sync as inventory
 from climate.manager.resources import registry as resources
+from climate.plugins.instances.plugin import InstancePlugin
 from tests.conftest import MakeStory
 from tests.support.bodies import (
     change_of,
@@ -255,8 +256,9 @@ def test_a_change_is_refused_if_the_requester_cannot_use_its_image(
     def refuse(image_id: str, _requester: object) -> None:
         raise InvalidInput(f"Image {image_id} could not be found")
 
-    cloud = story.runtime.plugins["virtual:instance"].cloud
-    monkeypatch.setattr(cloud, "check_image", refuse)
+    plugin = story.runtime.plugins["virtual:instance"]
+    assert isinstance(plugin, InstancePlugin)
+    monkeypatch.setattr(plugin.cloud, "check_image", refuse)
     other = {"reservations": change_of(lease, server={**SERVER, "imageRef": "other"})}
     path = f"/v1/leases/{lease['id']}"
     assert "other could not be found" in story.refused(400, "PUT", path, other)

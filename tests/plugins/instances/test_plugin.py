@@ -97,6 +97,7 @@ class TestInstancePlugin(InstanceContract):
         )
         [stale] = plugin.audit(lambda: expected)
         assert (stale.reservation_id, stale.lease_id) == (left.id, None)
+        assert stale.repair is not None
         stale.repair()
         assert list(plugin.audit(lambda: expected)) == []
         cloud(plugin).clear_host(reservation.id, "sim-2")

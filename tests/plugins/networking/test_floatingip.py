@@ -263,7 +263,7 @@ def test_the_audit_reports_a_foreign_floating_ip_without_a_repair(plugin: Floati
     cloud(plugin).occupy("198.51.100.2", "another project")
     [difference] = audit(plugin)
     assert "198.51.100.2 can be reserved, and floating IP" in difference.description
-    assert difference.repair is difference.lease_id is None
+    assert (difference.repair, difference.lease_id) == (None, None)
     cloud(plugin).occupy("198.51.100.50", "another project")
     assert len(audit(plugin)) == 1, "an address that is not registered does not matter"
 

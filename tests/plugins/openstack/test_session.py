@@ -2,12 +2,12 @@
 
 import socketserver
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from keystoneauth1 import session
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.exceptions import ConnectFailure, ConnectTimeout, EndpointNotFound, Unauthorized
 
@@ -121,7 +121,7 @@ def test_retries_a_connection_that_cannot_be_made(
     nova = make_adapter(nova__endpoint_override=f"http://127.0.0.1:{free_port()}")
     nova.get_token()
     pauses: list[float] = []
-    monkeypatch.setattr(session.time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     with pytest.raises(ConnectFailure):
         nova.post("/servers", json={})
     assert len(pauses) > 1

@@ -10,8 +10,9 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import InvalidInput
 from climate.plugins.base import ExpectedState, Requester
+from climate.plugins.stacks.audit import find_drifts
 from climate.plugins.stacks.cloud import Stack, StackCloud
-from climate.plugins.stacks.plugin import StackPlugin, find_drifts
+from climate.plugins.stacks.plugin import StackPlugin
 from climate.plugins.stacks.schema import StackSchema
 from tests.support.cases import each_case
 from tests.support.clock import ManualClock

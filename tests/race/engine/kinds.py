@@ -10,13 +10,12 @@ from marshmallow import fields
 from sqlalchemy.orm import Session
 
 from climate.clock import Clock
-from climate.core.lease.model import Lease, Reservation, Resource
+from climate.core.lease.model import Inventory, Lease, Reservation, Resource
 from climate.core.matching import expression
 from climate.core.matching.requirement import Layout, Requirement
 from climate.core.settings import Settings
 from climate.db.engine.database import Database
 from climate.db.resources import capacity
-from climate.db.resources.capacity import Inventory
 from climate.db.tables.leases import ResourceProperty, ResourceRow
 from climate.db.wakeup import Wakeup
 from climate.manager.process.calendar_memory.memory import CalendarMemory, Use

@@ -218,7 +218,7 @@ def _stats(s: Source) -> Json:
 
 
 def _subscription(s: Source) -> Json:
-    more = [{}, {"event_types": ["lease.*"]}, {"after": 0}, {"all_projects": True}]
+    more: list[Json] = [{}, {"event_types": ["lease.*"]}, {"after": 0}, {"all_projects": True}]
     more += [{"lease_id": s.any("lease")}, {"resource_type": "physical:host"}]
     if s.rng.random() < 0.3:
         address = f"user{s.rng.randint(1, 20)}@example.org"

@@ -88,8 +88,8 @@ def test_a_window_fits_all_reservations(story: Story) -> None:
 
 
 def test_every_window_is_admitted_at_its_first_and_last_start(story: Story) -> None:
-    for start in range(0, 300, 70):
-        reserve(story, start, start + 40, host_reservation(3, 3))
+    for busy in range(0, 300, 70):
+        reserve(story, busy, busy + 40, host_reservation(3, 3))
     windows = search(story, TWO_HOSTS, duration=1200, limit=20)
     assert windows
     for start, _end, latest in windows:
@@ -110,13 +110,14 @@ def test_a_window_may_touch_leases_but_leaves_their_cleaning_time(make_story: Ma
 
 
 def test_rejects_searches_and_questions_that_make_no_sense(story: Story) -> None:
-    for change, code in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"duration": 7 * 3600}, "invalid_date"),
         ({"end_by": at(11)}, "invalid_date"),
         ({"end_by": "2032-01-15T12:00:00Z"}, "invalid_date"),
         ({"reservations": [{"resource_type": "no:such"}]}, "unsupported_resource_type"),
         ({"limit": 21}, "invalid_input"),
-    ]:
+    ]
+    for change, code in cases:
         body = {"reservations": [TWO_HOSTS], "duration": 3600, "end_by": at(18), **change}
         assert story.problem(400, "POST", "/v2/availability/search", body)["code"] == code
     for query in [

@@ -58,7 +58,9 @@ def book(story: Story, numbers: Iterable[int], token: str) -> None:
                 {**allocation, "reservation_id": id_, "start_at": start, "busy_until": end}
             )
         for model in models:
-            connection.execute(sa.insert(model.__table__), rows[model])
+            table = model.__table__
+            assert isinstance(table, sa.Table)
+            connection.execute(sa.insert(table), rows[model])
 
 
 @contextmanager

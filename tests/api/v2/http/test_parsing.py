@@ -1,6 +1,7 @@
 """Parsing of query strings and bodies, without a service: what is rejected, and where it is."""
 
 import base64
+import difflib
 import json
 from typing import Any
 
@@ -132,7 +133,7 @@ def test_reads_every_form_of_an_instant() -> None:
 
 
 def test_names_every_bad_value_of_a_lease_with_its_place() -> None:
-    for fields, place, similar in [
+    cases: list[tuple[dict[str, Any], str, str | None]] = [
         ({"nmae": "x"}, "#/nmae", "name"),
         ({"status": "ACTIVE"}, "#/status", "start"),
         ({"a/b~c": 1}, "#/a~1b~0c", None),
@@ -142,7 +143,8 @@ def test_names_every_bad_value_of_a_lease_with_its_place() -> None:
             "params",
         ),
         ({"events": [{"type": "a", "at": "2030-01-15T13:00:00Z", "x": 1}]}, "#/events/0/x", None),
-    ]:
+    ]
+    for fields, place, similar in cases:
         text = f"This key is unknown.{f' Did you mean {similar}?' if similar else ''}"
         error = rejected_body(schemas.LEASE_REQUEST, lease(**fields))
         assert error.code == "invalid_input"
@@ -177,7 +179,7 @@ def test_searches_similar_names_only_for_keys_that_the_answer_lists(
         searched.append(key)
         return []
 
-    monkeypatch.setattr(validation.difflib, "get_close_matches", search)
+    monkeypatch.setattr(difflib, "get_close_matches", search)
     rejected_body(schemas.LEASE_REQUEST, lease(**{f"key{number}": 1 for number in range(1_000)}))
     assert len(searched) == 100
 
@@ -192,27 +194,29 @@ def test_rejects_an_earliest_start_with_a_date_that_depends_on_it() -> None:
     }
     validation.load(schemas.LEASE_REQUEST, asap)
     time = "2030-01-15T13:00:00Z"
-    for fields, place in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"end": time}, "#/end"),
         ({"start": "now"}, "#/end_by"),
         ({"events": [{"type": "mine", "at": time}]}, "#/start"),
         ({"before_end": time}, "#/start"),
         ({"duration": 0}, "#/duration"),
         ({"start_when": "soon"}, "#/start_when"),
-    ]:
+    ]
+    for fields, place in cases:
         assert place in pointers(rejected_body(schemas.LEASE_REQUEST, {**asap, **fields}))
     for name in ("duration", "end_by"):
         rejected_body(schemas.LEASE_REQUEST, {k: v for k, v in asap.items() if k != name})
 
 
 def test_rejects_malformed_changes_of_a_lease() -> None:
-    for change, place in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"reservations": [{"params": {}}]}, "#/reservations/0/id"),
         ({"reservations": [{"id": "x"}]}, "#/reservations/0/params"),
         ({"name": None}, "#/name"),
         ({"status": "ACTIVE"}, "#/status"),
         ({"start": "yesterday"}, "#/start"),
-    ]:
+    ]
+    for change, place in cases:
         assert pointers(rejected_body(schemas.LEASE_CHANGE, {"name": "new", **change})) == {place}
     larger, smaller = ({"id": "one", "params": {"max": most}} for most in (2, 1))
     for change in (
@@ -225,7 +229,7 @@ def test_rejects_malformed_changes_of_a_lease() -> None:
 
 
 def test_rejects_malformed_subscriptions() -> None:
-    for fields, place in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"url": 1}, "#/url"),
         ({"secret": "weak"}, "#/secret"),
         ({"event_types": ["lease.strat"]}, "#/event_types/0"),
@@ -236,14 +240,15 @@ def test_rejects_malformed_subscriptions() -> None:
         ({"lease_id": ""}, "#/lease_id"),
         ({"status": "suspended"}, "#/status"),
         ({"resource_type": 5}, "#/resource_type"),
-    ]:
+    ]
+    for fields, place in cases:
         body = {"url": "https://example.org/hook", "secret": SECRET, **fields}
         error = rejected_body(notification_schemas.SUBSCRIPTION_REQUEST, body)
         assert pointers(error) == {place}
 
 
 def test_rejects_malformed_reports_searches_and_registrations() -> None:
-    for body in [
+    reports: list[dict[str, Any]] = [
         {},
         {"state": "over", "owner": "p1"},
         {"state": "failed", "owner": "p1"},
@@ -251,20 +256,23 @@ def test_rejects_malformed_reports_searches_and_registrations() -> None:
         {"state": "accepted", "owner": "p1", "claim_seconds": 0},
         {"state": "ready", "owner": "p1", "seconds": {"boot": -1}},
         {"state": "ready", "owner": "p1", "seconds": {"boot": "long"}},
-    ]:
+    ]
+    for body in reports:
         rejected_body(REPORT, body)
     requested = {"reservations": [{"resource_type": "a"}], "duration": 60, "end_by": INSTANT}
     validation.load(WINDOW_SEARCH, requested)
-    for change in (
+    changes: list[dict[str, Any]] = [
         *({"duration": 0}, {"duration": "1"}, {"reservations": []}),
         *({"limit": 21}, {"unknown": 1}),
-    ):
+    ]
+    for change in changes:
         error = rejected_body(WINDOW_SEARCH, {**requested, **change})
         assert (error.code, pointers(error)) == ("invalid_input", {f"#/{next(iter(change))}"})
     volume = {"resource_type": "virtual:volume"}
-    for body, place in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({**volume, "name": ""}, "#/name"),
         (volume, "#/name"),
         ({**volume, "name": "gold", "inventories": {}}, "#/inventories"),
-    ]:
+    ]
+    for body, place in cases:
         assert pointers(rejected_body(RESOURCE_REQUEST, body)) == {place}

@@ -35,13 +35,14 @@ def test_a_malformed_request_is_a_problem_with_its_places(story: Story) -> None:
     assert places(found) == {"#/reservations/2/resource_type"}
     found = rejected(story, reservations=[hosts("x"), hosts(1, None)])
     assert places(found) == {"#/reservations/0/params/min", "#/reservations/1/params/max"}
-    for fields, code in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"reservations": [{"resource_type": "no:such"}]}, "unsupported_resource_type"),
         ({"reservations": [hosts(resource_properties=["<", "$vcpus"])]}, "invalid_query"),
         ({"start": "2029-01-15T13:00:00Z"}, "invalid_date"),
         ({"end": story.moment(59)}, "invalid_date"),
         ({"end": "tomorrow"}, "invalid_date"),
-    ]:
+    ]
+    for fields, code in cases:
         assert rejected(story, **fields)["code"] == code
     assert places(rejected(story, reservations=[hosts(resource_properties=["<", "$vcpus"])])) == {
         "#/reservations/0/params/resource_properties"
@@ -152,9 +153,9 @@ def test_reads_json_and_no_other_type_of_body(story: Story) -> None:
             assert problem(response, 415)["code"] == "unsupported_media_type"
     data = json.dumps(story.asking())
     json_types = ["application/json", "application/json; charset=utf-8", "application/x+json"]
-    for said in (None, *json_types):
+    for accepted in (None, *json_types):
         path = f"{LEASES}?dry_run=true"
-        assert story.http.post(path, data=data, content_type=said).status_code == 200
+        assert story.http.post(path, data=data, content_type=accepted).status_code == 200
     for malformed in (b"", b"[]", b"null", b"{", b"\xff", b'{"name": NaN}'):
         assert problem(story.http.post(LEASES, data=malformed), 400)["code"] == "invalid_input"
 

@@ -119,9 +119,9 @@ def test_another_process_repeats_an_answer_that_was_lost(story_everywhere: Story
 
     story = story_everywhere
     body = story.asking()
-    hint, story.runtime.wakeup.hint = story.runtime.wakeup.hint, die
-    assert send(story, body).status_code == 500  # the process dies before it answers
-    story.runtime.wakeup.hint = hint
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(story.runtime.wakeup, "hint", die)
+        assert send(story, body).status_code == 500  # the process dies before it answers
     other = Story(story.conf, story.runtime, story.clock)
     answer = send(other, body)
     assert answer.status_code == 201

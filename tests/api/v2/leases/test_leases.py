@@ -84,12 +84,15 @@ def test_a_created_lease_is_answered_and_shown_alike(story: Story) -> None:
 
 
 def test_times_are_seconds_in_utc_and_now_is_the_current_second(story: Story) -> None:
-    zoned = {"start": "2030-01-15T15:00:07+02:00", "end": "2030-01-15T07:30:59-06:30"}
+    zoned: dict[str, Any] = {
+        "start": "2030-01-15T15:00:07+02:00",
+        "end": "2030-01-15T07:30:59-06:30",
+    }
     lease = create(story, **zoned).get_json()
     assert (lease["start"], lease["end"]) == ("2030-01-15T13:00:07Z", "2030-01-15T14:00:59Z")
     story.clock.advance(31.5)
     assert create(story, 0, 10).get_json()["start"] == "2030-01-15T12:00:31Z"
-    own_events = {
+    own_events: dict[str, Any] = {
         "before_end": story.moment(100),
         "events": [{"type": "backup", "at": story.moment(90)}],
     }
@@ -190,7 +193,7 @@ def test_an_event_at_a_wrong_date_is_rejected_with_its_place(story: Story) -> No
     one = "A lease has one before_end_lease event, not one at several dates"
     late, fine = story.moment(121), {"type": "check", "at": story.moment(90)}
     first, second = ({"type": "before_end_lease", "at": story.moment(at)} for at in (100, 110))
-    for fields, place, detail in [
+    cases: list[tuple[dict[str, Any], str, str]] = [
         ({"before_end": late}, "#/before_end", inside),
         ({"events": [fine, {"type": "before_end_lease", "at": late}]}, "#/events/1/at", inside),
         (
@@ -200,7 +203,8 @@ def test_an_event_at_a_wrong_date_is_rejected_with_its_place(story: Story) -> No
         ),
         ({"events": [first, fine, second]}, "#/events/2/at", one),
         ({"events": [first], "before_end": second["at"]}, "#/before_end", one),
-    ]:
+    ]
+    for fields, place, detail in cases:
         for query in ("", "?dry_run=true"):
             problem = story.problem(400, "POST", LEASES + query, story.asking(60, 120, **fields))
             assert problem["code"] == "invalid_date"
@@ -215,14 +219,15 @@ def test_a_rejected_change_names_the_place_and_changes_nothing(story: Story) -> 
     created = create(story)
     path, id_ = created.headers["Location"], created.get_json()["reservations"][0]["id"]
     unknown_type = {"add_reservations": [hosts(), {"resource_type": "no:such"}]}
-    for change, place in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"reservations": [{"id": "x", "params": {}}]}, "#/reservations/0/id"),
         ({"reservations": [{"id": id_, "params": {"mox": 1}}]}, "#/reservations/0/params/mox"),
         ({"reservations": [{"id": id_, "params": {"min": "x"}}]}, "#/reservations/0/params/min"),
         ({"status": "ACTIVE"}, "#/status"),
         ({"end": story.moment(180), "duration": 60}, "#/end"),
         (unknown_type, "#/add_reservations/1/resource_type"),
-    ]:
+    ]
+    for change, place in cases:
         problem = story.problem(400, "PATCH", path, {"name": "new", **change})
         assert [error["pointer"] for error in problem["errors"]] == [place], change
     change = {"reservations": [{"id": id_, "params": {"min": 5, "max": 5}}]}
@@ -290,12 +295,12 @@ def test_access_by_project_and_role(story: Story) -> None:
         detail = re.sub("nope", path.rpartition("/")[2], unknown["detail"])
         assert foreign == {**unknown, "detail": detail}
     assert story.call("GET", path, token=BOB).status_code == 200
-    for method, target, body in (
+    for method, target, sent in (
         ("POST", LEASES, story.asking()),
         ("PATCH", path, {"name": "new"}),
         ("DELETE", path, None),
     ):
-        assert story.problem(403, method, target, body, token=BOB)["code"] == "forbidden"
+        assert story.problem(403, method, target, sent, token=BOB)["code"] == "forbidden"
     lease = story.ok("PATCH", path, {"name": "new"}, token=ADMIN)
     assert (lease["name"], lease["project_id"]) == ("new", "lab")
     assert story.call("DELETE", path, token=ADMIN).status_code == 204

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from typing import Any
 
@@ -67,7 +67,7 @@ class Poll:
 
     def __init__(self, story: Story, query: str) -> None:
         self._answer: TestResponse | None = None
-        self._get = lambda: story.call("GET", f"{LOG}?{query}")
+        self._get: Callable[[], TestResponse] = lambda: story.call("GET", f"{LOG}?{query}")
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 

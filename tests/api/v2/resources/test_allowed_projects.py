@@ -130,8 +130,8 @@ def test_searches_and_numbers_count_only_permitted_resources(site: Story) -> Non
     site.problem(409, "POST", LEASES, body, token=OTHER)
     site.ok("POST", LEASES, body, token=LAB)
     calendar = f"/v2/calendar?{urlencode({**query, 'start': site.moment()})}"
-    for token, total in ((LAB, 3), (OTHER, 1), (None, 3)):
-        assert site.ok("GET", calendar, token=token)["total"] == total
+    for caller, total in ((LAB, 3), (OTHER, 1), (None, 3)):
+        assert site.ok("GET", calendar, token=caller)["total"] == total
 
 
 def test_changes_and_healing_take_only_permitted_resources(site: Story) -> None:

@@ -141,7 +141,7 @@ def test_lists_properties_with_values_for_suggestions(story_everywhere: Story) -
     public = {"private": False, "type": None, "unit": None}
     rack = {"name": "rack", "values": ["r1", "r2"], "numeric": False, **public}
     gpus = {"name": "gpus", "values": ["9", "10"], "numeric": True, **public}
-    note = {"name": "note", "values": [], "numeric": False, **public}
+    note: dict[str, Any] = {"name": "note", "values": [], "numeric": False, **public}
     assert (shown["rack"], shown["gpus"], shown["note"]) == (rack, gpus, note)
     assert shown["vcpus"]["values"] == ["16", "64"]
     assert "secret" not in shown

@@ -135,8 +135,8 @@ def resource(resource_type: str, name: str, **properties: Any) -> dict[str, Any]
     return {"resource_type": resource_type, "name": name, "properties": properties}
 
 
-def detail(story: Story, status: int, *request: Any, **caller: str) -> str:
-    return str(story.problem(status, *request, **caller)["detail"])
+def detail(story: Story, status: int, *request: Any, token: str | None = None) -> str:
+    return str(story.problem(status, *request, token=token)["detail"])
 
 
 def test_registers_and_removes_a_resource_of_any_type(empty: Story) -> None:

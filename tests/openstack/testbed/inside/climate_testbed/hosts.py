@@ -25,7 +25,7 @@ _NODES = {
 _SLOW = re.compile(r"build-(\d+)-boot-(\d+)")
 
 
-class SteadyDriver(fake.FakeDriver):
+class SteadyDriver(fake.FakeDriver):  # type: ignore[misc]  # Nova has no types
     """Nova's fake driver, which survives a restart of its service.
 
     The original creates new ids for its nodes at each start, which Nova rejects, and forgets its
@@ -87,7 +87,7 @@ def main() -> None:
     """Run nova-compute, with one service per host."""
     first, *others = _NODES
     create, serve = service.Service.create, service.serve
-    rest = []
+    rest: list[Any] = []
 
     def create_all(**options: Any) -> service.Service:
         # Nova takes a restarted host without this file for one that was cloned.

@@ -7,7 +7,7 @@ from neutron_lib.api.definitions import portbindings
 from neutron_lib.plugins.ml2 import api
 
 
-class BindAtOnce(api.MechanismDriver):
+class BindAtOnce(api.MechanismDriver):  # type: ignore[misc]  # Neutron has no types
     """Reports an Open vSwitch port, the only kind that Nova accepts without a network."""
 
     def initialize(self) -> None:
