@@ -182,6 +182,27 @@ class TestSuggestions:
             reserve(mine, hosts(1))
         assert [plan.among is not None for plan in plans] == [True]
 
+    def test_a_shortage_in_memory_is_reported_to_what_may_make_room(
+        self,
+        runtimes: tuple[Runtime, Runtime],
+        plans: list[BookingPlan],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        mine, other = runtimes
+        reserve(other, hosts(3))
+        plans.clear()
+        monkeypatch.setattr(mine.database, "write", pytest.fail)
+        shortages: list[str] = []
+
+        def note(*about: Any) -> None:
+            shortages.append(str(about[2]))
+
+        for _ in ("memory lacks the booking", "memory has it"):
+            reserve(mine, hosts(1), on_shortage=note)
+        assert len(plans) == 1
+        assert len(shortages) == 2
+        assert "0 of them free" in shortages[0]
+
     def test_a_lease_gets_its_maximum_although_a_suggested_host_is_booked(
         self, runtimes: tuple[Runtime, Runtime]
     ) -> None:

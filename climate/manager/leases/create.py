@@ -168,18 +168,18 @@ def book(
     """
     demands = _demands(runtime, lease)
     suggested = suggest(runtime, lease, demands)
-    # If memory suggests enough, the statement decides, and memory is not brought up to date first.
-    is_short = suggested is not None and len(suggested) < demands[0].requirement.minimum
-    if is_short and on_shortage is None:
-        _refuse_from_memory(runtime, owner, lease, demands, gates)
-    tables, private = _rows(lease, lease.created_at), owner.sees_private
-    at_once = plan_at_once(runtime, lease, demands, tables, sees_private=private)
     store = partial(_store, runtime, owner=owner, lease=lease, gates=gates)
+    refuse = partial(_refuse_from_memory, runtime, owner, lease, demands, gates)
     with _explained(runtime, lease, gates):
         try:
+            # This brings memory up to date, which is not needed if it suggests enough.
+            if suggested is not None and len(suggested) < demands[0].requirement.minimum:
+                refuse(explains=on_shortage is None)
+            tables, private = _rows(lease, lease.created_at), owner.sees_private
+            at_once = plan_at_once(runtime, lease, demands, tables, sees_private=private)
             outcome = book_at_once(runtime, lease, demands, at_once, gates, suggested)
-            if outcome is AtOnce.SHORT and on_shortage is None:
-                _refuse_from_memory(runtime, owner, lease, demands, gates)
+            if outcome is AtOnce.SHORT:
+                refuse(explains=on_shortage is None)
             if outcome is not AtOnce.BOOKED:
                 runtime.database.write(store)
         except InsufficientResources as shortage:
@@ -255,10 +255,13 @@ def _refuse_from_memory(
     lease: Lease,
     demands: Sequence[Demand],
     gates: Sequence[Gate],
+    *,
+    explains: bool = True,
 ) -> None:
-    """Raise Refusal if the calendar in memory has too few free resources for a new lease.
+    """Raise an error if the calendar in memory has too few free resources for a new lease.
 
-    Raises InvalidQuery, LimitExceeded as the transaction would.
+    The error is a Refusal, or InsufficientResources if ``explains`` is not set. Raises
+    InvalidQuery, LimitExceeded as the transaction would.
     """
     found = find_shortage(runtime, lease, demands)
     if found is None:
@@ -268,6 +271,8 @@ def _refuse_from_memory(
     with runtime.database.read() as session:
         check_queries(session, runtime.catalog, requirements, private=owner.sees_private)
         if all(gate.before_refusal(session, lease, lease.created_at) for gate in gates):
+            if not explains:
+                raise shortage
             bookings = RememberedBookings(runtime, session, view, runtime.rng.random())
             raise explain(bookings, shortage, lease, gates)
 
@@ -399,10 +404,7 @@ def create_earliest(
     The window lies between ``request.start`` and ``request.end``. Raises SearchTooLong, and the
     errors of ``create_lease``.
     """
-
-    def create(timed: LeaseRequest) -> Lease:
-        return create_lease(runtime, owner, timed, idempotent)
-
+    create = partial(create_lease, runtime, owner, idempotent=idempotent)
     return in_earliest_window(runtime, owner, request, length, idempotent, create)
 
 
@@ -413,10 +415,7 @@ def preview_earliest(
 
     Raises SearchTooLong, and the errors of ``preview_lease``.
     """
-
-    def preview(timed: LeaseRequest) -> Preview:
-        return preview_lease(runtime, owner, timed)
-
+    preview = partial(preview_lease, runtime, owner)
     return in_earliest_window(runtime, owner, request, length, None, preview)
 
 

@@ -154,9 +154,9 @@ def slow_story(story: Story, monkeypatch: pytest.MonkeyPatch) -> Story:
     """Return a service in the last second of a minute whose requests take two seconds."""
 
     def delayed(use_case: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*arguments: Any) -> Any:
+        def called(*arguments: Any, **options: Any) -> Any:
             story.clock.advance(2)
-            return use_case(*arguments)
+            return use_case(*arguments, **options)
 
         return called
 

@@ -6,7 +6,7 @@ from typing import Any
 from climate.core.lease.change import Change
 from climate.core.lease.model import Lease
 from climate.manager.admission.requirements import ReservationRequest
-from climate.manager.leases.create import LeaseRequest, Owner, create_lease
+from climate.manager.leases.create import LeaseRequest, OnShortage, Owner, create_lease
 from climate.manager.leases.reservation_changes import LeaseChange, ReservationChange
 from climate.manager.leases.update import update_lease
 from climate.manager.process.runtime import Runtime
@@ -36,14 +36,20 @@ def _want(resource_type: str, low: int, high: int, given: dict[str, Any]) -> Wan
     return resource_type, kinds.params(resource_type, min=low, max=high or low, **given)
 
 
-def reserve(runtime: Runtime, *wants: Want, start: float = 1, hours: float = 1) -> Lease:
+def reserve(
+    runtime: Runtime,
+    *wants: Want,
+    start: float = 1,
+    hours: float = 1,
+    on_shortage: OnShortage | None = None,
+) -> Lease:
     """Create a lease from ``start`` hours after now, for ``hours``."""
     begin = runtime.clock.now() + start * HOUR
     lease_change = [ReservationRequest(resource_type=type_, params=given) for type_, given in wants]
     request = LeaseRequest(
         name="lease", start=begin, end=begin + hours * HOUR, reservations=tuple(lease_change)
     )
-    return create_lease(runtime, OWNER, request)
+    return create_lease(runtime, OWNER, request, on_shortage=on_shortage)
 
 
 def change(
