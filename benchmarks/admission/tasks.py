@@ -30,7 +30,7 @@ from climate.manager.process.runtime import Runtime
 
 INSTANCE = "virtual:instance"
 # With fewer hosts, processes keep no calendar in memory (climate/manager/process/calendar_memory).
-_LEAST_IN_MEMORY = 1_000
+_LEAST_IN_MEMORY = 50
 ROWS = sa.Table(
     "benchmark_rows",
     sa.MetaData(),

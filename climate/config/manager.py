@@ -147,7 +147,7 @@ MANAGER = [
         default="auto",
         choices=["auto", "on", "off"],
         help="Whether each process keeps the bookings of hosts in memory, to refuse requests and"
-        " find windows without long queries; auto: if there are at least 1000 hosts. Takes about"
+        " find windows without long queries; auto: if there are at least 50 hosts. Takes about"
         " 65 MiB for a million bookings.",
     ),
     cfg.IntOpt(

@@ -19,6 +19,7 @@ from climate.manager.process.calendar_memory import memory as calendar_memory
 from climate.manager.process.calendar_memory.memory import CalendarMemory, Use
 from climate.manager.process.calendar_memory.view import CalendarView
 from tests.conftest import MakeStory
+from tests.support.event_queue import add_hosts
 from tests.support.service import Story, host_reservation, hosts
 
 HOST = "physical:host"
@@ -65,6 +66,17 @@ def asking(story: Story, count: int, start: int, end: int) -> dict[str, Any]:
 
 def refusal(story: Story, count: int, start: int = 60, end: int = 120) -> dict[str, Any]:
     return story.problem(409, "POST", "/v2/leases", asking(story, count, start, end), token=MINE)
+
+
+def test_a_process_keeps_the_calendar_from_50_hosts_on(make_story: MakeStory) -> None:
+    made = make_story(manager__calendar_memory="auto")
+    calendar = made.runtime.calendar
+    add_hosts(made.runtime.database, 49)
+    calendar._turn()
+    assert calendar.view(HOST) is None
+    made.register(1)
+    calendar._turn()
+    assert calendar.view(HOST) is not None
 
 
 def test_knows_pushed_stats_at_once(story: Story) -> None:
