@@ -2,9 +2,3 @@
 
 Only this folder imports oslo.messaging.
 """
-
-import warnings
-
-with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", message=r"\s*.*eventlet")
-    import oslo_messaging  # noqa: F401 - the first import, with its warning filtered

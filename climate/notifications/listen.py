@@ -15,11 +15,11 @@ from contextlib import AbstractContextManager, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-import oslo_messaging
 import requests
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
 from climate.core.errors import OperatorError
+from climate.notifications.emit import load_oslo_messaging
 
 LOG = logging.getLogger(__name__)
 Handler = Callable[[str, dict[str, Any]], None]
@@ -54,6 +54,7 @@ def from_broker(
     notifications are published (None: that of climate).
     """
     queue = pool or f"climate-listen-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    oslo_messaging = load_oslo_messaging()
     listener = oslo_messaging.get_notification_listener(
         transport,
         [oslo_messaging.Target(topic=topic, exchange=exchange) for topic in topics],
