@@ -15,6 +15,7 @@ from climate.core.matching.query import Compare, Everything, Operand
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
 from climate.db.resources.feed.port import Changes, Position
+from climate.db.resources.feed.rows import CHANGES
 from climate.manager.process.calendar_memory import memory as calendar_memory
 from climate.manager.process.calendar_memory.memory import CalendarMemory, Use
 from climate.manager.process.calendar_memory.view import CalendarView
@@ -353,3 +354,20 @@ def broken(story: Story) -> list[tuple[str, int]]:
     story.runtime.calendar.report()
     found = [item for item in story.published() if item["event_type"].startswith("audit.")]
     return [(item["event_type"], item["payload"]["invariant"]) for item in found]
+
+
+@pytest.mark.parametrize("backend", ["mariadb"], indirect=True)
+def test_a_process_numbers_changes_of_bookings_if_no_manager_does(
+    make_story_everywhere: MakeStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calendar_memory, "_MOST_UNNUMBERED", 1)
+    made = make_story_everywhere(manager__calendar_memory="on")
+    made.register(4)
+    made.runtime.calendar.load()
+    reserve(made, 2)
+    assert free(made) == 2
+    made.runtime.calendar._turn()
+    unnumbered = sa.select(sa.func.count()).where(CHANGES.c.seq.is_(None))
+    with made.runtime.database.read() as session:
+        assert session.scalar(unnumbered) == 0
+    assert free(made) == 2

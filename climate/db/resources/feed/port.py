@@ -34,12 +34,13 @@ PRUNED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a reader has read; only implementations of BookingFeed look inside.
+    """How far a reader has read.
 
-    ``mark`` is a place in the order of commits. ``history`` identifies the database and its past: a
-    different value means that commits may have been lost. ``ahead`` contains ids of changes that
-    were read before they got a place in the order. ``read_at`` is the database's time of the call
-    that read the latest change, or of a later call.
+    Only implementations of BookingFeed use ``mark`` and ``history``. ``mark`` is a place in the
+    order of commits. ``history`` identifies the database and its past: a different value means that
+    commits may have been lost. ``ahead`` contains ids of changes that were read before they got a
+    place in the order. ``read_at`` is the database's time of the call that read the latest change,
+    or of a later call.
     """
 
     mark: str
@@ -113,8 +114,8 @@ class BookingFeed(Protocol):
     def number(self, session: Session) -> int:
         """Assign places in the order of commits to new changes; return how many got one.
 
-        Managers call this method often. Only MariaDB needs it: without it, readers stay correct,
-        but read the same changes again and again.
+        Managers call this method often, and readers if managers do not. Only MariaDB needs it:
+        without it, readers stay correct, but read the same changes again and again.
         """
 
     def prune(self, session: Session) -> int:

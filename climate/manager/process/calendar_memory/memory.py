@@ -54,6 +54,9 @@ _COMPARED = 50
 # percent would take a third of a processor.
 _CHECKED_SHARE = 0.01
 _CHECK_PAUSE = 1.0
+# On MariaDB, each catch-up reads all changes that have no number yet. Managers number them each
+# second. If they do not run, this process numbers the changes when they are so many.
+_MOST_UNNUMBERED = 500
 # Findings that a report contains.
 _FINDINGS = 20
 
@@ -314,6 +317,7 @@ class CalendarMemory:
         with logged("cannot report that the calendar in memory differs from the database"):
             self.report()
         if self._copy is not None:
+            self._number_if_late(self._copy.position)
             self.compare()
             self._forget()
         elif self._pays():
@@ -321,6 +325,12 @@ class CalendarMemory:
         else:
             return _RECOUNT
         return _TURN
+
+    def _number_if_late(self, position: Position) -> None:
+        """Number changes of bookings if managers do not; only MariaDB needs it."""
+        if len(position.ahead) > _MOST_UNNUMBERED:
+            while self._database.write(self._feed.number):
+                pass
 
     def _pays(self) -> bool:
         if self._use is Use.ON:
