@@ -29,8 +29,6 @@ from climate.manager.leases.create import LeaseRequest, Owner, create_lease
 from climate.manager.process.runtime import Runtime
 
 INSTANCE = "virtual:instance"
-# With fewer hosts, processes keep no calendar in memory (climate/manager/process/calendar_memory).
-_LEAST_IN_MEMORY = 50
 ROWS = sa.Table(
     "benchmark_rows",
     sa.MetaData(),
@@ -79,9 +77,7 @@ def process_of(url: str) -> tuple[Runtime, Counter[int]]:
 def fill_memory(runtime: Runtime) -> None:
     """Load the calendar in memory, as a process does in the background with its first requests."""
     memory = getattr(runtime, "calendar", None)  # a previous release has none
-    with runtime.database.read() as session:
-        hosts = session.scalar(sa.text("SELECT count(*) FROM resources")) or 0
-    if memory is not None and hosts >= _LEAST_IN_MEMORY:
+    if memory is not None and memory._pays():  # noqa: SLF001 - each release decides itself
         memory.load()
 
 

@@ -136,6 +136,8 @@ def _value(conf: cfg.ConfigOpts, name: str) -> object:
     return getattr(conf if group == "DEFAULT" else conf[group], option)
 
 
+# The generator imports oslo.messaging, which loads eventlet.
+@pytest.mark.filterwarnings(r"ignore:\s*.*eventlet")
 def test_the_sample_is_what_make_config_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,9 +16,7 @@ def test_a_closed_stream_frees_its_place(tmp_path: Path) -> None:
         with requests.get(f"{service.url}{STREAM}", stream=True, timeout=30) as stream:
             assert next(stream.iter_lines()) == b"retry: 2000"
             assert service.call("GET", STREAM).status_code == 503
-        found = eventually(lambda: _stream(service.url), "a place", within=20)
-        assert found is not None
-        with found as stream:
+        with eventually(lambda: _stream(service.url), "a place", within=20) as stream:
             assert next(stream.iter_lines()) == b"retry: 2000"
 
 
