@@ -70,14 +70,16 @@ def _make_room(
 ) -> bool:
     """Withdraw promised bookings, in this transaction, until a new lease fits; return whether.
 
-    The last leases in the wait list lose their bookings first. If the result is False, the caller
-    must roll back.
+    The last leases in the wait list lose their bookings first. No lease loses its booking if enough
+    is free by now, or if the calendar in memory was wrong. If the result is False, the caller must
+    roll back.
     """
     busy, preference = occupied_by(lease, now, runtime.settings), runtime.preference()
     wanted = {id_ for item in demands for id_ in matching(session, item.requirement, preference)}
     types = {demand.requirement.resource_type for demand in demands}
     pools = [pool for pool in waits.pools(session) if types & _booked_types(runtime, pool)]
     promised = [wait for pool in pools for wait in waits.promised(session, pool, now)]
+    is_withdrawn = False
     for wait in sorted(promised, key=lambda wait: (wait.rank_at, wait.lease_id), reverse=True):
         victim = locked(session, wait.lease_id)
         if victim is None or victim.has_begun:
@@ -86,10 +88,11 @@ def _make_room(
             continue
         if not _holds_any(session, victim, wanted):
             continue
-        _withdraw(session, victim, wait, now)
         if dry_run(session, demands, busy, preference) is not None:
             return True
-    return False
+        _withdraw(session, victim, wait, now)
+        is_withdrawn = True
+    return is_withdrawn and dry_run(session, demands, busy, preference) is not None
 
 
 def _booked_types(runtime: Runtime, pool: str) -> set[str]:

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from climate.manager.process.calendar_memory import memory as calendar_memory
+from climate.manager.process.calendar_memory.memory import CalendarMemory
 from tests.conftest import MakeStory
 from tests.support.service import Story, hosts
 from tests.support.waiting import rules, settle, wait_for, waiting
@@ -188,6 +190,25 @@ def test_the_cleaning_time_of_a_soft_promise_gives_way_too(make_story: MakeStory
     assert start_of(story, waiting) == story.moment(70)
     story.ok("POST", "/v2/leases", story.asking(135, 150))
     assert shown(story, waiting)["status"] == "WAITING"
+
+
+def test_a_wrong_calendar_in_memory_withdraws_no_soft_promise(
+    make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CalendarMemory, "_start", lambda _: None)
+    monkeypatch.setattr(calendar_memory, "_CHECKED_SHARE", 0.0)
+    story = make_story(manager__calendar_memory="on")
+    story.register(4)
+    rules(story, promises=1, is_firm=False)
+    wait_for(story, 4, 60)
+    promised = wait_for(story, 2, 60)
+    asked = story.asking(60, 120, reservations=[hosts(2, 2)])
+    blocking = story.ok("POST", "/v2/leases", asked)["id"]
+    story.runtime.calendar.load()
+    monkeypatch.setattr(CalendarMemory, "_try_to_catch_up", lambda _: True)
+    story.ok("DELETE", f"/v2/leases/{blocking}")
+    story.ok("POST", "/v2/leases", asked)
+    assert "lease.promise_withdrawn" not in story.event_types(promised)
 
 
 def test_a_request_that_does_not_fit_leaves_soft_promises_alone(story: Story) -> None:
